@@ -1,24 +1,24 @@
-# Every target does its own set-up: a virtual environment, made once by scripts/setup. Only Python (3.11 to 3.14), pip
-# and make must be there.
+# Every target sets itself up: scripts/setup makes a virtual environment once. Required are Python (3.11 to 3.14), pip
+# and make.
 
 SHELL := /bin/sh
-# Hundreds of tests start an interpreter, which would compile all that it imports anew.
+# Hundreds of tests start an interpreter, which without bytecode files would compile every import again.
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
-# Each recipe asks scripts/setup where the environment lies; where all is done already that takes milliseconds.
-in_venv = venv=$$(scripts/setup) && PATH="$$(cd "$$venv" && pwd)/bin:$$PATH"
-# Not the documents: ruff would also lay out the code blocks in them.
-code = $(wildcard src tests benchmarks examples)
+# Each recipe gets the environment's path from scripts/setup, which takes milliseconds once the environment exists.
+in_venv = venv=$$(scripts/setup $(for)) && PATH="$$(cd "$$venv" && pwd)/bin:$$PATH"
+# Documents are left out: ruff would also format the code blocks in them.
+code = $(wildcard src tests benchmarks examples noxfile.py) $(shell grep -l "^\#!.*python" scripts/*)
 
-# The suite ends with a list of what could not run (tests/conftest.py), so -r leaves the skipped out.
+# The suite ends with its own list of skipped tests and their reasons (tests/conftest.py), so -r leaves them out.
 pytest = python -m pytest -rfEX
-# Two more than there are processors: many tests wait for time to pass. A further one would take longer to collect the
-# tests than it saves.
-workers = -n $$(python -c 'import os; print((os.cpu_count() or 1) + 2)')
-# What `make test-hyperlight` measures beside the tests, so that no machine starts twice.
+# Two workers more than processors: many tests wait for time to pass. A further worker would take longer to collect
+# the tests than it saves. Each worker begins with adjacent tests, so that few import the same framework.
+workers = -n $$(python -c 'import os; print((os.cpu_count() or 1) + 2)') --dist worksteal
+# The figures that `make test-hyperlight` measures along with the tests, so that the machine starts only once.
 emulated = build/hyperlight-figures.json
-# What benchmarks/engines.py is told at the end of `make test-engines`: figures=--check measures nothing.
+# The options of benchmarks/engines.py at the end of `make test-engines`; figures=--check measures nothing.
 figures = --figures $(emulated)
 
 .DEFAULT_GOAL := help
@@ -28,19 +28,28 @@ help: ## show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 .PHONY: demo
+demo: for = demo
 demo: ## an agent solves a task with code, in a sandbox; needs no account and no network once installed
 	@$(in_venv) && actbox demo
 
 .PHONY: test
-test: ## run the tests, on all processors; ends with what could not run here, and why
+test: ## run the tests but those marked slow, on all processors; ends with what could not run here, and why
+	@$(in_venv) && $(pytest) $(workers) -m "not slow and not long and not engines"
+
+.PHONY: test-all
+test-all: ## run these and those marked slow (over 0.1 s of processor time each): what a change must pass
 	@$(in_venv) && $(pytest) $(workers) -m "not long and not engines"
 
 .PHONY: test-long
 test-long: ## run the tests that take minutes
 	@$(in_venv) && $(pytest) -n auto --timeout 3600 -m long
 
+.PHONY: explore
+explore: ## try other examples than the tests' own with Hypothesis, others each time
+	@$(in_venv) && $(pytest) $(workers) --hypothesis-profile explore -m "hypothesis and not long and not engines"
+
 .PHONY: test-engines
-# `make` as a word: with $(MAKE) in it, `make -n` would run the line.
+# `make` written out: a line with $(MAKE) runs even under `make -n`.
 test-engines: ## try the engines that need more than pip: installs Podman, gVisor, sshd and QEMU from Debian (as root)
 	@scripts/engines
 	@log=$$(mktemp) && { make test-hyperlight >"$$log" 2>&1 & machine=$$!; }; \
@@ -68,9 +77,18 @@ escape: ## try to break out of each sandbox that works here; prints a table (ESC
 check: ## lint, formatting, types, and which room imports which
 	@$(in_venv) && ruff check $(code) && ruff format --check $(code) && mypy && lint-imports
 
+.PHONY: lock
+lock: ## resolve pyproject.toml into requirements/ again, with what is there kept where it fits (upgrade=--upgrade: newest)
+	@$(in_venv) && for name in dev demo setup; do \
+		case $$name in setup) from="--group setup" ;; *) from="--extra $$name pyproject.toml" ;; esac; \
+		case $$name in dev) same="" ;; *) same="--constraint requirements/dev.txt" ;; esac; \
+		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate $(upgrade) \
+			--custom-compile-command "make lock" $$from $$same --output-file requirements/$$name.txt || exit; \
+	done
+
 .PHONY: bench
 bench: ## measure speed and memory beside peers, for a quarter of an hour; prints a table
-	@$(in_venv) && { python -c 'import agent_framework_openai, eryx, pydantic_monty, tiktoken' 2>/dev/null || pip install --quiet --editable '.[bench]' \
+	@$(in_venv) && { python -c 'import agent_framework_openai, eryx, pydantic_monty, tiktoken' 2>/dev/null || uv pip install --quiet --python "$$venv/bin/python" --editable '.[bench]' \
 		|| echo "some peers cannot be had here; the table says which"; }
 	@$(in_venv) && python benchmarks/run.py
 

@@ -43,6 +43,7 @@ SUBJECTS = (
     "cold_start",
     "output",
     "streaming",
+    "loop_steps",
     "codeact.overhead",
     "codeact.costs",
     "rtfs",

@@ -31,6 +31,7 @@ from actbox.sandbox.nursery.syscall_table import (
     Condition,
     Never,
     NeverWith,
+    NullWith,
     Only,
     Without,
 )
@@ -173,7 +174,7 @@ def _lower(text: str) -> str:
 
 def _in_words(condition: Condition) -> str:
     place = f"argument {condition.argument}"
-    refusal = f"else `{errno.errorcode[condition.refusal]}`"
+    refusal = f"else `{errno.errorcode[condition.refusal]}`" if condition.refusal else "else 0, and nothing is done"
     if isinstance(condition, Only):
         masked = "" if condition.mask == 0xFFFFFFFF else f", of its bits {condition.mask:#x},"
         if len(condition.values) > _SHOWN_VALUES:
@@ -186,6 +187,8 @@ def _in_words(condition: Condition) -> str:
     if isinstance(condition, NeverWith):
         values = _either(condition.values)
         return f"{place} is not {values} where argument {condition.other} is {condition.when}, {refusal}"
+    if isinstance(condition, NullWith):
+        return f"{place} is null where argument {condition.other} is {condition.when}, {refusal}"
     assert isinstance(condition, Without)
     return f"{place} has none of the bits {condition.bits:#x}, {refusal}"
 

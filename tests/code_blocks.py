@@ -1,4 +1,4 @@
-"""The code blocks of a page, run as a reader would run them."""
+"""A runner for the code blocks of a page, which runs them as a reader would."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def check_python(block: Block, folder: Path, *paths: Path) -> None:
-    """Run a block in a folder; what it prints has what its comments say, and the text below it.
+    """Run a block in a directory, and check that its output contains the text of its comments and of the block below
+    it.
 
     `print(…)  # text` says a whole line. `paths` are where it may import from besides.
     """

@@ -1,4 +1,4 @@
-"""Every test of a sandbox runs on every engine that can keep what the test is about.
+"""Fixtures that run every test of a sandbox on every engine with the needed features.
 
 A further engine joins by its name in `FULL_CPYTHON`; one of less than full CPython has modules of its own. What an
 engine lacks it says in its traits, and the test is skipped with that as its reason; nothing here asks for an engine by
@@ -7,14 +7,17 @@ name.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -25,22 +28,32 @@ import actbox
 from actbox import EngineCheck, Limits, Policy, Sandbox
 from actbox.sandbox.languages import FULL_CPYTHON
 from actbox.sandbox.registry import TABLE
+from tests import left_out
+from tests.clock import Clock
 from tests.engines.ssh.ssh_server import WITHOUT_SSHD, SshServer, find_sshd, ssh_server
 
-# An example that takes long on a busy machine is no failure.
-settings.register_profile("untimed", parent=settings(), deadline=None)
-settings.load_profile("untimed")
+# A slow example on a busy machine is no failure. The same code is tried with the same examples, so that whether a
+# change passes is no matter of luck; `make explore` tries others. If slow tests are left out, Hypothesis makes fewer
+# examples of each test that does not set a number.
+settings.register_profile("explore", parent=settings(), deadline=None)
+settings.register_profile("same", parent=settings.get_profile("explore"), derandomize=True)
+settings.register_profile("quick", parent=settings.get_profile("same"), max_examples=20)
 
-# Set to 1, it lets tests be skipped where the linux engine does not work, whatever the machine allows.
+# A shell starts a script's background jobs with SIGINT ignored, and processes that a test starts would inherit that:
+# Ctrl-C would have no effect on them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# If set to 1, tests are skipped when the linux engine does not work, even on a machine that supports it.
 WITHOUT_LINUX = "ACTBOX_TESTS_WITHOUT_LINUX"
 
 EMULATED = os.environ.get("ACTBOX_EMULATED") == "1"
-"""Whether `tests/vm/run-in-vm` runs this: then there is a hypervisor, which takes its time."""
+"""True if `tests/vm/run-in-vm` runs this process: then there is a hypervisor, but an emulated, slow one."""
 
-# The runtime that the container engine is tried with, such as runsc; where there is none, the usual one.
+# The container runtime for the tests, such as runsc; the default runtime if it is not set.
 CONTAINER_RUNTIME = "ACTBOX_TESTS_CONTAINER_RUNTIME"
 
-# What the linux engine cannot do without, tried by itself: a user namespace with an id mapped, and a mount in it.
+# A trial of the linux engine's minimum needs: a user namespace with an id mapped, and a mount in it.
 _MAKES_NAMESPACES = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -56,7 +69,7 @@ if libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None) or libc.mount(b"x", b"/
 
 
 def engine_check(engine: str) -> EngineCheck:
-    """Return whether an engine works here; fail where the linux engine does not, and nothing but its code can be why.
+    """Return the check of an engine; fail if the linux engine does not work on a machine that supports it.
 
     An engine that breaks must not hide behind tests that are skipped where it does not work.
     """
@@ -83,21 +96,21 @@ def _check(engine: str) -> EngineCheck:
 
 
 def _told(engine: str) -> dict[str, Any]:
-    """Return the options of its own that an engine is to be tried with."""
+    """Return the engine's own options for the tests."""
     runtime = os.environ.get(CONTAINER_RUNTIME, "")
     return {"runtime": runtime} if runtime and engine == "container" else {}
 
 
 @functools.cache
 def why_no_namespaces() -> str:
-    """Return why a process may not make namespaces here, "" where it may."""
+    """Return the reason why a process may not make namespaces here, "" if it may."""
     if sys.platform != "linux":
         return "they are Linux's"
     tried = subprocess.run([sys.executable, "-c", _MAKES_NAMESPACES], capture_output=True, text=True, check=False)
     return "" if tried.returncode == 0 else tried.stderr.strip() or f"exit code {tried.returncode}"
 
 
-# Those that need what a fresh machine has not: `make test-engines` installs it.
+# Engines that need packages which a fresh machine lacks: `make test-engines` installs them.
 INSTALLED_APART = frozenset({"container", "hyperlight", "ssh"})
 
 # Of the modules whose tests take every engine, the ssh engine runs these, in the run that takes its time, as each makes
@@ -125,13 +138,33 @@ ROUNDS = frozenset(
         "test_a_share_of_the_processors_is_not_exceeded",
     }
 )
+# Cases of the kit that compute or wait until a limit of time is reached, some tenths of a second each.
+UNTIL_A_LIMIT = frozenset(
+    {
+        "test_a_call_that_was_cut_off_is_started_and_never_finished",
+        "test_a_program_that_runs_out_of_time_says_whether_the_state_is_kept",
+        "test_a_session_keeps_to_the_wall_limit_in_each_run",
+        "test_a_timeout_cannot_raise_the_wall_limit",
+        "test_a_timeout_is_for_each_program",
+        "test_a_timeout_lowers_the_wall_limit",
+        "test_a_timeout_while_a_tool_works_cancels_the_tool",
+        "test_closing_a_session_ends_a_program_that_runs",
+        "test_memory_ends_a_program",
+        "test_processor_time_ends_a_program",
+        "test_the_clock_stands_still_while_somebody_decides",
+        "test_the_events_of_a_program_that_is_stopped_end_with_completed",
+        "test_the_host_goes_on_while_a_program_computes",
+        "test_wall_time_ends_a_program",
+        "test_what_was_printed_before_the_time_ran_out_is_kept",
+    }
+)
 MANY_FILES = frozenset({"test_hundreds_of_files_are_listed", "test_no_file_is_left_in_the_temporary_folder"})
 SLOW_TO_CALL = frozenset({"test_toy_of_the_page", "test_agentcore_contract"})
 SLOW_TO_CALL |= {"test_hyperlight_kit", "test_hyperlight_walls"} if EMULATED else set()
 
 
 def with_marks(engines: Iterable[str]) -> list[Any]:
-    """Return engines as parameters of tests, which leave those to another run that need what is installed apart."""
+    """Return engines as test parameters, with marks on those whose packages a separate run installs."""
     return [pytest.param(name, marks=pytest.mark.engines) if name in INSTALLED_APART else name for name in engines]
 
 
@@ -157,14 +190,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 
 @pytest.fixture
 def ssh_on_a_machine(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ssh engine is opened by its name alone, on the server, as every other engine is."""
+    """Make the ssh engine open by its name alone, on the test server, like every other engine."""
     monkeypatch.setitem(TABLE, "ssh", server.engine)  # type: ignore[arg-type]
     monkeypatch.setitem(_checked, "ssh", server.engine.check())
 
 
 @pytest.fixture
 def options(engine: str, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What another process has to say beside the engine's name."""
+    """The engine's options in the form for another process."""
     return request.getfixturevalue("server").engine.machine if engine == "ssh" else _told(engine)
 
 
@@ -180,7 +213,9 @@ def isolated_engine(engine: str) -> str:
 
 @pytest.fixture(autouse=True, scope="session")
 def temporary_folder_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What other test processes have in their temporary folders is not taken for what a test has left behind."""
+    """Give this test process its own temporary directory, so that files of other test processes do not count as left
+    behind.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
         yield
@@ -227,9 +262,15 @@ async def isolated_box(isolated_engine: str, open_box: OpenBox) -> Sandbox:
     return sandbox
 
 
+@pytest_asyncio.fixture
+async def clock() -> Clock:
+    """The time of the test's event loop. It stays turned until the loop is closed, as timers are set by it."""
+    return Clock(asyncio.get_running_loop())
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Spare the garbage collector the many thousand objects of tests, which live as long as the process."""
+    """Exempt the many thousand test objects from garbage collection: they live as long as the process."""
     gc.disable()
     try:
         return (yield)
@@ -239,42 +280,70 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what is marked so to the long run, for all engines but the strongest that works here.
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the mark expression before any test is made."""
+    left_out.configure(config)
+    if not config.option.hypothesis_profile:
+        settings.load_profile("quick" if left_out.is_left_out(["slow"]) else "same")
 
-    What is apart already is not left to another run as well.
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Skip functions and classes whose marks leave them out of this run."""
+    if not isinstance(obj, (FunctionType, type)):
+        return None
+    marks = [*left_out.marks_of(obj), *(mark.name for mark in collector.iter_markers())]
+    return [] if left_out.is_left_out(marks) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Mark what another run is for by its engine, and make no test of parameters whose marks leave it out.
+
+    `long` is what the module leaves to that run for its engine, and what is for one engine first on all engines but
+    the strongest that works here. What is apart already is not left to another run as well.
     """
+    yield
+    own = {mark.name for mark in metafunc.definition.iter_markers()}
+    calls, made = metafunc._calls, []
+    for call in calls:
+        engine = call.params.get("engine") if "engine" in metafunc.fixturenames else None
+        marks = own.union(mark.name for mark in call.marks)
+        module = metafunc.definition.path.stem
+        if "engines" in marks:
+            if engine == "ssh" and module not in OVER_SSH:
+                continue
+            long = engine == "ssh" or (engine == "container" and module not in IN_A_CONTAINER)
+        else:
+            long = "one_engine_first" in marks and engine not in (None, _strongest())
+        if long:
+            call.marks.append(pytest.mark.long.mark)
+        if not left_out.is_left_out({*marks, "long"} if long else marks):
+            made.append(call)
+    # With no parameters at all, pytest would make a test that lacks them: one parameter stays, to be deselected.
+    calls[:] = made or calls[:1]
+
+
+@functools.cache
+def _strongest() -> str | None:
+    """Return the strongest engine that works here, or `None`."""
+    return next((name for name in actbox.ENGINES if engine_check(name).works), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the kit's cases with many rounds, those that end by a limit of time, and those that engines are slow at."""
     for item in items:
         name, module = getattr(item, "originalname", ""), item.path.stem
         if name in ROUNDS and module == "test_contract_kit":
             item.add_marker(pytest.mark.engines)
         elif name in ROUNDS | MANY_FILES and module in SLOW_TO_CALL:
             item.add_marker(pytest.mark.long)
-    apart = [item for item in items if item.get_closest_marker("engines")]
-    if not_over_ssh := {item for item in apart if _engine_of(item) == "ssh" and item.path.stem not in OVER_SSH}:
-        items[:] = [item for item in items if item not in not_over_ssh]
-        config.hook.pytest_deselected(items=list(not_over_ssh))
-    for item in apart:
-        engine = _engine_of(item)
-        if engine == "ssh" or (engine == "container" and item.path.stem not in IN_A_CONTAINER):
-            item.add_marker(pytest.mark.long)
-    marked = [
-        item for item in items if item.get_closest_marker("one_engine_first") and not item.get_closest_marker("engines")
-    ]
-    strongest = next((name for name in actbox.ENGINES if engine_check(name).works), None) if marked else None
-    for item in marked:
-        if _engine_of(item) not in (None, strongest):
-            item.add_marker(pytest.mark.long)
-
-
-def _engine_of(item: pytest.Item) -> str | None:
-    """Return the engine that a test is run on, none where it does not take one from the fixture."""
-    callspec = getattr(item, "callspec", None)
-    return callspec.params.get("engine") if callspec is not None and "engine" in item.fixturenames else None
+        elif name in UNTIL_A_LIMIT and module == "test_contract_kit":
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """End with what could not run and why, each reason once."""
+    """Print the tests that could not run, with each reason once."""
     reasons: dict[str, int] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -285,6 +354,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{count:4} × {reason}")
     if not reasons:
         terminalreporter.write_line("nothing: everything ran")
+    if left_out.is_left_out(["slow"]):
+        terminalreporter.write_line("     left to `make test-all`: what is marked slow")
     if "not engines" in terminalreporter.config.option.markexpr:
         apart = ", ".join(sorted(INSTALLED_APART))
         terminalreporter.write_line(
@@ -293,5 +364,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def literal(value: object) -> str:
-    """Return a value as source that a program can have in it."""
+    """Return a value as a Python literal for a program's source."""
     return json.dumps(value)

@@ -1,4 +1,4 @@
-"""Scripts that run as they would from the command line, but for what takes longest: imports that they share.
+"""A runner for test scripts that behaves like the command line but shares slow imports.
 
 One process imports the slow modules once and forks for each script, in which all is as if Python had just begun:
 `__main__`, working folder, import path, standard streams, what happens at exit.
@@ -26,6 +26,8 @@ import atexit, importlib, json, os, signal, sys, threading, traceback, types
 
 def run(job):
     os.chdir(job["folder"])
+    os.environ.clear()
+    os.environ.update(job["variables"])
     os.setsid()
     signal.alarm(60)
     for number, name in ((0, job["stdin"]), (1, job["stdout"]), (2, job["stderr"])):
@@ -62,7 +64,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Done:
-    """What a script came to."""
+    """The outcome of a script."""
 
     returncode: int
     stdout: str
@@ -100,7 +102,8 @@ def _run(
     with tempfile.TemporaryDirectory() as name:
         Path(f"{name}/stdin").write_bytes(stdin)
         streams = {stream: f"{name}/{stream}" for stream in ("stdin", "stdout", "stderr")}
-        job = {"code": code, "folder": folder, "file": file, "paths": paths, "arguments": arguments, **streams}
+        job = {"code": code, "folder": folder, "file": file, "paths": paths, "arguments": arguments}
+        job |= {"variables": dict(os.environ), **streams}
         assert forker.stdin is not None and forker.stdout is not None
         forker.stdin.write(json.dumps(job) + "\n")
         forker.stdin.flush()

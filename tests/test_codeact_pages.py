@@ -16,6 +16,7 @@ PAGES = [*sorted((ROOT / "docs" / "codeact").glob("*.md")), ROOT / "docs" / "age
 BLOCKS = [(page, block) for page in PAGES for block in blocks_of(page) if block.language]  # a drawing has none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{page.name}:{block.line}" for page, block in BLOCKS])
 def test_a_block_does_what_its_page_says(page: Path, block: Block, tmp_path: Path) -> None:
     found = engine_check("linux")

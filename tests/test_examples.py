@@ -102,11 +102,13 @@ def _some_seldom(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=pytest.mark.long) if name in SELDOM else name for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _some_seldom(SHOWS))
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     _run(name, SHOWS[name], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _some_seldom(OF_THE_FRAMEWORK))
 def test_an_example_of_agent_framework_runs_without_a_model_and_says_so(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("agent_framework") is None:
@@ -114,6 +116,7 @@ def test_an_example_of_agent_framework_runs_without_a_model_and_says_so(name: st
     _run(name, ["NO MODEL IS ASKED", *OF_THE_FRAMEWORK[name]], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_STRANDS)
 def test_an_example_of_strands_runs_without_a_model_and_says_so(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("strands") is None:

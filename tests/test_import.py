@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +26,42 @@ def test_importing_brings_in_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_importing_the_package_alone_loads_none_of_its_rooms() -> None:
+    code = "import sys, actbox\nprint(sorted(name for name in sys.modules if name.startswith('actbox.')))\n"
+    code += "print([name for name in ('typing', 'dataclasses', 'asyncio') if name in sys.modules])\n"
+    code += "print(set(actbox.__all__) <= set(dir(actbox)))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys\nsys.path[:] = {sys.path!r}\n{code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        "['actbox._version', 'actbox.core', 'actbox.core.lazy', 'actbox.core.presentation']",
+        "[]",
+        "True",
+    ]
+
+
+@pytest.mark.parametrize("package", ["actbox", "actbox.content", "actbox.cli", "actbox.testing"])
+def test_a_packages_lazy_names_are_those_that_it_lists_and_type_checkers_read(package: str) -> None:
+    module = importlib.import_module(package)
+    tree = ast.parse(Path(module.__file__ or "").read_text())
+    checked = next(n for n in tree.body if isinstance(n, ast.If) and getattr(n.test, "id", "") == "TYPE_CHECKING")
+    read = {
+        alias.name: node.module or ""
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+    }
+    assert set(read) == set(module.__all__) - {"main", "__version__"}
+    for name, submodule in read.items():
+        home = importlib.import_module(f"{package}.{submodule or name}")
+        assert getattr(module, name) is (getattr(home, name) if submodule else home), name
+    assert not hasattr(module, "no_such_name")
+
+
+@pytest.mark.slow
 def test_a_result_knows_how_it_looks_in_a_notebook_and_brings_in_what_that_takes_only_then() -> None:
     code = (
         "import sys, actbox\n"
@@ -34,6 +73,7 @@ def test_a_result_knows_how_it_looks_in_a_notebook_and_brings_in_what_that_takes
     assert done.stdout.strip() == "False True ['text/html', 'text/plain']"
 
 
+@pytest.mark.slow
 def test_the_review_is_there_when_it_is_used_and_not_before() -> None:
     code = (
         "import sys, actbox\n"
@@ -44,6 +84,7 @@ def test_the_review_is_there_when_it_is_used_and_not_before() -> None:
     assert done.stdout.strip() == "[] 1 False"
 
 
+@pytest.mark.slow
 def test_the_approver_at_the_terminal_is_had_from_the_command_lines_room_without_loading_that() -> None:
     code = (
         "import sys, actbox.cli\n"

@@ -27,11 +27,13 @@ def an_isolated_engine() -> None:
         pytest.skip(f"the README uses the default engine, and none that isolates works here: {found.reason}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", PYTHON, ids=[f"line {block.line}" for block in PYTHON])
 def test_a_python_block_prints_what_its_comments_say(block: Block, tmp_path: Path) -> None:
     check_python(block, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

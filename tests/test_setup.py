@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SETUP = Path(__file__).parents[1] / "scripts" / "setup"
-TOOLS = ("cat", "cksum", "cut", "dirname", "env", "grep", "id", "sh", "sort", "tail")
+TOOLS = ("cat", "cksum", "cut", "date", "dirname", "env", "grep", "id", "sh", "sort", "tail")
 
 
 class Machine:
@@ -69,6 +69,7 @@ def test_an_interpreter_that_can_make_no_environment_is_passed_over(machine):
     assert machine.chosen() == str(able)
 
 
+@pytest.mark.slow
 def test_a_real_interpreter_tells_its_version(machine):
     import sys
 
@@ -98,3 +99,98 @@ def test_a_folder_that_is_no_environment_is_not_removed(machine, tmp_path):
     assert done.returncode == 1
     assert "is no virtual environment" in done.stderr
     assert (tmp_path / "precious" / "letter").read_text() == "dear"
+
+
+def test_another_interpreter_is_taken_where_it_is_named(machine):
+    machine.has("python3.13", "3.13.0 ensurepip")
+    older = machine.has("old-python", "3.11.2 ensurepip")
+    done = machine.setup("--interpreter", ACTBOX_PYTHON=str(older))
+    assert done.stdout.strip() == str(older)
+    done = machine.setup("--interpreter", ACTBOX_PYTHON="no-such-python")
+    assert done.returncode == 1
+    assert "ACTBOX_PYTHON=no-such-python is no released CPython" in done.stderr
+
+
+def test_all_that_can_make_an_environment_are_listed_oldest_first(machine):
+    newest = machine.has("3.13.10", "3.13.10 ensurepip", pyenv=True)
+    older = machine.has("python3.11", "3.11.2 pip")
+    machine.has("python3.12", "3.12.3 none")
+    listed = machine.setup("--interpreters").stdout.splitlines()
+    assert listed.index(f"3.11.2 {older}") < listed.index(f"3.13.10 {newest}")
+    assert not any("3.12.3" in line for line in listed)
+
+
+def checkout(folder: Path) -> tuple[Path, Path]:
+    """Lay out what scripts/setup reads, beside an interpreter that records what it is told instead of installing."""
+    root = folder / "checkout"
+    (root / "scripts").mkdir(parents=True)
+    (root / "requirements").mkdir()
+    shutil.copy(SETUP, root / "scripts" / "setup")
+    (root / "pyproject.toml").write_text("[project]\n")
+    for lock in ("setup", "demo", "dev"):
+        (root / "requirements" / f"{lock}.txt").write_text(f"{lock}-package==1\n")
+    told = folder / "told"
+    python = folder / "python3.12"
+    python.write_text(
+        "#!/bin/sh\n"
+        f'echo "${{0##*/}} $*" >>{told}\n'
+        f'echo "${{0##*/}} ${{UV_SYSTEM_CERTS:-}}" >>{told}-certificates\n'
+        'case "$*" in\n'
+        '    "-I -c"*) echo "3.12.3 ensurepip" ;;\n'
+        '    *"-m venv"*) for venv; do :; done; mkdir -p "$venv/bin"; touch "$venv/pyvenv.cfg"\n'
+        '        cp "$0" "$venv/bin/python"\n'
+        '        [ -n "${WITHOUT_UV:-}" ] || cp "$0" "$venv/bin/uv" ;;\n'
+        '    *setup.txt*) [ -z "${WITHOUT_UV:-}" ] ;;\n'
+        "esac\n"
+    )
+    python.chmod(0o755)
+    return root, told
+
+
+def run_setup(root: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": "/usr/bin:/bin", "ACTBOX_PYTHON": str(root.parent / "python3.12"), **variables}
+    return subprocess.run(
+        [root / "scripts" / "setup", *arguments], env=env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_demo_installs_its_own_lock_alone_and_development_serves_the_demo_too(tmp_path):
+    root, told = checkout(tmp_path)
+    assert run_setup(root, "demo").stdout.strip() == ".venv"
+    assert "requirements/demo.txt" in told.read_text() and "requirements/dev.txt" not in told.read_text()
+    run_setup(root)
+    assert "uv pip install --quiet --python .venv/bin/python --require-hashes --requirement requirements/dev.txt" in (
+        told.read_text()
+    )
+    told.write_text("")
+    done = run_setup(root, "demo")
+    assert done.stdout.strip() == ".venv" and "install" not in told.read_text()
+
+
+@pytest.mark.slow
+def test_a_changed_lock_is_installed_anew(tmp_path):
+    root, told = checkout(tmp_path)
+    run_setup(root)
+    told.write_text("")
+    (root / "requirements" / "dev.txt").write_text("dev-package==2\n")
+    run_setup(root)
+    assert "requirements/dev.txt" in told.read_text()
+
+
+def test_pip_installs_the_same_lock_where_uv_cannot_be_had_and_says_so(tmp_path):
+    root, told = checkout(tmp_path)
+    done = run_setup(root, WITHOUT_UV="1")
+    assert done.returncode == 0, done.stderr
+    assert "trying pip alone" in done.stderr
+    lines = told.read_text().splitlines()
+    assert any("-m pip" in line and "--require-hashes --requirement requirements/dev.txt" in line for line in lines)
+    assert not any(line.startswith("uv") for line in lines)
+
+
+@pytest.mark.parametrize(("variables", "expected"), [({}, "1"), ({"UV_SYSTEM_CERTS": "false"}, "false")])
+def test_uv_trusts_the_certificates_of_the_system_unless_told_otherwise(tmp_path, variables, expected):
+    root, told = checkout(tmp_path)
+    assert run_setup(root, "demo", **variables).returncode == 0
+    lines = Path(f"{told}-certificates").read_text().splitlines()
+    assert [line for line in lines if line.startswith("uv")] == [f"uv {expected}"] * 2

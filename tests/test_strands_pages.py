@@ -19,6 +19,7 @@ PAGES = sorted((ROOT / "docs").glob("strands*.md"))
 BLOCKS = [(page, block) for page in PAGES for block in blocks_of(page) if block.language]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{page.name}:{block.line}" for page, block in BLOCKS])
 def test_a_block_does_what_its_page_says(page: Path, block: Block, tmp_path: Path) -> None:
     found = engine_check("linux")
@@ -46,7 +47,7 @@ def test_a_page_says_where_the_file_is_that_its_blocks_import(page: Path) -> Non
 def test_the_page_says_what_an_image_is_in_a_program() -> None:
     pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
     from actbox.integrations.strands.executor import Answered
-    from actbox.integrations.strands.nested import value_of
+    from actbox.integrations.strands.tool_conversion import value_of
 
     image: Any = {"image": {"format": "png", "source": {"bytes": b"1"}}}
     value = value_of(Answered({"toolUseId": "1", "status": "success", "content": [image]}), None, "photo")

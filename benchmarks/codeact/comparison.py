@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from agent_framework_openai import OpenAIChatCompletionClient
-from openai import AsyncOpenAI
-
 from . import codeact, traditional
 from .attempts import Approach, Attempt, Side, open_side
 from .endpoint import MODEL, serve
@@ -31,6 +28,9 @@ Attempts = Mapping[str, list[Attempt]]
 
 async def scripted(runs: int) -> Attempts:
     """Have each script solve the task so many times. Raises `RuntimeError` where an answer is wrong."""
+    from agent_framework_openai import OpenAIChatCompletionClient
+    from openai import AsyncOpenAI
+
     async with AsyncExitStack() as stack:
         sides = {}
         for name, (approach, script) in SCRIPTED.items():
@@ -50,6 +50,9 @@ async def scripted(runs: int) -> Attempts:
 
 async def with_model(model: str, runs: int) -> Attempts:
     """Have a model that OpenAI's client reaches (OPENAI_API_KEY, OPENAI_BASE_URL) try so many times on each side."""
+    from agent_framework_openai import OpenAIChatCompletionClient
+    from openai import AsyncOpenAI
+
     async with AsyncExitStack() as stack:
         asking = await stack.enter_async_context(AsyncOpenAI())
         client = OpenAIChatCompletionClient(model, async_client=asking)

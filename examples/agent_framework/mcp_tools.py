@@ -1,6 +1,6 @@
 """An MCP server's tools in programs: this file is the server as well, so that the example needs nothing else.
 
-The framework's MCP clients need the package `mcp`: `pip install 'actbox[agent-framework]' mcp`.
+The framework's MCP clients need `mcp` and `tenacity`: `pip install '.[agent-framework]' mcp tenacity`.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ async def main() -> None:
             answers = []
             for request in response.user_input_requests:
                 show_question(request)
-                approved = request.additional_properties["actbox"]["arguments"]["euros"] < 100
+                approved = request.function_call.parse_arguments()["euros"] < 100
                 print(f"THE ANSWER IS {'yes' if approved else 'no'}\n")
                 answers.append(request.to_function_approval_response(approved))
             response = await agent.run(Message("user", answers), session=session)

@@ -1,6 +1,6 @@
 """A whole task: data from your tools, a first attempt that fails and is mended, a chart, and an approval at the end.
 
-It is the task of `actbox demo`, and needs its data: `pip install 'actbox[agent-framework,demo]'`.
+It is the task of `actbox demo`, and needs its data: `pip install '.[agent-framework,demo]'`.
 """
 
 import asyncio

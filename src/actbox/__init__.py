@@ -6,57 +6,59 @@
     assert result.value == 45
 
 `run` is for one program; `open_sandbox` (asynchronous) and `actbox.sync.open_sandbox` are for several that share files.
-`actbox.review` reads a program before it runs; it is loaded when it is first used.
+`actbox.review` reads a program before it runs. Every name is imported when it is first used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from . import sync
 from ._version import __version__
-from .core.changes import FileChange
-from .core.domains import AllowedDomain
-from .core.errors import (
-    ActboxError,
-    CannotFork,
-    ErrorInfo,
-    ErrorKind,
-    FileError,
-    InvalidValue,
-    SandboxStopped,
-    SandboxUnavailable,
-    ToolError,
-    Unsupported,
-)
-from .core.events import (
-    ApprovalDecided,
-    ApprovalRequested,
-    ArtifactCreated,
-    Completed,
-    Event,
-    NetworkRequest,
-    Output,
-    ToolFinished,
-    ToolStarted,
-)
-from .core.limits import Limits
-from .core.mounts import FileMount
-from .core.policy import Policy
-from .core.program import Program
-from .core.result import Artifact, ExecutionResult, Usage, show_in_notebooks_by
-from .core.secrets import Secret
-from .sandbox.contract import FileInfo, Files, Sandbox, Session
-from .sandbox.forks import Branches, Snapshot
-from .sandbox.languages import ENGINES_OF
-from .sandbox.opening import ENGINES, check, open_sandbox
-from .sandbox.traits import EngineCheck, Traits
-from .sync import run
-from .tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset, tool
+from .core import presentation
+from .core.lazy import lazy_attributes
 
+TYPE_CHECKING = False  # importing typing takes longer than the rest of `import actbox`
 if TYPE_CHECKING:
-    from . import review
+    from typing import Any
+
+    from . import review, sync
+    from .core.changes import FileChange
+    from .core.domains import AllowedDomain
+    from .core.errors import (
+        ActboxError,
+        CannotFork,
+        ErrorInfo,
+        ErrorKind,
+        FileError,
+        InvalidValue,
+        SandboxStopped,
+        SandboxUnavailable,
+        ToolError,
+        Unsupported,
+    )
+    from .core.events import (
+        ApprovalDecided,
+        ApprovalRequested,
+        ArtifactCreated,
+        Completed,
+        Event,
+        NetworkRequest,
+        Output,
+        ToolFinished,
+        ToolStarted,
+    )
+    from .core.limits import Limits
+    from .core.mounts import FileMount
+    from .core.policy import Policy
+    from .core.program import Program
+    from .core.result import Artifact, ExecutionResult, Usage
+    from .core.secrets import Secret
+    from .sandbox.contract import Branches, Sandbox, Session, Snapshot
+    from .sandbox.languages import ENGINES_OF
+    from .sandbox.opening import ENGINES, check, open_sandbox
     from .sandbox.shell import ProcessShell, ShellSandbox, ToolAddress, shell_traits
+    from .sandbox.storage import FileInfo, Files
+    from .sandbox.traits import EngineCheck, Traits
+    from .sync import run
+    from .tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset, tool
 
 __all__ = [
     "ENGINES",
@@ -117,24 +119,52 @@ __all__ = [
 ]
 
 
-def _bundle(result: ExecutionResult) -> dict[str, str]:
-    # Imported when a notebook asks: it brings in pydantic, which takes longer than all the rest.
-    from .content.notebook import bundle_of_result
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "": "review sync",
+        "core.changes": "FileChange",
+        "core.domains": "AllowedDomain",
+        "core.errors": (
+            "ActboxError CannotFork ErrorInfo ErrorKind FileError InvalidValue SandboxStopped SandboxUnavailable "
+            "ToolError Unsupported"
+        ),
+        "core.events": (
+            "ApprovalDecided ApprovalRequested ArtifactCreated Completed Event NetworkRequest Output ToolFinished "
+            "ToolStarted"
+        ),
+        "core.limits": "Limits",
+        "core.mounts": "FileMount",
+        "core.policy": "Policy",
+        "core.program": "Program",
+        "core.result": "Artifact ExecutionResult Usage",
+        "core.secrets": "Secret",
+        "sandbox.contract": "Branches Sandbox Session Snapshot",
+        "sandbox.languages": "ENGINES_OF",
+        "sandbox.opening": "ENGINES check open_sandbox",
+        "sandbox.shell": "ProcessShell ShellSandbox ToolAddress shell_traits",
+        "sandbox.storage": "FileInfo Files",
+        "sandbox.traits": "EngineCheck Traits",
+        "sync": "run",
+        "tools": "ApprovalDecision ApprovalRequest Approver Tool Toolset tool",
+    },
+)
 
-    return bundle_of_result(result)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
-show_in_notebooks_by(_bundle)
+def _as_text(result: Any) -> str:
+    from .content.render import render
+
+    return render(result)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "review":
-        import importlib
+def _in_notebooks(shown: Any) -> dict[str, str]:
+    from .content.notebook import bundle_of
 
-        # Not `from . import review`, which would ask this function first.
-        return importlib.import_module(".review", __name__)
-    if name in ("ProcessShell", "ShellSandbox", "ToolAddress", "shell_traits"):
-        from .sandbox import shell  # which is for systems that are like Unix
+    return bundle_of(shown)
 
-        return getattr(shell, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+presentation.as_text, presentation.in_notebooks = _as_text, _in_notebooks

@@ -1,16 +1,19 @@
-"""The same sandboxes for scripts and notebooks: plain calls, also where an event loop is running already.
+"""The asynchronous API of actbox as plain calls, for scripts and notebooks, also where an event loop already runs.
 
-One background thread has the event loop on which all of them run. Calls may come from any thread; Ctrl-C while one
-waits cancels its run, as cancelling a task does in the asynchronous API.
+One background thread has the event loop on which all sandboxes run. Calls may come from any other thread; Ctrl-C while
+one waits cancels its run, as cancelling a task does in the asynchronous API. In that thread itself, where asynchronous
+tools and callbacks run, a call raises `InvalidValue`: it would wait for ever. Only closing works there, and is done
+soon, so that a finalizer may do it wherever garbage is collected.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
@@ -21,17 +24,19 @@ from .core.policy import Policy
 from .core.program import Program
 from .core.result import ExecutionResult
 from .sandbox.blocking import run_blocking
-from .sandbox.contract import Command, FileInfo, Files, Sandbox, Session, Tools
-from .sandbox.forks import Branches, Snapshot
+from .sandbox.contract import Branches, Command, Sandbox, Session, Snapshot, Tools
 from .sandbox.languages import language_of
 from .sandbox.mapping import Programs
 from .sandbox.opening import open_sandbox as _open_sandbox
+from .sandbox.storage import FileInfo, Files
 from .sandbox.traits import Traits
 
 if TYPE_CHECKING:
     from .sandbox.egress.upstream import Upstream
 
 T = TypeVar("T")
+
+_log = logging.getLogger("actbox")
 
 
 def run(
@@ -46,7 +51,7 @@ def run(
     engine: str = "auto",
     allow_unisolated: bool = False,
 ) -> ExecutionResult:
-    """Run one program in a sandbox of its own, which is gone afterwards, and return what it came to.
+    """Run one program in a new sandbox, remove the sandbox, and return the program's result.
 
     `inputs` are bound as variables, `files` placed below `/input`, `tools` are functions that the program may call;
     `timeout` is in seconds and may only lower the policy's wall limit (60 seconds unless told). The rest is as for
@@ -70,7 +75,9 @@ def open_sandbox(
     upstream: Upstream | None = None,
     **options: Any,
 ) -> SyncSandbox:
-    """Return a sandbox to be used with `with`; everything else is as for `actbox.open_sandbox`."""
+    """Return a synchronous sandbox, to be used with `with`. Arguments and exceptions are those of
+    `actbox.open_sandbox`.
+    """
     box = _open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated, upstream=upstream, **options)
     return SyncSandbox(box)
 
@@ -85,9 +92,9 @@ class SyncFiles:
         """See `Files.read_file`."""
         return _call(self._files.read_file(path))
 
-    def write_file(self, path: str, data: bytes) -> None:
+    def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """See `Files.write_file`."""
-        _call(self._files.write_file(path, data))
+        _call(self._files.write_file(path, data, mode=mode))
 
     def read_text(self, path: str) -> str:
         """See `Files.read_text`."""
@@ -127,12 +134,12 @@ class SyncSandbox(SyncFiles):
 
     @property
     def traits(self) -> Traits:
-        """What the engine really does."""
+        """The `Traits` of the engine: its isolation, languages and enforced limits."""
         return self._sandbox.traits
 
     @property
     def root(self) -> str:
-        """Where the workspace lies for a program."""
+        """The path of the workspace as a program sees it."""
         return self._sandbox.root
 
     def start(self) -> None:
@@ -141,7 +148,7 @@ class SyncSandbox(SyncFiles):
 
     def stop(self) -> None:
         """See `Sandbox.stop`."""
-        _call(self._sandbox.stop())
+        _close(self._sandbox.stop())
 
     def run(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> ExecutionResult:
         """See `Sandbox.run`."""
@@ -239,7 +246,9 @@ class SyncSandbox(SyncFiles):
         )
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Beside `__aenter__`, without which Python would raise an error of its own first."""
+        """Define the partner of `__aenter__`: without it Python raises its own error before `__aenter__` can explain
+        `with`.
+        """
 
 
 class SyncSession(SyncFiles):
@@ -260,7 +269,7 @@ class SyncSession(SyncFiles):
 
     def close(self) -> None:
         """See `Session.close`."""
-        _call(self._session.close())
+        _close(self._session.close())
 
     def run(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> ExecutionResult:
         """See `Session.run`."""
@@ -285,7 +294,7 @@ class SyncSession(SyncFiles):
         try:
             yield SyncBranches(branches)
         finally:
-            _call(branches.close())
+            _close(branches.close())
 
     def __enter__(self) -> Self:
         self.start()
@@ -300,7 +309,9 @@ class SyncSession(SyncFiles):
         raise TypeError("write `with box.session() as session`, or open the sandbox with `actbox.open_sandbox`")
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Beside `__aenter__`, without which Python would raise an error of its own first."""
+        """Define the partner of `__aenter__`: without it Python raises its own error before `__aenter__` can explain
+        `with`.
+        """
 
 
 class SyncSnapshot:
@@ -320,7 +331,7 @@ class SyncSnapshot:
 
     def close(self) -> None:
         """See `Snapshot.close`."""
-        _call(self._snapshot.close())
+        _close(self._snapshot.close())
 
     def __enter__(self) -> Self:
         return self
@@ -369,7 +380,7 @@ class SyncBranches(Sequence[SyncSession]):
 
 
 class _Portal:
-    """A daemon thread with an event loop, made anew in a forked process."""
+    """A daemon thread with an event loop; a forked process makes a new one."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -377,12 +388,24 @@ class _Portal:
         threading.Thread(target=self._run, name="actbox-sync", daemon=True).start()
 
     def _run(self) -> None:
-        self.loop.run_forever()
+        while not self._serves_to_the_end():
+            pass
         self.loop.close()
+
+    def _serves_to_the_end(self) -> bool:
+        """Run the event loop and return True once it was stopped, False if a `KeyboardInterrupt` or `SystemExit`
+        interrupted it.
+        """
+        try:
+            self.loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            return False
+        return True
 
 
 _portal: _Portal | None = None
-# Garbage may be collected while a loop is made, in the same thread, and a finalizer may want it: then it makes it.
+# Reentrant: garbage collection may run in this thread while a loop is being made, and a finalizer that needs the loop
+# then makes it.
 _making = threading.RLock()
 
 
@@ -407,7 +430,21 @@ def _forget_lock() -> None:
 in_a_forked_child(_forget_lock)  # another thread of the parent may have held it
 
 
+def _is_background() -> bool:
+    """Return True in the background thread, which would deadlock if it waited for its own event loop."""
+    try:
+        return asyncio.get_running_loop() is background_loop()
+    except RuntimeError:  # no event loop runs in this thread
+        return False
+
+
 def _call(coroutine: Coroutine[Any, Any, T]) -> T:
+    if _is_background():
+        coroutine.close()
+        raise InvalidValue(
+            "an asynchronous tool or callback called the synchronous API in the event loop that this API waits for. "
+            "Await `actbox.open_sandbox(…)` there, or write the tool as a plain function, which gets a thread"
+        )
     future = asyncio.run_coroutine_threadsafe(coroutine, background_loop())
     try:
         return future.result()
@@ -420,20 +457,49 @@ def _call(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+_closing: set[asyncio.Task[None]] = set()
+
+
+def _close(closing: Coroutine[Any, Any, None]) -> None:
+    """Run a closing coroutine and wait for it; in the background thread, which must not wait, only start it."""
+    if not _is_background():
+        _call(closing)
+        return
+    task = background_loop().create_task(_closed(closing))
+    _closing.add(task)  # an event loop holds its tasks weakly
+    task.add_done_callback(_closing.discard)
+
+
+async def _closed(closing: Awaitable[None]) -> None:
+    try:
+        await closing
+    except Exception:
+        _log.exception("what a finalizer, a tool or a callback closed could not be closed")
+
+
+_iterated: set[object] = set()
+"""Asynchronous iterators that a synchronous iterator reads. These references keep the garbage collector from closing
+the two in an arbitrary order.
+"""
+
+
 def _iterate(items: AsyncIterator[T]) -> Iterator[T]:
     async def next_item() -> T | None:
         return await anext(items, None)
 
+    _iterated.add(items)
     try:
         while (item := _call(next_item())) is not None:
             yield item
     finally:
+        _iterated.discard(items)
         with contextlib.suppress(RuntimeError):
-            _call(items.aclose())  # type: ignore[attr-defined]
+            _close(items.aclose())  # type: ignore[attr-defined]
 
 
 def _readable(programs: Iterable[Program | str]) -> Programs:
-    # What makes its programs as it goes may itself call a sandbox, and would then wait for the loop that it holds up.
+    # An iterable that computes its programs may itself call a sandbox; on the event loop it would block the loop that
+    # it waits for.
     lazy = isinstance(programs, Iterable) and not isinstance(programs, (Sequence, Program))
     return _read_in_thread(programs) if lazy else programs
 

@@ -45,6 +45,7 @@ def endpoints(monkeypatch: pytest.MonkeyPatch) -> list[Endpoint]:
     return found
 
 
+@pytest.mark.slow
 async def test_every_script_solves_the_task_and_costs_what_its_requests_hold(endpoints: list[Endpoint]) -> None:
     attempts = await comparison.scripted(1)
     counted = {
@@ -97,6 +98,7 @@ async def test_the_program_that_fails_is_shown_its_error_before_it_is_mended(end
     assert "Amara Okafor" in succeeded
 
 
+@pytest.mark.slow
 async def test_a_wrong_answer_fails_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     slip = CodeActScript(PROGRAM.replace('"orders": len(orders)', '"orders": len(orders) + 1'))
     monkeypatch.setattr(comparison, "SCRIPTED", {AT_ONCE: (comparison.SCRIPTED[AT_ONCE][0], slip)})
@@ -104,6 +106,7 @@ async def test_a_wrong_answer_fails_the_comparison(monkeypatch: pytest.MonkeyPat
         await comparison.scripted(1)
 
 
+@pytest.mark.slow
 async def test_a_script_that_is_at_a_loss_fails_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = CodeActScript("raise RuntimeError('no shop today')")
     monkeypatch.setattr(comparison, "SCRIPTED", {AT_ONCE: (comparison.SCRIPTED[AT_ONCE][0], lost)})
@@ -170,6 +173,7 @@ def run_benchmark(*arguments: str, **variables: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.slow
 def test_a_model_is_asked_by_the_wire_and_its_rate_of_right_answers_is_reported(tmp_path: Path) -> None:
     with serve(Both(PROGRAM.replace('"orders": len(orders)', '"orders": 0'))) as endpoint:
         done = run_benchmark(

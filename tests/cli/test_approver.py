@@ -168,6 +168,16 @@ def test_nothing_of_the_program_acts_on_the_terminal_or_hides() -> None:
     assert " | May it? [y/n]" in shown  # with its number, it is no prompt
 
 
+def test_names_that_look_alike_are_told_apart() -> None:
+    shown = question(request(arguments={"a\u200b": 1, "a\\u200b": 2, "b = 2\n  c": 3}))
+    assert '  "a\\u200b" = 1\n  "a\\\\u200b" = 2\n  "b = 2\\n  c" = 3\n' in shown
+
+
+def test_an_argument_that_may_be_hidden_in_part_says_so() -> None:
+    shown = question(request(arguments={"key": "**", "to": "bob"}, hidden={"key": "0f"}))
+    assert '  key = "**" (its type may hide a part)\n  to = "bob"\n' in shown
+
+
 def test_a_long_argument_is_cut_and_says_by_how_much() -> None:
     shown = question(request(arguments={"text": "x" * (MOST_ARGUMENT_CHARACTERS + 998)}))
     assert "… and 1,000 characters more" in shown

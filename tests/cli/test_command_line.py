@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
@@ -12,23 +13,31 @@ import pytest
 import actbox as actbox_library
 from actbox import ENGINES, SandboxUnavailable
 from actbox._version import __version__
-from actbox.cli.app import run_app
-from actbox.cli.flags import in_flags
+from actbox.cli.app import app, run_app
+from actbox.cli.errors import exit_status, in_flags
 from actbox.sandbox.registry import Engine
 from actbox.sandbox.traits import EngineCheck
 
 
+@pytest.mark.slow
 def test_the_version_is_said(actbox):
     done = actbox("--version")
     assert (done.returncode, done.stdout.decode().strip()) == (0, f"actbox {__version__}")
 
 
+@pytest.mark.slow
 def test_without_arguments_the_commands_are_shown(actbox):
     done = actbox()
     assert done.returncode == 0
     assert all(name in done.stdout for name in (b"run", b"map", b"doctor", b"demo"))
 
 
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (1, 1), (255, 255), (256, 1), (259, 3), (-1, 255), (-256, 1)])
+def test_a_result_that_failed_is_never_reported_as_a_success(code, status):
+    assert exit_status(code) == status
+
+
+@pytest.mark.slow
 def test_the_version_loads_no_engine_and_no_table_drawing():
     code = (
         "import sys; sys.argv = ['actbox', '--version']\n"
@@ -99,6 +108,32 @@ def test_an_error_of_use_is_one_sentence_that_names_it_and_a_hint(capfd, argumen
     assert hint.startswith("hint: ")
 
 
+@pytest.mark.parametrize(
+    ("mount", "advice"),
+    [
+        ("/proc:/data", "mount the one folder that the program needs, or a copy of it"),
+        ("/usr:/etc/data", "mount below /input or in a folder of your own such as /data"),
+        ("/no/such/folder:/data", "give --mount a file or folder that is there"),
+        ("/usr", "write --mount HOST:GUEST or --mount HOST:GUEST:MODE"),
+    ],
+)
+def test_the_hint_for_a_mount_is_about_what_is_wrong_with_it(capfd, mount, advice):
+    assert run_app(["run", "-c", "1", "--mount", mount]) == 2
+    sentence, hint = capfd.readouterr().err.splitlines()
+    assert hint.startswith(f"hint: {advice}") and advice not in sentence
+
+
+@pytest.mark.parametrize(
+    "command", [command.callback for command in app.registered_commands], ids=lambda it: it.__name__
+)
+def test_no_line_of_a_help_is_broken_on_a_terminal_of_eighty_columns(command):
+    # typer keeps the breaks of all paragraphs but the first, so that their lines must fit.
+    for paragraph in inspect.getdoc(command).split("\n\n")[1:]:
+        lines = paragraph.splitlines()
+        assert len(lines) == 1 or max(map(len, lines)) <= 78, paragraph
+
+
+@pytest.mark.slow
 def test_a_program_that_is_no_text_is_refused_with_its_line(actbox, tmp_path):
     (tmp_path / "a.py").write_bytes(b"x = 1\ny = '\xff'\n")
     done = actbox("run", str(tmp_path / "a.py"))
@@ -106,6 +141,7 @@ def test_a_program_that_is_no_text_is_refused_with_its_line(actbox, tmp_path):
     assert b"line 2" in done.stderr and b"0xff" in done.stderr and b"hint: " in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_never_ends_to_be_read_is_refused(actbox):
     with open("/dev/zero", "rb") as endless:
         done = actbox("run", "-", stdin=endless)
@@ -113,18 +149,23 @@ def test_a_program_that_never_ends_to_be_read_is_refused(actbox):
     assert b"more than 8 MiB" in done.stderr
 
 
+@pytest.mark.slow
 def test_no_engine_is_chosen_silently_that_does_not_isolate(actbox):
     done = actbox("run", "--sandbox", "process", "-c", "print(1)")
     assert (done.returncode, done.stdout) == (125, b"")
     assert b"isolates nothing" in done.stderr and b"--allow-unisolated" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_flag_that_an_engine_without_isolation_needs_is_named_before_python(actbox):
     error = actbox("run", "--sandbox", "process", "-c", "print(1)").stderr
     assert b"--allow-unisolated" in error.splitlines()[0]
     assert b"allow_unisolated" not in error
+    ssh = actbox("run", "--sandbox", "ssh", "-c", "print(1)").stderr
+    assert b"Say --sandbox ssh --option host=user@host --allow-unisolated if that is meant" in ssh
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["run", "-c", "1"], ["demo"], ["map", "-", "--out", "results.jsonl"]])
 def test_an_engine_that_there_is_not_is_named_with_those_that_there_are(actbox, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
@@ -179,6 +220,7 @@ def test_a_sentence_in_python_is_said_in_flags(sentence, said):
     assert in_flags(sentence) == said
 
 
+@pytest.mark.slow
 def test_the_doctor_is_named_only_for_an_engine_that_does_not_work_here(capfd, monkeypatch):
     found: list[EngineCheck] = []
     monkeypatch.setattr(Engine, "check", lambda self: found[0])
@@ -199,6 +241,7 @@ def test_the_doctor_is_named_only_for_an_engine_that_does_not_work_here(capfd, m
         assert json.loads(capfd.readouterr().out)["error"]["hint"] == "".join(hint).removeprefix("hint: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", ["foo.example=GTE", "foo.example=CONNECT", "*.com", "169.254.169.254"])
 def test_a_domain_that_can_only_be_a_slip_is_an_error_of_use(actbox, domain):
     done = actbox("run", "-c", "1", "--domain", domain)
@@ -206,12 +249,14 @@ def test_a_domain_that_can_only_be_a_slip_is_an_error_of_use(actbox, domain):
     assert f"--domain {domain}: AllowedDomain(".encode() in done.stderr
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_be_preloaded_is_warned_of(actbox, isolated):
     done = actbox("run", *isolated, "-c", "print(1)", "--preload", "no_such_module")
     assert (done.returncode, done.stdout) == (0, b"1\n")
     assert b"warning: preloading no_such_module failed: ModuleNotFoundError" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_an_engine_cannot_keep_is_an_error_of_use(actbox, tmp_path):
     options = ["--sandbox", "process", "--allow-unisolated", "--mount", f"{tmp_path}:/data"]
     done = actbox("run", *options, "-c", "1")

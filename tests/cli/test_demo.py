@@ -13,6 +13,7 @@ from actbox.cli.demo import demo
 from actbox.cli.demo_case import SCRIPTED_REPLIES
 
 
+@pytest.mark.slow
 async def test_the_demo_ends_with_an_answer_and_a_chart(isolated_engine: str, tmp_path: Path) -> None:
     written = io.StringIO()
     console = Console(file=written, width=120)

@@ -63,6 +63,7 @@ def test_every_line_becomes_a_result_with_its_id(actbox, on_engine, tmp_path, ou
     assert last.startswith("3 programs in ") and "2 succeeded, 1 failed" in last and str(out) in last
 
 
+@pytest.mark.slow
 def test_in_order_the_results_are_the_order_of_the_programs(actbox, on_one_engine, tmp_path, out):
     lines = [{"id": n, "code": f"import time\ntime.sleep({0.5 if n == 0 else 0})"} for n in range(8)]
     done = actbox("map", write_lines(tmp_path / "in", *lines), "--out", str(out), "--ordered", *on_one_engine)
@@ -78,6 +79,7 @@ def test_as_they_come_a_slow_program_does_not_hold_up_the_next(actbox, on_one_en
     assert [result["id"] for result in results_in(out)][-1] == 0
 
 
+@pytest.mark.slow
 def test_a_dash_reads_standard_input(actbox, on_one_engine, out):
     done = actbox(
         "map", "-", "--out", str(out), *on_one_engine, input=b'{"id": 1, "code": "5"}\n\n{"id": 2, "code": "6"}'
@@ -86,28 +88,31 @@ def test_a_dash_reads_standard_input(actbox, on_one_engine, out):
     assert {result["id"]: result["value"] for result in results_in(out)} == {1: 5, 2: 6}
 
 
+@pytest.mark.slow
 def test_results_come_while_standard_input_waits(on_one_engine, out):
     with start("-", "--out", str(out), *on_one_engine, stdin=-1) as running:
         running.stdin.write(b'{"id": 1, "code": "5"}\n')
         running.stdin.flush()
         wait_for_lines(out, 1)
         running.stdin.close()
-        assert running.wait(timeout=20) == 0
+        assert running.wait(timeout=40) == 0
 
 
+@pytest.mark.slow
 def test_no_programs_are_no_error(actbox, on_one_engine, tmp_path, out):
     done = actbox("map", write_lines(tmp_path / "in"), "--out", str(out), *on_one_engine)
     assert (done.returncode, out.read_bytes()) == (0, b"")
 
 
+@pytest.mark.slow
 def test_timeouts_hold_for_each_program_and_a_line_may_say_less(actbox, on_engine, tmp_path, out):
     endless = "while True: pass"
     lines = [{"id": 1, "code": endless, "timeout": 0.5}, {"id": 2, "code": endless}, {"id": 3, "code": "1"}]
-    done = actbox("map", write_lines(tmp_path / "in", *lines), "--out", str(out), "--timeout", "1", *on_engine)
+    done = actbox("map", write_lines(tmp_path / "in", *lines), "--out", str(out), "--timeout", "3", *on_engine)
     assert done.returncode == 0
     results = {result["id"]: result for result in results_in(out)}
     assert "0.5 seconds" in results[1]["error"]["message"]
-    assert "after 1 second" in results[2]["error"]["message"]
+    assert "after 3 seconds" in results[2]["error"]["message"]
     assert results[3]["value"] == 1
 
 
@@ -129,6 +134,7 @@ BAD_LINES = {
 }
 
 
+@pytest.mark.slow
 def test_lines_that_make_no_sense_fail_in_their_place_and_stop_nothing(actbox, on_one_engine, tmp_path, out):
     lines, expected = [{"id": 0, "code": "0"}], {}
     for number, (line, identity, named) in zip(itertools.count(2, 2), BAD_LINES.values()):
@@ -148,6 +154,7 @@ def test_lines_that_make_no_sense_fail_in_their_place_and_stop_nothing(actbox, o
             assert result["value"] == identity
 
 
+@pytest.mark.slow
 def test_of_two_lines_with_one_id_the_second_fails_in_its_place_and_the_rest_runs(actbox, on_one_engine, tmp_path, out):
     lines = [
         {"id": "a", "code": "1"},
@@ -163,12 +170,14 @@ def test_of_two_lines_with_one_id_the_second_fails_in_its_place_and_the_rest_run
     assert 'line 1 has the same id, "a"' in results["line 4"]["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_number_and_the_same_digits_as_text_are_two_ids(actbox, on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", {"id": 1, "code": "1"}, {"id": "1", "code": "2"})
     assert actbox("map", file, "--out", str(out), *on_one_engine).returncode == 0
     assert [type(result["id"]) for result in sorted(results_in(out), key=lambda found: found["value"])] == [int, str]
 
 
+@pytest.mark.slow
 def test_a_bad_programs_end_is_its_own(actbox, on_engine, tmp_path, out):
     codes = ["import os\nos.kill(os.getpid(), 9)", "raise SystemExit(3)", "syntax error", "1"]
     lines = [{"id": n, "code": codes[n % 4]} for n in range(40)]
@@ -179,6 +188,7 @@ def test_a_bad_programs_end_is_its_own(actbox, on_engine, tmp_path, out):
     assert Counter(result["exit_code"] for result in results) == {137: 10, 3: 10, 1: 10, 0: 10}
 
 
+@pytest.mark.slow
 def test_a_program_that_the_sandbox_fails_has_its_line_and_the_exit_code_says_so(tmp_path, out):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -189,7 +199,7 @@ def test_a_program_that_the_sandbox_fails_has_its_line_and_the_exit_code_says_so
         running.stdin.flush()
         wait_for_lines(out, 1)
         shutil.rmtree(temporary)  # so that there is no room for a further workspace
-        _, stderr = running.communicate(b'{"id": 2, "code": "2"}\n', timeout=20)
+        _, stderr = running.communicate(b'{"id": 2, "code": "2"}\n', timeout=40)
     assert running.returncode == 125
     assert b"1 failed by the sandbox" in stderr
     assert [(result["id"], result["success"]) for result in results_in(out)] == [(1, True), (2, False)]
@@ -211,6 +221,7 @@ def test_results_are_never_overwritten(actbox, on_one_engine, tmp_path, out):
     assert out.read_text() == "mine\n"
 
 
+@pytest.mark.slow
 def test_resume_runs_what_is_not_there_yet(actbox, on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", *({"id": name, "code": "1"} for name in ("a", "b", "c")))
     write_lines(out, whole_line("b"))
@@ -222,6 +233,7 @@ def test_resume_runs_what_is_not_there_yet(actbox, on_one_engine, tmp_path, out)
     assert sorted(result["id"] for result in results) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_resume_of_nothing_is_a_beginning(actbox, on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", {"id": 1, "code": "1"})
     assert actbox("map", file, "--out", str(out), "--resume", *on_one_engine).returncode == 0
@@ -230,6 +242,7 @@ def test_resume_of_nothing_is_a_beginning(actbox, on_one_engine, tmp_path, out):
     assert len(results_in(out)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "torn",
     [
@@ -247,6 +260,7 @@ def test_a_torn_last_line_is_cut_off_and_its_program_runs_again(actbox, on_one_e
     assert [result["id"] for result in results_in(out)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_last_line_that_lacks_only_its_newline_is_kept(actbox, on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", {"id": 1, "code": "1"}, {"id": 2, "code": "2"})
     out.write_text(json.dumps(whole_line(1)))
@@ -255,6 +269,7 @@ def test_a_last_line_that_lacks_only_its_newline_is_kept(actbox, on_one_engine, 
     assert results_in(out)[0] == whole_line(1) and len(results_in(out)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [b"nonsense", b"[1]", b'{"id": 1}', b'{"id": null, "exit_code": 0}'])
 def test_a_damaged_line_before_the_end_is_named_and_nothing_is_changed(actbox, on_one_engine, tmp_path, out, damage):
     write_lines(out, whole_line("a"), damage, whole_line("b"))
@@ -265,6 +280,7 @@ def test_a_damaged_line_before_the_end_is_named_and_nothing_is_changed(actbox, o
     assert out.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_ends_the_command(actbox, on_one_engine, tmp_path):
     file = write_lines(tmp_path / "in", *({"id": n, "code": "1"} for n in range(5)))
     done = actbox("map", file, "--out", "/dev/full", *on_one_engine)
@@ -294,6 +310,7 @@ def test_what_a_full_disk_cut_is_taken_back(out, monkeypatch):
     assert [result["id"] for result in results_in(out)] == [1, 3]
 
 
+@pytest.mark.slow
 def test_two_commands_do_not_write_to_one_file(actbox, on_one_engine, out):
     with start("-", "--out", str(out), *on_one_engine, stdin=-1) as running:
         running.stdin.write(b'{"id": 1, "code": "5"}\n')
@@ -302,7 +319,7 @@ def test_two_commands_do_not_write_to_one_file(actbox, on_one_engine, out):
         done = actbox("map", "-", "--out", str(out), "--resume", *on_one_engine)
         assert done.returncode == 2 and b"another actbox" in done.stderr
         running.stdin.close()
-        assert running.wait(timeout=20) == 0
+        assert running.wait(timeout=40) == 0
 
 
 # Ends before the end
@@ -320,6 +337,7 @@ def wait_for_lines(path: Path, count: int) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "exit_code", "order"),
     [
@@ -333,15 +351,16 @@ def test_a_signal_loses_nothing_that_was_done_and_resume_runs_the_rest(
     actbox, on_engine, tmp_path, out, orphans_come_here, number, exit_code, order  # noqa: F811
 ):  # fmt: skip
     before = live_children()
-    lines = [{"id": n, "code": "import time\ntime.sleep(0.05)"} for n in range(60)]
-    file = write_lines(tmp_path / "in", *lines)
+    lines = [{"id": n, "code": "1"} for n in range(60)]
+    long = [{"id": n, "code": "import time\ntime.sleep(60)"} for n in range(10, 60)]
+    file = write_lines(tmp_path / "in", *lines[:10], *long)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
     with start(file, "--out", str(out), order, *on_engine, env=environment, start_new_session=True) as running:
         wait_for_lines(out, 5)
         running.send_signal(number)
-        _, stderr = running.communicate(timeout=20)
+        _, stderr = running.communicate(timeout=40)
     said = stderr.decode()
     assert running.returncode == exit_code
     assert "Traceback" not in said
@@ -351,6 +370,7 @@ def test_a_signal_loses_nothing_that_was_done_and_resume_runs_the_rest(
     assert all(result["success"] for result in done)
     assert list(temporary.iterdir()) == []
     assert live_children() <= before
+    file = write_lines(tmp_path / "in", *lines)
     assert actbox("map", file, "--out", str(out), "--resume", *on_engine).returncode == 0
     assert sorted(result["id"] for result in results_in(out)) == list(range(60))
 
@@ -362,10 +382,11 @@ def test_in_order_ctrl_c_keeps_what_still_waited_for_its_turn(on_one_engine, tmp
     done: list[int] = []
     for seconds in (2, 8, 30):  # the first holds up all others, so only time can pass; how much depends on the machine
         with start(file, "--out", str(out), "--resume", "--ordered", "--concurrency", "2", *on_one_engine) as running:
+            wait_for_lines(out, 0)
             time.sleep(seconds)
             assert out.read_bytes() == b""
             running.send_signal(signal.SIGINT)
-            running.communicate(timeout=20)
+            running.communicate(timeout=40)
         done = [result["id"] for result in results_in(out)]
         if done:
             break
@@ -373,6 +394,7 @@ def test_in_order_ctrl_c_keeps_what_still_waited_for_its_turn(on_one_engine, tmp
     assert done == sorted(done) and done and 0 not in done
 
 
+@pytest.mark.slow
 def test_a_killed_command_is_resumed_without_loss_or_double(actbox, on_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", *({"id": n, "code": f"'x' * 100000 + str({n})"} for n in range(60)))
     for wanted in (3, 20):
@@ -386,6 +408,7 @@ def test_a_killed_command_is_resumed_without_loss_or_double(actbox, on_engine, t
 # On a terminal
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_how_far_it_is(on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", *({"id": n, "code": "1 / 0" if n < 2 else "1"} for n in range(10)))
     write_lines(out, whole_line(9))
@@ -401,7 +424,7 @@ def test_a_terminal_shows_how_far_it_is(on_one_engine, tmp_path, out):
             break
         shown += piece
     os.close(ours)
-    assert running.wait(timeout=10) == 0
+    assert running.wait(timeout=40) == 0
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
     assert "9/9" in text and "/s" in text and "2 failed" in text
     assert "9 programs in" in text

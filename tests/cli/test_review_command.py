@@ -58,6 +58,7 @@ def test_the_table_names_each_finding(capfd, program):
     assert "a.py: warn" in text and "2:1" in text and "calls os.system" in text
 
 
+@pytest.mark.slow
 def test_nothing_found_is_not_called_safe(actbox):
     done = actbox("review", "-", input=b"print(1)\n")
     assert done.returncode == 0

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 
 def test_a_file_with_the_suffix_is_rtfs_and_its_value_is_printed(actbox, tmp_path):
     (tmp_path / "double.rtfs").write_text("; doubles\n(map (fn [x] (* x 2)) numbers)")
@@ -15,20 +17,24 @@ def test_a_file_with_the_suffix_is_rtfs_and_its_value_is_printed(actbox, tmp_pat
     assert (done.returncode, done.stdout, done.stderr) == (0, b"[2 4]\n", b"")
 
 
+@pytest.mark.slow
 def test_the_language_can_be_said(actbox):
     assert actbox("run", "--language", "rtfs", "-c", '(str "a" 1)').stdout == b'"a1"\n'
     assert actbox("run", "--language", "rtfs", "-", input=b"(+ 1 2)").stdout == b"3\n"
 
 
+@pytest.mark.slow
 def test_a_sandbox_says_the_language_where_nothing_else_does(actbox):
     assert actbox("run", "--sandbox", "rtfs", "-c", "(+ 1 2)").stdout == b"3\n"
 
 
+@pytest.mark.slow
 def test_json_has_the_value_and_the_engine(actbox):
     document = json.loads(actbox("run", "--language", "rtfs", "-c", "{:a 1}", "--json").stdout)
     assert (document["value"], document["value_text"], document["sandbox"]) == ({"a": 1}, "{:a 1}", "rtfs")
 
 
+@pytest.mark.slow
 def test_an_error_shows_the_place_and_the_mend(actbox):
     done = actbox("run", "--language", "rtfs", "-c", "(let [x 1]\n  (cond x 2))")
     assert (done.returncode, done.stdout) == (1, b"")
@@ -37,11 +43,13 @@ def test_an_error_shows_the_place_and_the_mend(actbox):
     assert "hint: cond is not in RTFS; use match or nested if" in text
 
 
+@pytest.mark.slow
 def test_what_is_no_text_ends_no_conversation(actbox):
     done = actbox("repl", "--language", "rtfs", input=b"(+ 1 \xff)\n(+ 1 1)\n")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, b"2"), done.stderr
 
 
+@pytest.mark.slow
 def test_many_programs_are_of_the_sandbox_s_language_or_of_the_one_that_is_said(actbox, tmp_path):
     out = tmp_path / "results.jsonl"
     lines = b'{"id": 1, "code": "(inc n)", "inputs": {"n": 1}}\n{"id": 2, "code": "1", "language": "python"}\n'
@@ -57,6 +65,7 @@ def test_many_programs_are_of_the_sandbox_s_language_or_of_the_one_that_is_said(
     assert (done.returncode, b"no such language" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_wrong_uses_are_one_sentence_with_a_hint(actbox, tmp_path):
     (tmp_path / "bad.rtfs").write_bytes(b"(+ 1\n \xff)")
     for arguments, words in (
@@ -87,6 +96,7 @@ def test_the_conversation_keeps_definitions_and_waits_for_brackets(actbox):
     assert said.rstrip().splitlines()[-1] != "1"
 
 
+@pytest.mark.slow
 def test_what_is_never_closed_is_an_error_at_the_end(actbox):
     done = actbox("repl", input=b"(+ 1")
     assert (done.returncode, b"never closed" in done.stdout) == (0, True)
@@ -101,6 +111,7 @@ os.execv(sys.executable, [sys.executable, "-m", "actbox", "repl"])
 """
 
 
+@pytest.mark.slow
 def test_at_a_terminal_there_are_prompts_and_ctrl_c_ends_a_program(tmp_path):
     main, other = pty.openpty()
     process = subprocess.Popen([sys.executable, "-c", _AT_A_TERMINAL], stdin=other, stdout=other, stderr=other)

@@ -26,6 +26,7 @@ def test_a_blocked_program_does_not_run_and_the_findings_are_on_stderr(actbox, o
     assert b"line 3: process: calls os.system" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_blocked_program_has_its_document(actbox, on_one_engine):
     done = actbox("run", *on_one_engine, "--json", "--rule", "process=block", "--rule", "import=warn", "-c", CODE)
     assert done.returncode == 125
@@ -36,6 +37,7 @@ def test_a_blocked_program_has_its_document(actbox, on_one_engine):
     assert found["warnings"] == ["review: line 1: import: imports os"]
 
 
+@pytest.mark.slow
 def test_a_program_that_is_warned_of_runs(actbox, on_one_engine):
     done = actbox("run", *on_one_engine, "--rule", "process=warn", "-c", CODE)
     assert (done.returncode, done.stdout) == (0, b"ran\n")
@@ -44,6 +46,7 @@ def test_a_program_that_is_warned_of_runs(actbox, on_one_engine):
     assert json.loads(done.stdout)["warnings"][0].startswith("review: line 3: process: calls os.system")
 
 
+@pytest.mark.slow
 def test_without_a_rule_nothing_is_reviewed(actbox, on_one_engine):
     done = actbox("run", *on_one_engine, "-c", CODE)
     assert (done.returncode, done.stdout) == (0, b"ran\n")
@@ -90,6 +93,7 @@ def rest_of(person: int) -> str:
         shown += piece
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "code", "out", "said"),
     [
@@ -113,6 +117,7 @@ def test_whoever_is_at_the_terminal_is_asked(on_one_engine, typed, code, out, sa
     assert ("at a terminal" in rest) == (typed == b"\x04")
 
 
+@pytest.mark.slow
 def test_the_question_is_no_part_of_the_document(on_one_engine):
     with at_terminal("run", *on_one_engine, "--json", "--rule", "process=ask", "-c", CODE) as (running, person):
         shown_until(person, b"[y/n")
@@ -122,12 +127,14 @@ def test_the_question_is_no_part_of_the_document(on_one_engine):
         assert running.wait(timeout=60) == 0
 
 
+@pytest.mark.slow
 def test_a_program_that_no_rule_asks_about_runs_unasked(on_one_engine):
     with at_terminal("run", *on_one_engine, "--rule", "process=ask", "-c", "print(1)") as (running, person):
         assert "[y/n" not in rest_of(person)
         assert running.wait(timeout=60) == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_the_question_ends_the_command_and_the_program_does_not_run(on_one_engine):
     with at_terminal("run", *on_one_engine, "--rule", "process=ask", "-c", CODE) as (running, person):
         shown_until(person, b"[y/n")

@@ -41,6 +41,7 @@ def test_a_failed_result_is_shown_and_showing_it_is_no_failure(capfd, tmp_path):
     assert "KeyError" in text and "line 3" in text and "^[[2Jhi" in text
 
 
+@pytest.mark.slow
 def test_what_run_prints_as_json_can_be_shown(actbox, on_one_engine):
     done = actbox("run", "-c", "print('hello')", "--json", *on_one_engine)
     assert b"hello" in actbox("show", "-", "--format", "result", input=done.stdout).stdout
@@ -60,6 +61,7 @@ def test_the_page_goes_to_standard_output(capfd, transcript):
     assert out.startswith("<!doctype html>") and err == ""
 
 
+@pytest.mark.slow
 def test_a_page_never_replaces_what_is_shown_or_a_file_that_is_no_page(capfd, transcript, tmp_path):
     notes, link, page = tmp_path / "notes.txt", tmp_path / "link.html", tmp_path / "page.html"
     notes.write_text("dear diary")
@@ -89,6 +91,7 @@ def test_standard_input_is_read(actbox):
     assert done.returncode == 0 and b"from a pipe" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [[], ["--json"], ["--html", "-"]])
 def test_a_reader_that_goes_away_ends_it_as_sigpipe_would(transcript, how):
     read, write = os.pipe()

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from actbox.cli.terminal import RESET, TerminalText
+from actbox.content.safe_text import RESET, TerminalText
 
 
 def shown(*pieces: str) -> str:

@@ -1,4 +1,4 @@
-"""What the tests of `CodeActConfig` put in, and how they look at what is there."""
+"""Tools and settings for the tests of `CodeActConfig`, and helpers that inspect a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of CodeAct are given."""
+"""Fixtures for the tests of CodeAct."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from actbox.codeact import CodeActRunner
-from actbox.codeact.static_check import Checker, check_available
-from actbox.core.errors import Unsupported
 from tests.codeact.runners import Opener, opens
 from tests.codeact.tills import Till
 
@@ -49,14 +47,3 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / path).write_text(path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture(params=["ty", "pyright"])
-def checker(request: pytest.FixtureRequest) -> Checker:
-    name: Checker = request.param
-    if name == "pyright":
-        try:
-            check_available(name)
-        except Unsupported as error:
-            pytest.skip(f"{error}; the same is tried with ty")
-    return name

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from actbox.tools import Tool, Toolset
 

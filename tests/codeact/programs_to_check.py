@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
 
 from actbox.tools import Tool, Toolset
 
@@ -183,9 +184,19 @@ report.rows = []
 report.load()
 print(report.rows.values(), report.run())
 """,
+    "dicts with attributes": """
+class Row(dict):
+    def __init__(self, *given, **more):
+        super().__init__(*given, **more)
+        self.__dict__ = self
+rows = [Row(hit) for hit in search("tea")]
+print(rows[0].title, sum(row.score for row in rows))
+""",
     "new keys": """
 for h in search("tea"):
     h["double"] = h["score"] * 2
+    h[2] = h["double"]
+    print(h[2])
     h.update(extra=1)
     h.update({"further": 1})
     h.setdefault("more", []).append(1)

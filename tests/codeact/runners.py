@@ -1,4 +1,4 @@
-"""How the tests of `CodeActRunner` run programs."""
+"""Helpers with which the tests of `CodeActRunner` run programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def opens(engine: str) -> Callable[[Policy], Sandbox]:
 
 
 class Opener:
-    """Opens sandboxes, and keeps them to be looked at."""
+    """A function that opens sandboxes and keeps a list of them for inspection."""
 
     def __init__(self, engine: str) -> None:
         self.engine = engine

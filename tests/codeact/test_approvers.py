@@ -58,6 +58,7 @@ async def test_only_true_and_a_decision_approve(answer: Any) -> None:
     assert decision == ApprovalDecision(False, "the approver failed (TypeError)", cause="failed")
 
 
+@pytest.mark.slow
 async def test_how_an_approver_failed_is_logged_for_the_host_without_the_programs_text(
     box: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,6 +129,7 @@ async def test_an_approver_that_answers_although_its_question_was_cancelled_has_
         await asking
 
 
+@pytest.mark.slow
 async def test_a_sync_function_that_blocks_holds_up_neither_the_event_loop_nor_other_tools(box: Sandbox) -> None:
     released = threading.Event()
 
@@ -159,6 +161,7 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_what_is_pending_is_listed_and_decided_by_id(box: Sandbox) -> None:
     queue = PendingApprovals()
     code = (
@@ -299,3 +302,23 @@ def test_a_question_whose_event_loop_is_gone_cannot_be_decided() -> None:
     with pytest.raises(InvalidValue, match="no question 'q1' is pending"):
         queue.approve("q1")
     waiting.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (ApprovalDecision(True, edited=5), "edited (None, or all arguments by name) must not be 5"),  # type: ignore[arg-type]
+        (ApprovalDecision("no"), "approved (True or False) must not be 'no'"),  # type: ignore[arg-type]
+        (5, "an ApprovalDecision, not int"),
+    ],
+    ids=["edited", "approved", "int"],
+)
+async def test_the_log_names_the_field_that_makes_an_answer_no_decision(
+    answer: Any, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Odd:
+        async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+            return answer  # type: ignore[no-any-return]
+
+    assert not (await decision_of(Odd(), request())).approved
+    assert fault in caplog.text

@@ -34,6 +34,7 @@ def test_arguments_may_be_json_text() -> None:
     assert call_as_text('{"name": "price", "arguments": "{}"}') == ToolCall("", "price", "{}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [

@@ -12,7 +12,7 @@ import pytest
 import actbox
 from actbox import FileMount, Limits, Sandbox, Tool
 from actbox.codeact import CodeActConfig, FrozenRun
-from actbox.codeact.calling import HOW_TOOLS_ARE_CALLED
+from actbox.codeact.instructions import HOW_TOOLS_ARE_CALLED
 
 
 def look_up(name: str, limit: int = 10) -> list[str]:
@@ -93,8 +93,8 @@ def test_tools_are_declared_with_the_types_of_what_they_take_and_return() -> Non
         assert said in description
 
 
-def test_a_tool_without_annotations_is_declared_without_a_return_type() -> None:
-    assert "def bare(x: Any):" in source_in(frozen(tools=[bare]).description)
+def test_a_tool_without_annotations_is_declared_to_return_anything() -> None:
+    assert "def bare(x: Any) -> Any:" in source_in(frozen(tools=[bare]).description)
 
 
 def test_tools_that_differ_in_case_only_are_declared_both() -> None:
@@ -128,7 +128,8 @@ MAKE = Tool.from_schema(
 
 def test_parameters_whose_names_are_no_python_are_said_with_how_to_give_them() -> None:
     source = source_in(frozen(tools=[MAKE]).description)
-    assert "def make(*, size: int = ..., **arguments: Any):" in source  # by position they would be counted otherwise
+    # By position they would be counted otherwise.
+    assert "def make(*, size: int = ..., **arguments: Any) -> Any:" in source
     assert "'class' (str), 'a-b' (bool, optional), given in a dict: make(**{'class': …, 'a-b': …})" in source
     short = frozen(tools=[MAKE]).build_instructions(tools_visible_to_model=True)
     assert "`make(size=…, **{'class': …, 'a-b': …})`: Make it." in short
@@ -299,6 +300,7 @@ def test_a_tool_that_takes_the_place_of_a_builtin_is_named() -> None:
     assert "the place of" not in CodeActConfig(tools=tools[1:2]).freeze().description
 
 
+@pytest.mark.slow
 async def test_what_the_description_says_of_await_is_a_program_that_runs(box: Sandbox) -> None:
     said = re.search("`(import asyncio)` `(await asyncio[^`]*)`", HOW_TOOLS_ARE_CALLED)
     assert said is not None

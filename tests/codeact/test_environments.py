@@ -26,6 +26,7 @@ async def did(runner: CodeActRunner, config: CodeActConfig, code: str, *, scope:
     return outcome
 
 
+@pytest.mark.slow
 async def test_files_last_within_a_scope_and_no_other_sees_them(opener: Opener) -> None:
     runner, config = CodeActRunner(opener), CodeActConfig(file_surface=True)
     for scope in ("one", ""):
@@ -41,6 +42,7 @@ async def test_files_last_within_a_scope_and_no_other_sees_them(opener: Opener) 
     await runner.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["one", ""])
 async def test_files_are_carried_over_when_hosts_or_mounts_change(opener: Opener, tmp_path: Path, scope: str) -> None:
     (tmp_path / "users.json").write_text("[]")
@@ -65,10 +67,22 @@ async def test_files_are_carried_over_when_hosts_or_mounts_change(opener: Opener
     await runner.close()
 
 
-async def test_what_cannot_be_carried_over_is_said_once(opener: Opener) -> None:
+async def test_a_file_with_odd_mode_bits_is_carried_over_with_its_permission_bits(
+    opener: Opener, tmp_path: Path
+) -> None:
+    runner, config = CodeActRunner(opener), CodeActConfig(file_surface=True)
+    program = f"{KEEP}; import os; os.chmod('/workspace/kept.txt', 0o1640)"
+    assert (await did(runner, config, program, scope="s")).result.success
+    config.add_file_mounts((tmp_path, "data"))
+    outcome = await did(runner, config, "import os; oct(os.stat('/workspace/kept.txt').st_mode)", scope="s")
+    assert (outcome.result.value, outcome.result.warnings) == ("0o100640", ()), outcome.result
+    await runner.close()
+
+
+async def test_what_cannot_be_carried_over_is_said_once(opener: Opener, tmp_path: Path) -> None:
     runner, config = CodeActRunner(opener), CodeActConfig(file_surface=True)
     await did(runner, config, "import os; os.symlink('/etc/hostname', '/workspace/link')", scope="s")
-    config.add_allowed_domains("example.com")
+    config.add_file_mounts((tmp_path, "data"))  # which each of the engines has
     outcome = await did(runner, config, "1", scope="s")
     assert outcome.result.warnings == ("files of earlier calls could not be kept: link",)
     assert "could not be kept: link" in outcome.text
@@ -85,7 +99,9 @@ async def test_tools_that_change_need_no_other_sandbox(opener: Opener) -> None:
     await runner.close()
 
 
-async def test_a_program_that_runs_on_elsewhere_is_told_of_where_its_files_will_be_missed(opener: Opener) -> None:
+async def test_a_program_that_runs_on_elsewhere_is_told_of_where_its_files_will_be_missed(
+    opener: Opener, tmp_path: Path
+) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -96,7 +112,7 @@ async def test_a_program_that_runs_on_elsewhere_is_told_of_where_its_files_will_
     config = CodeActConfig(file_surface=True, tools=[wait])
     first = asyncio.create_task(did(runner, config, "wait()\nopen('/workspace/late', 'w').write('x')", scope="s"))
     await began.wait()
-    config.add_allowed_domains("example.com")
+    config.add_file_mounts((tmp_path, "data"))  # which each of the engines has
     second = await did(runner, config, "1", scope="s")
     assert "another program of this conversation still runs elsewhere" in second.text
     go_on.set()
@@ -104,6 +120,7 @@ async def test_a_program_that_runs_on_elsewhere_is_told_of_where_its_files_will_
     await runner.close()
 
 
+@pytest.mark.slow
 async def test_of_many_the_one_that_was_not_used_for_longest_goes_and_its_files_are_missed(opener: Opener) -> None:
     runner, config = CodeActRunner(opener, most_environments=2), CodeActConfig(file_surface=True)
     for scope in ("a", "b", "a", "c"):
@@ -119,6 +136,7 @@ async def test_of_many_the_one_that_was_not_used_for_longest_goes_and_its_files_
     await runner.close()
 
 
+@pytest.mark.slow
 async def test_scopes_that_do_not_last_close_no_other_and_few_of_them_stay_open(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,7 +342,7 @@ async def test_a_sandbox_that_starts_while_all_are_closed_runs_nothing_and_is_no
 
 
 async def test_a_conversation_that_changes_while_its_first_sandbox_starts_waits_for_its_files(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
+    opener: Opener, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     starting, go_on = asyncio.Event(), asyncio.Event()
 
@@ -344,7 +362,7 @@ async def test_a_conversation_that_changes_while_its_first_sandbox_starts_waits_
     runner, config = CodeActRunner(open_one), CodeActConfig(file_surface=True)
     first = asyncio.create_task(did(runner, config, "1", scope="s"))
     await starting.wait()
-    config.add_allowed_domains("example.com")
+    config.add_file_mounts((tmp_path, "data"))  # which each of the engines has
     second = asyncio.create_task(did(runner, config, "2", scope="s"))
     await asyncio.sleep(0)
     go_on.set()

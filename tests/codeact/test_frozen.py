@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import weakref
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from actbox import FileMount, InvalidValue, Limits, Tool
 from actbox.codeact import CodeActConfig, ToolEntry
-from actbox.codeact.identity import new_serial, serial_of
+from actbox.codeact.serial_numbers import new_serial, serial_of
 
 
 def named(name: str, **given: Any) -> Tool:
@@ -239,27 +238,27 @@ def test_another_listing_that_is_told_is_another_fingerprint() -> None:
     assert config.freeze(listing=new.listing).fingerprint == new.fingerprint
 
 
+@pytest.mark.slow
 def test_a_tool_that_gets_the_address_of_one_that_was_collected_is_another_tool() -> None:
-    current = [named("find")]
+    there: list[Tool] = []
+
+    class Returning(Tool):
+        """Comes back when it is collected, which ends all weak references: as good as another at the same address."""
+
+        def __del__(self) -> None:
+            there.append(self)
+
+    there.append(Returning.from_schema("find", "", {"type": "object"}, len))
+    vars(there[0])["itself"] = there[0]  # so that the collector, which ends the references first, takes it
     config = CodeActConfig(
-        adapt=lambda given: ToolEntry(name="server", given=given, tools=lambda: tuple(current)), tools=[object()]
+        adapt=lambda given: ToolEntry(name="server", given=given, tools=lambda: tuple(there)), tools=[object()]
     )
-    first = config.freeze().fingerprint
-    kept = []
-    # What config and cache hold on to is let go of, until a new tool lies where the first one lay.
-    address, gone = id(current[0]), weakref.ref(current[0])
+    first, address = config.freeze().fingerprint, id(there[0])
+    assert config.freeze().fingerprint == first
     config._latest = None
-    current.clear()
+    there.clear()
     gc.collect()
-    assert gone() is None
-    for _ in range(10_000):
-        tool = Tool.from_schema("find", "", {"type": "object"}, len)
-        if id(tool) == address:
-            break
-        kept.append(tool)
-    else:
-        pytest.fail("no tool has got the address of the one that was collected")
-    current.append(tool)
+    assert [id(tool) for tool in there] == [address]
     assert config.freeze().fingerprint != first
 
 

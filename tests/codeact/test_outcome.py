@@ -76,6 +76,7 @@ def test_standard_error_is_cut_with_what_stands_below_it_and_pretends_no_heading
 TEXT = st.text(st.characters(categories=["L", "N", "P", "Z", "C", "Cs"]), max_size=300)
 
 
+@pytest.mark.slow
 @given(
     stdout=TEXT,
     stderr=TEXT,
@@ -112,7 +113,7 @@ def test_whatever_came_both_forms_keep_to_their_characters_and_can_be_written(
     )
     settings = CodeActSettings(max_chars=2_000)
     told = CodeActOutcome.of(result, settings, program=program, calls=calls, file_surface=True)
-    for text in (told.text, told.with_calls_told().text, json.dumps(told.to_json_shape(), ensure_ascii=False)):
+    for text in (told.text, told.with_calls_listed().text, json.dumps(told.to_json_shape(), ensure_ascii=False)):
         assert len(text.encode().decode()) <= 2_000
     shape = told.to_json_shape()
     listed = len(shape.get("output_files", []))

@@ -20,7 +20,7 @@ from actbox import (
     Sandbox,
 )
 from actbox.codeact import CallbackApprover, CodeAgent, RunEvent, ScriptedModel
-from actbox.codeact.reviewing import MOST_CHARACTERS, MOST_FINDINGS, Advice, decide
+from actbox.codeact.review_decision import MOST_CHARACTERS, MOST_FINDINGS, Advice, decide
 from actbox.review import Rules, review
 
 RAN = "open('output/ran', 'w').write('x')"
@@ -206,10 +206,11 @@ async def test_the_last_event_of_a_blocked_program_is_no_event_of_a_run(box: San
     assert [event async for event in agent.stream("?") if isinstance(event, RunEvent | Completed)] == []
 
 
+@pytest.mark.slow
 def test_an_agent_that_reviews_nothing_does_not_load_the_review() -> None:
     code = (
         "import sys, actbox.codeact\nprint([name for name in sys.modules if name.startswith('actbox.review')], "
-        "'actbox.codeact.reviewing' in sys.modules)"
+        "'actbox.codeact.review_decision' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] True"

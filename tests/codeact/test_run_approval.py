@@ -24,7 +24,7 @@ from actbox import (
     Unsupported,
 )
 from actbox.codeact import Answered, CallbackApprover, CodeAgent, CodeFinished, CodeStarted, RunEvent, ScriptedModel
-from actbox.codeact.approval import effective_mode, run_approval
+from actbox.codeact.approvals import effective_mode, run_approval
 from tests.conftest import OpenBox
 
 
@@ -283,6 +283,7 @@ async def test_an_agent_that_nobody_could_be_asked_about_is_refused(box: Sandbox
         CodeAgent(model, box, approver=3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_a_toolset_brings_its_own_approver_or_its_approval(box: Sandbox) -> None:
     clerk = Clerk()
     model = ScriptedModel([program("final_answer(pay(1))")] * 2)

@@ -81,6 +81,23 @@ async def test_an_answer_does_not_count_for_code_that_was_changed(runner: CodeAc
     assert till.done == [1000]
 
 
+async def test_a_program_that_was_edited_by_whoever_approved_it_runs_in_its_place(
+    runner: CodeActRunner, till: Till
+) -> None:
+    run = frozen(till, "inspected")
+    await asked(runner, run, "pay(1000)")
+    outcome = await answer(runner, run, "pay(1)", YES, edited=True)
+    assert outcome.result.value == "paid 1"
+    assert till.done == [1]
+
+
+async def test_an_edit_that_is_refused_runs_nothing(runner: CodeActRunner, till: Till) -> None:
+    run = frozen(till, "inspected")
+    await asked(runner, run, "pay(1000)")
+    assert failed(await answer(runner, run, "pay(1)", NO, edited=True)) == (ErrorKind.POLICY, "ApprovalRefused")
+    assert till.done == []
+
+
 async def test_an_answer_counts_once(runner: CodeActRunner, till: Till) -> None:
     run = frozen(till, "inspected")
     await asked(runner, run, "pay(1)")

@@ -61,6 +61,7 @@ async def test_runs_whose_output_is_cleared_take_turns_in_one_conversation(runne
     assert [outcome.result.value for outcome in outcomes] == [["a"]] * 3
 
 
+@pytest.mark.slow
 async def test_cancelling_whoever_waits_ends_the_program(runner: CodeActRunner) -> None:
     waiting = Waiting()
     for given in ({}, {"file_surface": True}, {"file_surface": True, "clear_output": True}):

@@ -31,23 +31,28 @@ async def test_files_of_output_come_back_up_to_the_caps_and_warnings_say_which_d
     assert outcome.to_json_shape()["output_files"] == ["/output/a", "/output/d"]
 
 
-async def test_without_a_file_surface_only_figures_come_back(runner: CodeActRunner) -> None:
+@pytest.mark.slow
+async def test_without_a_file_surface_only_what_was_shown_comes_back(runner: CodeActRunner) -> None:
     code = (
-        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\ndisplay({'text/html': '<b>1</b>'}, raw=True)\n"
         "open('/output/secret.txt', 'w').write('x')\nopen('/output/figure-x.png', 'w').write('x')"
     )
     outcome = await did(runner, frozen(), code)
     assert outcome.result.success, outcome.text
-    (figure,) = outcome.artifacts
-    assert (figure.name, figure.media_type) == ("figure-1.png", "image/png")
+    shown = [(file.name, file.media_type) for file in outcome.artifacts]
+    assert shown == [("display-1.html", "text/html"), ("figure-1.png", "image/png")]
     warning = "files written to /output do not come back here, and are gone: figure-x.png, secret.txt; print what is"
     assert [each[: len(warning)] for each in outcome.result.warnings] == [warning]
     assert warning in outcome.text
     with_files = await did(runner, frozen(file_surface=True), code)
-    assert sorted(file.name for file in with_files.artifacts) == ["figure-1.png", "figure-x.png", "secret.txt"]
+    assert sorted(file.name for file in with_files.artifacts) == [
+        *("display-1.html", "figure-1.png", "figure-x.png", "secret.txt"),
+    ]
 
 
-async def test_a_workspace_root_lies_at_input_and_cannot_be_changed(runner: CodeActRunner, tmp_path: Path) -> None:
+async def test_a_workspace_root_lies_at_input_and_cannot_be_changed(
+    runner: CodeActRunner, isolated_engine: str, tmp_path: Path
+) -> None:
     (tmp_path / "users.json").write_text("[1]")
     (tmp_path / "more").mkdir()
     run = frozen(workspace_root=tmp_path)
@@ -55,13 +60,16 @@ async def test_a_workspace_root_lies_at_input_and_cannot_be_changed(runner: Code
     assert "/input (read-only)" in run.description
     assert run.state()["file_mounts"] == [{"host_path": str(tmp_path), "mount_path": "/input", "mode": "ro"}]
     outcome = await did(runner, run, "import os; [sorted(os.listdir('/input')), open('/input/users.json').read()]")
+    if isolated_engine == "container":
+        assert "mounts below /input, not at it; the linux engine can do both" in outcome.text
+        return
     assert outcome.result.value == [["more", "users.json"], "[1]"]
     outcome = await did(runner, run, "open('/input/new', 'w')")
     assert outcome.result.error is not None
     assert not (tmp_path / "new").exists()
 
 
-async def test_mounts_lie_below_a_workspace_root(runner: CodeActRunner, tmp_path: Path) -> None:
+async def test_mounts_lie_below_a_workspace_root(runner: CodeActRunner, isolated_engine: str, tmp_path: Path) -> None:
     root, other = tmp_path / "root", tmp_path / "other"
     root.mkdir()
     other.mkdir()
@@ -69,6 +77,9 @@ async def test_mounts_lie_below_a_workspace_root(runner: CodeActRunner, tmp_path
     (other / "b").write_text("other")
     run = frozen(workspace_root=root, file_mounts=[(other, "data")])
     outcome = await did(runner, run, "[open('/input/a').read(), open('/input/data/b').read()]")
+    if isolated_engine == "container":
+        assert "mounts below /input, not at it; the linux engine can do both" in outcome.text
+        return
     assert outcome.result.value == ["root", "other"], outcome.text
 
 

@@ -36,7 +36,7 @@ async def test_a_program_that_a_tool_of_a_program_runs_is_told_to_come_back_wher
 
     run = CodeActConfig(tools=[Tool.from_function(inner)], file_surface=True, clear_output=True).freeze()
     try:
-        outcome = await asyncio.wait_for(runner.execute(run, {"code": "inner()"}, scope="s"), 20)
+        outcome = await asyncio.wait_for(runner.execute(run, {"code": "inner()"}, scope="s"), 60)
         assert isinstance(outcome, CodeActOutcome)
         assert outcome.result.value == "Busy"
     finally:

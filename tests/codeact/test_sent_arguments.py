@@ -81,7 +81,7 @@ def test_what_is_not_one_fenced_block_alone_stays_as_it_is(code: str) -> None:
         ("9" * 5_000, "the arguments are no JSON"),
         ({}, "have no 'code', they are empty"),
         ("{}", "have no 'code', they are empty"),
-        ({"source": "1", "lang": "py"}, "have no 'code', it has 'source', 'lang'"),
+        ({"source": "1", "lang": "py"}, "have no 'code', they have 'source', 'lang'"),
         ({"code": None}, "'code' is nothing"),
         ({"code": 7}, "'code' is a number"),
         ({"code": {"text": "1"}}, "'code' is an object"),

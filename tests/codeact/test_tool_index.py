@@ -34,6 +34,7 @@ def test_most_queries_find_the_tool_first():
     assert first >= 0.85 * len(MEANT)
 
 
+@pytest.mark.slow
 def test_a_tool_is_found_first_by_its_name_in_any_spelling():
     for tool in TOOLS.names:
         for query in (tool, TOOLS.aliases[tool], f"  {tool}\n", " ".join(words(tool)), "-".join(words(tool)).upper()):
@@ -142,6 +143,7 @@ def test_the_order_is_the_same_for_any_order_of_the_tools():
         assert backwards.search(query) == INDEX.search(query)
 
 
+@pytest.mark.slow
 def test_the_order_does_not_depend_on_the_process():
     program = (
         "from tests.codeact.test_tool_index import INDEX, MEANT; print([INDEX.search(query)[:9] for query in MEANT])"

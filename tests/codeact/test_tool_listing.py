@@ -35,6 +35,7 @@ def test_a_listing_cannot_be_changed():
         SMALL.groups = ()  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_the_text_of_thousands_of_tools_has_groups_and_numbers():
     crowd = names(*(f"tool_{number}" for number in range(3_000)))
     listing = Listing.of(crowd, {name: "even" if int(name[5:]) % 2 == 0 else "odd" for name in crowd.names[1:]})
@@ -42,6 +43,7 @@ def test_the_text_of_thousands_of_tools_has_groups_and_numbers():
     assert "tool_2999" in listing.text(max_chars=100_000)
 
 
+@pytest.mark.slow
 def test_the_text_of_thousands_of_groups_is_cut_and_counts_the_rest():
     crowd = names(*(f"tool_{number}" for number in range(3_000)))
     listing = Listing.of(crowd, {name: f"group {name[5:]:0>4}" for name in crowd.names})

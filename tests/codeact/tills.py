@@ -1,4 +1,4 @@
-"""Tools that require approval, and how the tests ask and answer."""
+"""Tools that require approval, and helpers that ask for it and answer."""
 
 from __future__ import annotations
 
@@ -56,9 +56,15 @@ async def asked(runner: CodeActRunner, run: FrozenRun, code: str, call_id: str =
 
 
 async def answer(
-    runner: CodeActRunner, run: FrozenRun, code: str, decision: ApprovalDecision, call_id: str = "c"
+    runner: CodeActRunner,
+    run: FrozenRun,
+    code: str,
+    decision: ApprovalDecision,
+    call_id: str = "c",
+    *,
+    edited: bool = False,
 ) -> Any:
-    return await runner.answer(run, {"code": code}, scope="s", call_id=call_id, decision=decision)
+    return await runner.answer(run, {"code": code}, scope="s", call_id=call_id, decision=decision, edited=edited)
 
 
 def failed(outcome: Any) -> tuple[ErrorKind, str]:

@@ -27,7 +27,7 @@ _PATIENCE = 60
 
 @dataclass
 class Visit:
-    """What a browser made of a page."""
+    """The outcome of a visit to a page in the browser."""
 
     browser: Browser
     session: str
@@ -35,7 +35,7 @@ class Visit:
     complaints: list[str] = field(default_factory=list)
 
     def evaluate(self, script: str) -> Any:
-        """Return what an expression of JavaScript comes to in the page."""
+        """Return the value of a JavaScript expression in the page."""
         asked = {"expression": script, "returnByValue": True, "awaitPromise": True}
         done = self.browser.ask("Runtime.evaluate", asked, self.session)
         assert "exceptionDetails" not in done, done

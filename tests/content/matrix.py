@@ -1,4 +1,4 @@
-"""What of some content survives each format, found out by writing and reading it; makes docs/conversions.md.
+"""A measurement of the features that survive each format, by writing and reading; it makes docs/conversions.md.
 
     python -m tests.content.matrix
 
@@ -30,6 +30,8 @@ from actbox.content import (
 )
 from actbox.content.wire.formats import NAMES, find_format
 
+WRITTEN = tuple(name for name in NAMES if not find_format(name).read_only)
+READ_ONLY = "read only"
 PAGE = Path(__file__).parents[2] / "docs" / "conversions.md"
 
 CODE, R_CODE = "print(6 * 7)\n", "x <- 6 * 7\n"
@@ -214,9 +216,16 @@ def features_of(messages: Sequence[Message]) -> list[str]:
     return [name for name, test in FEATURES.items() if test(messages)]
 
 
+def _counted(alone: dict[str, list[Message]], first: str, second: str) -> str:
+    if not {first, second} <= alone.keys():
+        return READ_ONLY
+    there = features_of(alone[first])
+    return f"{len(set(there) & set(features_of(through(second, alone[first]))))}/{len(there)}"
+
+
 def page() -> str:
     """Return the page, in Markdown."""
-    alone = {name: through(name, TRANSCRIPT) for name in NAMES}
+    alone = {name: through(name, TRANSCRIPT) for name in WRITTEN}
     lines = [
         "# What survives a conversion",
         "",
@@ -229,7 +238,9 @@ def page() -> str:
         f"|---|{'---|' * len(NAMES)}",
     ]
     for feature in FEATURES:
-        marks = ["yes" if feature in features_of(alone[name]) else "–" for name in NAMES]
+        marks = [
+            READ_ONLY if name not in alone else "yes" if feature in features_of(alone[name]) else "–" for name in NAMES
+        ]
         lines.append(f"| {feature} | {' | '.join(marks)} |")
     lines += [
         "",
@@ -243,13 +254,15 @@ def page() -> str:
         f"|---|{'---|' * len(NAMES)}",
     ]
     for first in NAMES:
-        there = features_of(alone[first])
-        counts = [len(set(there) & set(features_of(through(second, alone[first])))) for second in NAMES]
-        lines.append(f"| {first} | {' | '.join(f'{count}/{len(there)}' for count in counts)} |")
+        counts = [_counted(alone, first, second) for second in NAMES]
+        lines.append(f"| {first} | {' | '.join(counts)} |")
     lines += ["", "## What is lost, and how"]
     for name in NAMES:
-        losses = sorted({(loss.what, loss.how) for loss in find_format(name).write(TRANSCRIPT).losses})
         lines += ["", f"### {name}", ""]
+        if name not in WRITTEN:
+            lines.append("It is read only: the service was shut down, and takes nothing any more.")
+            continue
+        losses = sorted({(loss.what, loss.how) for loss in find_format(name).write(TRANSCRIPT).losses})
         lines += [f"- `{what}`: {how}" for what, how in losses] or ["Nothing."]
     return "\n".join(lines) + "\n"
 

@@ -17,6 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "content.md"
 BLOCKS = [token.content for token in MarkdownIt().parse(PAGE.read_text()) if token.info == "python"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_a_block_prints_what_its_comments_say(number, tmp_path):
     code = BLOCKS[number]

@@ -105,6 +105,7 @@ def test_another_store_in_the_same_folder_has_the_same_files(store: LocalFileSto
     assert LocalFileStore(tmp_path / "store").get(kept.file_id) == b"x"
 
 
+@pytest.mark.slow
 def test_who_puts_a_file_while_others_delete_theirs_can_get_it(tmp_path: Path) -> None:
     errors: list[BaseException] = []
 
@@ -126,6 +127,7 @@ def test_who_puts_a_file_while_others_delete_theirs_can_get_it(tmp_path: Path) -
     assert errors == []
 
 
+@pytest.mark.slow
 def test_what_is_put_while_others_remove_what_has_expired_stays(tmp_path: Path) -> None:
     store = LocalFileStore(tmp_path)
     errors: list[BaseException] = []
@@ -165,6 +167,7 @@ def test_no_name_is_not_the_name_none(store: LocalFileStore) -> None:
     assert store.put(b"x").file_id != store.put(b"x", name="None").file_id
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.binary(max_size=20), st.none() | st.text(max_size=5)), max_size=6))
 def test_whatever_is_put_can_be_had(tmp_path_factory, put) -> None:
     store = LocalFileStore(tmp_path_factory.mktemp("store"))

@@ -28,6 +28,7 @@ from actbox.content.media import language_of_media_type, media_type_of_language
 from tests.content import items_to_try
 
 
+@pytest.mark.slow
 @given(items_to_try.items)
 def test_an_item_comes_back_from_json_as_it_was(item) -> None:
     assert content_from_dict(json.loads(json.dumps(item.to_dict()))) == item
@@ -38,6 +39,7 @@ def test_json_by_either_way_is_the_same(item) -> None:
     assert json.loads(item.model_dump_json()) == item.to_dict()
 
 
+@pytest.mark.slow
 @given(items_to_try.messages)
 def test_a_message_comes_back_from_json_as_it_was(message) -> None:
     assert message_from_dict(json.loads(json.dumps(message.to_dict()))) == message
@@ -89,6 +91,7 @@ def test_an_item_cannot_be_changed() -> None:
         TextContent(text="hi").text = "ho"  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_a_nul_and_fifty_megabytes_are_kept() -> None:
     item = DataContent(media_type="image/png", data=b"\0" * 50_000_000)
     assert content_from_dict(item.to_dict()) == item

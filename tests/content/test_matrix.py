@@ -20,6 +20,7 @@ def test_our_own_format_keeps_everything() -> None:
     assert matrix.through("actbox", matrix.TRANSCRIPT) == list(matrix.TRANSCRIPT)
 
 
+@pytest.mark.slow
 def test_the_page_is_current() -> None:
     assert matrix.page() == matrix.PAGE.read_text(), "run `python -m tests.content.matrix`"
 
@@ -28,7 +29,7 @@ def test_the_page_is_current() -> None:
 _LIKE_ANOTHER = {"azure-foundry": "openai-responses"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", matrix.WRITTEN)
 def test_what_a_format_writes_is_told_by_its_looks(name: str) -> None:
     document = find_format(name).write(matrix.TRANSCRIPT).document
     found = detect(document)
@@ -36,7 +37,33 @@ def test_what_a_format_writes_is_told_by_its_looks(name: str) -> None:
     assert found.name == _LIKE_ANOTHER.get(name, name)
 
 
-@pytest.mark.parametrize("name", NAMES)
+_NEW_BLOCKS = {
+    "anthropic": ("content", {"type": "compaction", "content": "They counted."}),
+    "openai-responses": ("content", {"type": "output_dance", "steps": 3}),
+    "openai-chat": ("content", {"type": "dance", "dance": {"steps": 3}}),
+    "gemini": ("parts", {"dance": {"steps": 3}}),
+    "bedrock-converse": ("content", {"dance": {"steps": 3}}),
+    "extensions-ai": ("contents", {"$type": "dance", "steps": 3}),
+    "agent-framework": ("contents", {"type": "dance", "steps": 3}),
+}
+"""For each format of messages with blocks: the field that has them, and a block of a kind that is not known here."""
+
+
+@pytest.mark.parametrize("name", _NEW_BLOCKS)
+def test_a_block_that_is_not_known_does_not_hide_the_format(name: str) -> None:
+    field, block = _NEW_BLOCKS[name]
+    document = find_format(name).write(matrix.TRANSCRIPT).document
+    for number, message in enumerate(document):
+        blocks = message.get(field)
+        if isinstance(blocks, list):
+            changed = {**message, field: [*blocks, block]}
+            found = detect([*document[:number], changed, *document[number + 1 :]])
+            assert found is not None and found.name == name
+            alone = detect([{**message, field: [block]}, *document])
+            assert alone is not None and alone.name == name
+
+
+@pytest.mark.parametrize("name", matrix.WRITTEN)
 def test_what_came_back_once_comes_back_again(name: str) -> None:
     once = matrix.through(name, matrix.TRANSCRIPT)
     assert matrix.features_of(matrix.through(name, once)) == matrix.features_of(once)
@@ -48,6 +75,7 @@ def test_what_is_of_no_format_is_told_to_be_of_none(document) -> None:
     assert detect_event(document) is None
 
 
+@pytest.mark.slow
 @given(items_to_try.json_values | st.fixed_dictionaries({"content": st.lists(items_to_try.json_objects)}))
 @example({"content": [{"type": [1]}, {"type": "text", "text": "a"}]})
 @example({"contents": [{"parts": [{"text": {}}]}]})
@@ -73,7 +101,7 @@ def _with(document, place, value):
     return changed
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", matrix.WRITTEN)
 def test_a_value_of_another_type_anywhere_does_not_stop_the_search(name) -> None:
     for item in find_format(name).write(matrix.TRANSCRIPT).document:
         for place in _places(item):

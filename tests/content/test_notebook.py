@@ -8,7 +8,7 @@ import pytest
 from actbox import ExecutionResult
 from actbox.content import Message, TextContent
 from actbox.content.transcripts import Transcript
-from actbox.core import result as core_result
+from actbox.core import presentation
 
 SAID = Message(role="user", contents=(TextContent(text="hello <b>"),))
 
@@ -29,6 +29,6 @@ def test_it_is_shown_as_html_and_as_text(thing):
 
 
 def test_nothing_is_shown_specially_where_no_room_above_says_how(monkeypatch):
-    monkeypatch.setattr(core_result, "_shown_in_notebooks", core_result._not_shown)
+    monkeypatch.setattr(presentation, "in_notebooks", lambda shown: {})
     assert ExecutionResult()._repr_html_() is None
     assert ExecutionResult()._repr_mimebundle_() == {}

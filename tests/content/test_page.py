@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
 
 from actbox import ErrorInfo, ErrorKind, ExecutionResult, Usage
 from actbox.content import (
@@ -30,8 +33,10 @@ from actbox.content import (
     code_content,
 )
 from actbox.content.page import html_fragment, html_page
-from actbox.content.page.embedded import embedded
+from actbox.content.page.embedded import _Reader, embedded
 from actbox.content.page.files import LINKED_BYTES, PICTURE_BYTES
+from actbox.content.page.links import _without_trailing
+from actbox.content.page.prose import _text
 from actbox.content.results import content_from_result
 from tests.content import items_to_try
 
@@ -103,6 +108,7 @@ def test_its_policy_allows_style_and_pictures_that_are_in_it_and_nothing_else():
     assert "script" not in policy and "http" not in policy
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(items_to_try.messages, max_size=3))
 def test_no_messages_become_anything_that_acts(messages):
@@ -398,3 +404,68 @@ def test_a_link_to_a_file_of_the_sandbox_leads_to_where_the_file_is_named():
     ranged = Annotation(kind="file_path", file_id="file-1", start=start, end=start + len(path))
     page = shown(TextContent(text=f"See [the chart]({path}).", annotations=(ranged,)))
     assert page.all("a")[1]["href"] == f"#{page.all('li')[0]['id']}"
+
+
+def test_a_picture_of_any_height_is_shown() -> None:
+    frame = embedded(f'<img alt="x" height="{"9" * 5_000}"><img alt="y" height="40">', name="x")
+    assert "--wide:392px" in frame  # of the first, whose height is none, as of a picture that says nothing
+
+
+class Steps(list[Any]):
+    """A list that counts what is looked at in it."""
+
+    taken = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        self.taken += len(found) if isinstance(place, slice) else 1
+        return found
+
+    def __contains__(self, item: object) -> bool:
+        self.taken += len(self)
+        return super().__contains__(item)
+
+    def index(self, *args: Any) -> int:
+        self.taken += len(self)
+        return super().index(*args)
+
+
+@pytest.mark.parametrize("source", ["<svg>" * 500 + "</math>" * 500, "<svg>" * 500 + "<math></math>" * 500])
+def test_ends_of_elements_that_are_not_shown_are_not_searched_for(source: str) -> None:
+    reader = _Reader()
+    silent = reader._silent = Steps()
+    reader.feed(source)
+    assert silent.taken <= 1_000
+
+
+def test_each_text_of_a_paragraph_is_looked_at_once() -> None:
+    tokens = Steps([Token("text", "", 0, content="see http://a.example")] * 500)
+    written = [_text(RendererHTML(), tokens, place, {}, {"links_open": 0}) for place in range(500)]
+    assert all("<a " in text for text in written) and tokens.taken <= 1_000
+    assert "<a" not in _text(RendererHTML(), tokens, 0, {}, {"links_open": 1})
+
+
+def test_an_address_in_a_link_and_after_one_is_a_link_once() -> None:
+    page = shown(TextContent(text="[http://b.example](http://a.example) http://c.example"))
+    assert [said.get("href") for said in page.all("a")][1:] == ["http://a.example", "http://c.example"]
+
+
+class CharactersRead(str):
+    """Text that counts how many characters are copied from it and counted in it."""
+
+    read = 0
+
+    def __getitem__(self, place: Any) -> str:
+        found = CharactersRead(super().__getitem__(place))
+        CharactersRead.read += len(found)
+        return found
+
+    def count(self, *args: Any) -> int:
+        CharactersRead.read += len(self)
+        return super().count(*args)
+
+
+def test_brackets_that_end_an_address_are_counted_once() -> None:
+    address = CharactersRead("http://a/(b)" + ")" * 1_000)
+    assert _without_trailing(address) == "http://a/(b)"
+    assert CharactersRead.read <= 3_000

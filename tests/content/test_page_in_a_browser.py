@@ -29,9 +29,9 @@ from actbox.content import (
 )
 from actbox.content.page import html_page
 from actbox.content.results import content_from_result
-from actbox.content.wire.formats import NAMES, find_format
+from actbox.content.wire.formats import find_format
 from tests.content.browser import CHROMIUM, MISSING, Browser
-from tests.content.matrix import TRANSCRIPT
+from tests.content.matrix import TRANSCRIPT, WRITTEN
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 
@@ -192,6 +192,29 @@ def test_nothing_hostile_is_run_or_fetched(visit, listener):
     assert calls == []
 
 
+@pytest.mark.parametrize(
+    "asking",
+    [
+        "<table style='background:url({})'><tr><td>x</table>",
+        "<p style='list-style:square url({})'>x</p><p style='border-image:url({}) 1'>x</p>",
+        "<style>@import url({});</style><p>x</p>",
+        "<style>@import '{}';</style><p>x</p>",
+        "<style>@font-face{font-family:f;src:url({})}p{font-family:f}</style><p>x</p>",
+        "<style>p{background-image:image-set('{}' 1x);cursor:url({}),auto;mask:url({}#m)}</style><p>x</p>",
+        "<img src='{}' srcset='{} 2x'><p background='{}'>x</p><link rel=stylesheet href='{}'>",
+    ],
+)
+def test_a_result_in_a_notebook_asks_no_address_for_anything(browser, listener, tmp_path, asking):
+    """A notebook's page has no policy of its own, so only the frame's can keep it silent."""
+    address, calls = listener
+    page = tmp_path / "notebook.html"
+    result = ExecutionResult(value_forms={"text/html": asking.replace("{}", address)})
+    page.write_text(f"<!doctype html><title>notebook</title>{result._repr_html_()}", "utf-8")
+    seen = browser.visit(page)
+    assert "x" in seen.evaluate("document.querySelector('iframe').srcdoc")
+    assert calls == []
+
+
 def test_a_table_of_a_values_html_is_shown_in_its_frame(visit):
     table = "<table><tr><th>day</th></tr><tr><td>first</td></tr></table>"
     seen = visit([Message(contents=tuple(content_from_result(ExecutionResult(value_forms={"text/html": table}))))])
@@ -201,7 +224,7 @@ def test_a_table_of_a_values_html_is_shown_in_its_frame(visit):
 
 # What is read of each format is the same, as its own tests say; so few are shown in every run.
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if number % 4 else ()) for number, name in enumerate(NAMES)]
+    "name", [pytest.param(name, marks=pytest.mark.long if number % 4 else ()) for number, name in enumerate(WRITTEN)]
 )
 def test_a_transcript_of_each_format_is_shown(visit, name):
     found = find_format(name)
@@ -242,3 +265,77 @@ def test_a_time_stands_on_one_line_and_a_tall_picture_fits_the_window(visit):
     assert seen.evaluate("document.querySelector('.when').getClientRects().length") == 1
     assert seen.evaluate("(w => w.offsetWidth <= w.closest('header').clientWidth)(document.querySelector('.when'))")
     assert 100 < seen.evaluate("document.images[0].offsetHeight") < 800
+
+
+TABLES = {
+    "a small table": {"day": ["Mon", "Tue"], "sales": [1, 2]},
+    "a large table": {"a": range(50), "b": range(50)},
+}
+HTML_OF_VALUES = {
+    "one line": "<b>hello</b>",
+    "a paragraph": "<div>" + "Some words that go on. " * 60 + "</div>",
+    "a list": "<ul>" + "<li>item</li>" * 12 + "</ul>",
+    "lines": "<pre>" + "line\n" * 15 + "</pre>",
+    "large headings": "<h1>Big</h1><h1>Big</h1><p>x</p>",
+    "a long paragraph": "<p>" + "word " * 400 + "</p>",
+    "a long cell": "<table><tr><td>" + "long text " * 60 + "</td></tr></table>",
+    "uneven cells": "<table>"
+    + ("<tr><td>" + "long text " * 20 + "</td><td>" + "other " * 10 + "</td></tr>") * 5
+    + "</table>",
+    "many short cells": "<table><tr>" + "<td>column</td>" * 40 + "</tr></table>",
+    "headings": "<h2>Title</h2><p>Text.</p><h3>More</h3><p>Text.<br>And text.</p>",
+}
+
+
+@pytest.mark.parametrize("window", [400, 700, 1280])
+@pytest.mark.parametrize("name", [*HTML_OF_VALUES, *TABLES])
+def test_a_frame_is_as_high_as_what_it_holds(visit, browser, tmp_path, name, window):
+    if name in TABLES:
+        import pandas as pd  # takes long, so not for those who only collect
+
+        html = pd.DataFrame(TABLES[name])._repr_html_()
+    else:
+        html = HTML_OF_VALUES[name]
+    values = ExecutionResult(value_forms={"text/html": html})
+    seen = visit([Message(contents=tuple(content_from_result(values)))], width=window)
+    frame = "document.querySelector('iframe')"
+    source, height, width = seen.evaluate(f"(f => [f.srcdoc, f.clientHeight, f.clientWidth])({frame})")
+    inside = tmp_path / "inside.html"
+    inside.write_text(source, "utf-8")
+    needed = browser.visit(inside, width=width).evaluate("document.documentElement.getBoundingClientRect().height + 14")
+    most = (
+        1.15 if window > 1000 and "cells" not in name else 1.4
+    )  # only in wide windows is it known how wide a frame is
+    assert needed - 1 <= height <= most * needed + 40
+
+
+def test_what_is_wider_than_its_place_has_a_shade_at_that_side(visit):
+    wide = "  ".join(f"column{number}" for number in range(60))
+    call = CodeInterpreterCall(call_id="c", inputs=(code_content(f"x = '{wide}'"),))
+    seen = visit([Message(contents=(call, *content_from_result(ExecutionResult(stdout=wide), call_id="c")))])
+    shades = seen.evaluate(
+        "[...document.querySelectorAll('pre')].map(p => [p.scrollWidth > p.clientWidth, getComputedStyle(p).overflowX,"
+        " getComputedStyle(p).backgroundAttachment])"
+    )
+    assert shades == [[True, "auto", "local, local, scroll, scroll, scroll"]] * 2
+
+
+def test_a_bare_address_can_be_followed(visit):
+    said = "See https://example.com/a_b?c=1. Or (https://example.org/d)! **https://example.net/e** `https://no.example`"
+    said += " www.example.org/f?g=http://h, www.no, x@www.example.org"
+    printed = ExecutionResult(stdout="done: http://example.com:8080/x, javascript:alert(1) http:// https://[bad\n")
+    contents = (TextContent(text=said), *content_from_result(printed))
+    seen = visit([Message(contents=contents)])
+    assert seen.evaluate("[...document.querySelectorAll('.prose a, pre a')].map(a => a.getAttribute('href'))") == [
+        "https://example.com/a_b?c=1",
+        "https://example.org/d",
+        "https://example.net/e",
+        "https://www.example.org/f?g=http://h",
+        "http://example.com:8080/x",
+    ]
+    assert said.replace("**", "").replace("`", "") in seen.evaluate("document.body.innerText")
+
+
+def test_a_link_in_markdown_is_one_link(visit):
+    seen = visit([Message(contents=(TextContent(text="[https://example.com/x](https://example.com/y)"),))])
+    assert seen.evaluate("[...document.querySelectorAll('.prose a')].map(a => a.href)") == ["https://example.com/y"]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actbox import Artifact, ErrorInfo, ErrorKind, ExecutionResult, InvalidValue, Sandbox, ToolError, Usage
-from actbox.codeact.approval import refused
-from actbox.codeact.reviewing import blocked
+from actbox.codeact.approvals import refused
+from actbox.codeact.review_decision import blocked
 from actbox.content.render import LEAST_CHARS, MAX_CHARS, cut, render
 from actbox.core.call_log import MOST_CALLS, CallLog
 from actbox.core.events import Completed, ToolFinished, ToolStarted
@@ -198,6 +198,7 @@ async def test_a_failure_lists_the_calls_before_it_with_what_came_of_them(box: S
     )
 
 
+@pytest.mark.slow
 @pytest.mark.one_engine_first
 async def test_a_call_under_way_at_the_end_may_have_taken_effect(box: Sandbox) -> None:
     import asyncio
@@ -205,7 +206,7 @@ async def test_a_call_under_way_at_the_end_may_have_taken_effect(box: Sandbox) -
     async def slow() -> None:
         await asyncio.sleep(60)
 
-    result, text = await ran(box, "slow()", tools=[slow], timeout=1)
+    result, text = await ran(box, "slow()", tools=[slow], timeout=3)
     assert result.error is not None
     assert result.error.kind is ErrorKind.TIMEOUT
     assert text.endswith("1. slow() → was still running when the program ended; it may or may not have taken effect")
@@ -419,6 +420,7 @@ _RESULTS = st.builds(
 _CALLS = st.lists(st.builds(ToolStarted, st.integers(1, 10**6), _TEXT, st.dictionaries(_TEXT, _TEXT, max_size=2)))
 
 
+@pytest.mark.slow
 @given(_RESULTS, _TEXT, _CALLS, st.integers(LEAST_CHARS, 5_000), st.text(" abc/", max_size=150))
 def test_the_bound_holds_and_the_kind_of_the_error_survives(
     result: ExecutionResult, program: str, calls: list[ToolStarted], most: int, whole: str

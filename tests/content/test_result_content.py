@@ -99,6 +99,7 @@ def test_stderr_is_no_error_and_an_exception_is_one(results) -> None:
     assert "1/0" in (error.details or "")
 
 
+@pytest.mark.slow
 def test_a_run_that_took_too_long_says_so() -> None:
     result = actbox.run("while True: pass", timeout=0.2)
     assert content_from_result(result)[0].outcome == "timeout"
@@ -216,8 +217,14 @@ async def test_calls_of_tools_are_told_as_calls_by_the_program() -> None:
 
 async def test_output_comes_as_it_is_printed() -> None:
     async with actbox.open_sandbox() as box:
-        code = "import time\nfor n in range(3):\n    print(n, flush=True)\n    time.sleep(0.1)"
-        updates = [update async for update in updates_from_events(box.stream(code))]
+        code = (
+            "import os, time\nfor n in range(3):\n    print(n, flush=True)\n"
+            "    while not os.path.exists(f'seen-{n + 1}'): time.sleep(0.01)"
+        )
+        updates = []
+        async for update in updates_from_events(box.stream(code)):
+            updates.append(update)
+            await box.write_file(f"seen-{len(updates)}", b"")
     pieces = [update.contents[0].outputs for update in updates[:-1]]
     assert [piece[0].text for piece in pieces] == ["0\n", "1\n", "2\n"]
 
@@ -259,3 +266,27 @@ def test_an_outcome_alone_says_that_time_was_up() -> None:
 def test_our_own_marks_in_a_strangers_document_are_no_crash() -> None:
     value = DataContent(media_type="text/html", data=b"\xff", provider_data={"actbox": {"part": "value"}})
     assert result_with(value, provider_data={"actbox": {"warnings": None}}).value_forms == {"text/html": b"\xff"}
+
+
+def test_a_result_is_printed_as_a_person_reads_it():
+    result = actbox.run("print('hi')\n6 * 7", policy=POLICY)
+    assert str(result) == "[stdout]\nhi\n\n[value]\n42"
+    assert "ExecutionResult(" in repr(result)
+
+
+def test_content_of_a_result_has_its_streams_and_files_and_is_printed_as_a_person_reads_it():
+    outputs = (
+        TextContent(text="out\n", stream="stdout"),
+        TextContent(text="careful\n", stream="stderr"),
+        DataContent(media_type="text/csv", data=b"a,b", name="t.csv"),
+        DataContent(media_type="text/html", data=b"<b>1</b>"),
+        HostedFileContent(file_id="file-1", name="big.bin"),
+        ErrorContent(message="KeyError: 'x'", code="KeyError"),
+    )
+    content = CodeInterpreterResult(call_id="c", outputs=outputs, outcome="failed")
+    assert (content.stdout, content.stderr) == ("out\n", "careful\n")
+    assert [file.name for file in content.files] == ["t.csv", "big.bin"]
+    for words in ("out\ncareful\n", "t.csv", "big.bin", "KeyError: 'x'"):
+        assert words in str(content)
+    assert "call_id" not in str(content) and "CodeInterpreterResult" in repr(content)
+    assert str(CodeInterpreterResult(call_id="c")) == "(no output)"

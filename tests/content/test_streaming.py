@@ -159,6 +159,7 @@ def test_items_that_were_handed_in_stay_as_they_are() -> None:
     assert pieces == before
 
 
+@pytest.mark.slow
 @given(st.lists(items_to_try.items, max_size=8))
 def test_what_is_put_together_stays_so(items) -> None:
     once = coalesce(items)
@@ -179,6 +180,7 @@ def pieces_of(item, cut: int) -> list:
     return [item]
 
 
+@pytest.mark.slow
 @given(st.lists(items_to_try.items, max_size=6), st.lists(st.integers(0, 30), min_size=6, max_size=6))
 def test_a_message_is_the_same_however_its_stream_was_cut(items, cuts) -> None:
     whole = coalesce(items)
@@ -186,6 +188,7 @@ def test_a_message_is_the_same_however_its_stream_was_cut(items, cuts) -> None:
     assert coalesce(pieces) == whole
 
 
+@pytest.mark.slow
 @given(st.lists(items_to_try.items, max_size=8))
 def test_the_state_is_right_at_any_time(items) -> None:
     builder = MessageBuilder()

@@ -102,6 +102,7 @@ def test_colours_of_output_stay_and_nothing_else_of_it_acts():
 HARMLESS = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;(id=\d+;https?://[!-~]+|;)\x1b\\")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(items_to_try.messages, max_size=3))
 def test_no_messages_act_on_the_terminal(messages):
@@ -195,6 +196,7 @@ def test_a_value_is_shown_in_its_plainest_form():
     assert "value DataFrame" in text and "<b>" not in text
 
 
+@pytest.mark.slow
 def test_what_is_huge_is_cut():
     items = [TextContent(text="x" * 5_000_000, stream="stdout"), TextContent(text="word " * 1_000_000)]
     items += [CodeInterpreterCall(call_id="c", inputs=(code_content("x = 1\n" * 500_000),))]

@@ -17,8 +17,8 @@ from actbox.content import (
 )
 from actbox.content.results import result_from_content
 from actbox.content.transcripts import RESULT, TranscriptError, read_transcript
-from actbox.content.wire.formats import NAMES, find_format
-from tests.content.matrix import TRANSCRIPT
+from actbox.content.wire.formats import find_format
+from tests.content.matrix import TRANSCRIPT, WRITTEN
 
 QUESTION = Message(role="user", contents=(TextContent(text="six times seven?"),))
 ANSWER = Message(
@@ -99,6 +99,13 @@ def test_a_result_of_actbox_run_is_read_with_all_it_has():
     assert result_from_content(transcript.messages[0].contents) == result
 
 
+@pytest.mark.parametrize("language", ["python", "javascript", "typescript", "rtfs"])
+def test_the_program_of_a_result_is_shown_in_its_language(language: str):
+    result = ExecutionResult(code="1", language=language, sandbox="agentcore")
+    call = read_transcript(json.dumps(result.to_dict())).messages[0].contents[0]
+    assert isinstance(call, CodeInterpreterCall) and call.language == language
+
+
 def test_the_results_of_actbox_map_are_a_message_each():
     text = "".join(json.dumps({"id": n, **ExecutionResult(stdout=f"{n}\n").to_dict()}) + "\n" for n in range(3))
     messages = read_transcript(text).messages
@@ -114,7 +121,7 @@ def test_a_notebook_is_read(format):
     assert transcript.messages[0].contents[0].code == "1 + 1"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_what_a_format_writes_is_found_to_be_of_it_and_read_back(name):
     found = find_format(name)
     document = found.write(TRANSCRIPT).document

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import actbox
 from actbox import ErrorInfo, ErrorKind, ExecutionResult
 from actbox.content import (
     CodeInterpreterCall,
@@ -21,7 +22,8 @@ from actbox.content import (
     code_content,
 )
 from actbox.content.results import content_from_result
-from actbox.content.turns import turns_of, usage_in_words
+from actbox.content.transcripts import read_transcript
+from actbox.content.turns import size, turns_of, usage_in_words
 from actbox.content.wire.formats import find_format
 from tests.content.test_page import Seen, html_page
 from tests.content.test_terminal import shown, words
@@ -145,6 +147,7 @@ def test_the_count_of_failures_leads_to_the_first_of_them():
     assert [said["id"] for said in page.all("li") if "id" in said] == ["failure-1", "failure-2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [150, 600, 100_000])
 def test_what_is_nested_deeply_is_shown_as_it_is(depth):
     deep = '{"a":' * depth + "1" + "}" * depth
@@ -160,3 +163,63 @@ def test_what_is_nested_deeply_is_shown_as_it_is(depth):
         result = FunctionResult(call_id="m", provider_data={"mcp": {"structuredContent": value}})
         for text in both([Message(contents=(result, UnknownContent(format="f", raw=value)))]):
             assert '"a"' in text
+
+
+def test_a_search_of_geminis_interactions_is_a_call_and_its_result():
+    steps = [
+        {"type": "google_search_call", "id": "s", "arguments": {"queries": ["deepest lake"]}},
+        {"type": "google_search_result", "call_id": "s", "result": [{"url": "https://example.com", "title": "Lakes"}]},
+    ]
+    for text in both(find_format("gemini-interactions").read(steps)):
+        assert "google_search" in text and "deepest lake" in text and "Lakes" in text and "unknown" not in text
+
+
+def test_a_cell_without_output_has_no_word_on_how_it_ended():
+    cell = {"cell_type": "code", "execution_count": 1, "metadata": {}, "source": "import os", "outputs": []}
+    for text in both(find_format("jupyter").read(cell)):
+        assert "import os" in text and "no result" not in text
+
+
+def test_counts_are_words_and_no_keys_of_an_api():
+    counts = {
+        "thoughtsTokenCount": 3,
+        "cachedContentTokenCount": 4,
+        "toolUsePromptTokenCount": 5,
+        "cacheReadInputTokens": 6,
+        "latencyMs": 700,
+        "server_tool_use.web_search_requests": 2,
+        "prompt_tokens_details.cached_tokens": 8,
+        "max_rss_bytes": 1024,
+    }
+    assert usage_in_words(UsageContent(counts=counts)) == [
+        "3 thought tokens",
+        "4 cached content tokens",
+        "5 tool use prompt tokens",
+        "6 cache read input tokens",
+        "latency 700 ms",
+        "2 web search requests",
+        "8 cached tokens in",
+        "memory 1.0 KiB",
+    ]
+
+
+def test_the_text_of_a_value_is_there_once():
+    forms = {"text/html": "<b>1</b>", "text/plain": "1"}
+    page = html_page(
+        [Message(contents=content_from_result(ExecutionResult(value_text="1", value_forms=forms)))], title="t"
+    )
+    assert page.count("<summary>as text</summary>") == 1 and "text/plain" not in page
+
+
+def test_results_are_called_that_and_show_their_programs():
+    results = [json.dumps({"id": number, **actbox.run(f"print({number} * 7)").to_dict()}) for number in (6, 8)]
+    transcript = read_transcript("\n".join(results))
+    assert [turn.heading for turn in turns_of(transcript.messages)] == ["result 6", "result 8"]
+    page = Seen(html_page(transcript.messages, title="t"))
+    assert "2 results" in page.text and "turn" not in page.text.replace("return", "")
+    for text in both(transcript.messages):
+        assert "print(6 * 7)" in text and "56" in text
+
+
+def test_one_byte_is_one():
+    assert [size(count) for count in (0, 1, 2, 1536)] == ["0 bytes", "1 byte", "2 bytes", "1.5 KiB"]

@@ -1,12 +1,14 @@
-"""What a run could leave behind on this machine, and how a test sees that it left nothing."""
+"""A count of the processes, files and other resources that a run could leave behind on this machine."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import fcntl
+import fnmatch
 import gc
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -117,7 +119,9 @@ def network_namespaces() -> set[str]:
 
 
 def descriptors_below() -> int:
-    """How many descriptors the processes below this one have: a nursery could leave some open too."""
+    """Return the number of open descriptors in all descendants of this process, since a nursery could leave some open
+    too.
+    """
     total = 0
     for process in processes():
         with contextlib.suppress(OSError):
@@ -132,11 +136,13 @@ def folders() -> set[str]:
 def groups(process: int | None = None) -> set[str]:
     """The control groups that a process made, this one unless said."""
     name = f"actbox-{process or os.getpid()}-*"
-    return {str(path) for path in Path("/sys/fs/cgroup").rglob(name)}
+    # Not rglob(), which fails where a group is removed meanwhile.
+    walk = os.walk("/sys/fs/cgroup")
+    return {f"{folder}/{child}" for folder, children, _ in walk for child in fnmatch.filter(children, name)}
 
 
 def counts() -> dict[str, int]:
-    """How many there are of each thing that could be left behind, whichever they are: a nursery may be another now."""
+    """Return the number of each kind of resource; identities do not count, since a nursery may have been replaced."""
     return {
         "processes": len(processes()),
         "descriptors": descriptors(),
@@ -157,7 +163,7 @@ def seen() -> set[object]:
 
 
 async def settle() -> None:
-    """Let go of what an engine has made ahead: how much that is follows demand, and is nobody's leftover."""
+    """Release resources that an engine has prepared ahead: their number follows demand and is no leftover."""
     if linux := sys.modules.get("actbox.sandbox.engines.linux.stock"):
         await asyncio.sleep(0.05)  # what is being made now is let go too
         linux.drain_all()
@@ -179,7 +185,7 @@ async def nothing_left_behind() -> AsyncIterator[None]:
 
 
 async def settled_counts(expected: dict[str, int] | None = None) -> dict[str, int]:
-    """What is counted once no sandbox waits or ends any more; what is expected has some seconds to come about."""
+    """Return the counts once no sandbox is starting or ending; wait some seconds for the expected ones."""
     deadline = time.monotonic() + 30
     last = None
     while True:
@@ -201,14 +207,15 @@ async def as_many_as_before() -> AsyncIterator[None]:
     assert after == before, {name: (before[name], after[name]) for name in before if before[name] != after[name]}
 
 
-def alive_with(marker: str) -> list[str]:
-    """Processes, wherever they hang, whose command line has this in it."""
+def alive_with(marker: str) -> list[int]:
+    """Processes, wherever they hang, whose command line has this in it; a number in it is not part of a longer one."""
+    marked = re.compile(rb"(?<![0-9.])%s(?![0-9.])" % re.escape(marker.encode()))
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             with contextlib.suppress(OSError):
-                if marker.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
-                    found.append(name)
+                if marked.search(Path(f"/proc/{name}/cmdline").read_bytes()):
+                    found.append(int(name))
     return found
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator, SecretStr
 
 import actbox
 from actbox import (
@@ -24,13 +26,14 @@ from actbox import (
     Toolset,
     ToolStarted,
 )
-from actbox.sandbox.channel.questions import MAX_QUESTIONS
+from actbox.sandbox.channel.questions import MAX_EDITS, MAX_QUESTIONS
+from tests.clock import Clock
 from tests.conftest import OpenBox
 
 pytestmark = pytest.mark.one_engine_first
 
-TIMEOUT = 3.0
-LONGER = 3.5
+TIMEOUT = 30.0
+LONGER = 35.0
 
 
 class Till:
@@ -64,6 +67,20 @@ class Clerk:
         except asyncio.CancelledError:
             self.withdrawn += 1
             raise
+
+
+# Prints too much while it waits for the answer.
+PAYS_AND_SHOUTS = """
+import threading, time
+
+def shout():
+    while True:
+        print('x' * 1000, flush=True)
+        time.sleep(0.01)
+
+threading.Thread(target=shout, daemon=True).start()
+pay(1)
+"""
 
 
 async def never(request: ApprovalRequest) -> ApprovalDecision:
@@ -117,7 +134,7 @@ async def test_a_refusal_that_is_not_caught_fails_the_run_as_a_tools_failure_doe
     assert (result.error.kind, result.error.line) == (ErrorKind.TOOL, 2)
     assert result.error.message == "the call of 'pay' was refused"
     assert "do not try it again unless asked" in result.error.hint
-    assert "correct the call" not in result.error.hint
+    assert "change the call" not in result.error.hint
     assert till.paid == []
 
 
@@ -269,6 +286,75 @@ async def test_events_of_a_question_have_what_is_asked_and_those_of_the_call_wha
 # A run that could not be asked about is refused
 
 
+async def test_an_argument_that_the_approver_has_taken_out_is_not_passed(box: Sandbox) -> None:
+    done: list[tuple[int, bool]] = []
+
+    @actbox.tool(approval="always_require")
+    def pay(amount: int, force: bool = False) -> None:
+        done.append((amount, force))
+
+    clerk = Clerk(lambda request: ApprovalDecision(True, edited={"amount": 5}))
+    events, result = await events_and_result(box, "pay(1, force=True)", asking(clerk, pay))
+    assert result.success, result.error
+    assert done == [(5, False)]
+    assert [dict(event.arguments) for event in events if isinstance(event, ToolStarted)] == [{"amount": 5}]
+
+
+async def test_all_arguments_taken_out_are_an_edit(box: Sandbox) -> None:
+    done: list[int] = []
+
+    @actbox.tool(approval="always_require")
+    def wait(seconds: int = 1) -> None:
+        done.append(seconds)
+
+    clerk = Clerk(lambda request: ApprovalDecision(True, edited={}))
+    _, result = await events_and_result(box, "wait(600)", asking(clerk, wait))
+    assert result.success, result.error
+    assert done == [1]
+
+
+async def test_what_was_not_edited_is_passed_as_it_was_shown_and_what_a_type_hides_as_it_was(box: Sandbox) -> None:
+    numbers = itertools.count()
+    done: list[Any] = []
+
+    def numbered(name: str) -> str:
+        return f"{name}#{next(numbers)}"
+
+    @actbox.tool(approval="always_require")
+    def pay(name: Annotated[str, AfterValidator(numbered)], amount: int, key: SecretStr) -> None:
+        done.append((name, amount, key.get_secret_value()))
+
+    clerk = Clerk(lambda request: ApprovalDecision(True, edited={**request.arguments, "amount": 3}))
+    _, result = await events_and_result(box, "pay('bob', 9, 's3cret')", asking(clerk, pay))
+    assert result.success, result.error
+    assert [dict(request.arguments) for request in clerk.asked] == [
+        {"name": "bob#0", "amount": 9, "key": "**********"},
+        {"name": "bob#1", "amount": 3, "key": "**********"},
+    ]
+    assert done == [("bob#1", 3, "s3cret")]
+
+
+async def test_an_approver_that_edits_each_call_is_asked_a_few_times_and_no_more(box: Sandbox) -> None:
+    numbers = itertools.count()
+    paid: list[int] = []
+
+    def numbered(name: str) -> str:
+        return f"{name}#{next(numbers)}"
+
+    @actbox.tool(approval="always_require")
+    def pay(name: Annotated[str, AfterValidator(numbered)], amount: int) -> None:
+        paid.append(amount)
+
+    def dearer(request: ApprovalRequest) -> ApprovalDecision:
+        return ApprovalDecision(True, edited={**request.arguments, "amount": request.arguments["amount"] + 1})
+
+    clerk = Clerk(dearer)
+    _, result = await events_and_result(box, "pay('bob', 1)", asking(clerk, pay))
+    assert result.error is not None
+    assert f"the call of 'pay' was refused: its arguments were edited {MAX_EDITS} times" in result.error.message
+    assert (len(clerk.asked), paid) == (MAX_EDITS, [])
+
+
 async def test_without_an_approver_or_a_given_approval_a_run_is_refused(box: Sandbox, till: Till) -> None:
     with pytest.raises(InvalidValue, match=r"'pay' requires approval.*asking\(approver\).*approved\(\)"):
         await box.run("1", tools=[till.tool])
@@ -352,9 +438,18 @@ async def test_an_approver_that_fails_is_a_refusal(box: Sandbox, till: Till, ans
 
 
 @pytest.mark.long  # it does in a session too, which is tried below
-async def test_the_wall_clock_stands_still_while_a_call_waits(box: Sandbox, till: Till) -> None:
+async def test_the_wall_clock_stands_still_while_a_call_waits(box: Sandbox, till: Till, clock: Clock) -> None:
+    both_wait, one_is_decided = asyncio.Event(), asyncio.Event()
+
     async def late(request: ApprovalRequest) -> ApprovalDecision:
-        await asyncio.sleep(LONGER / 2 if request.arguments["amount"] == 1 else LONGER)
+        if request.arguments["amount"] == 1:
+            await both_wait.wait()
+            clock.turn(LONGER / 2)
+            one_is_decided.set()
+        else:
+            both_wait.set()
+            await one_is_decided.wait()
+            clock.turn(LONGER / 2)
         return ApprovalDecision(True)
 
     code = "import asyncio\nawait asyncio.gather(pay(1), pay(2))"
@@ -367,17 +462,22 @@ async def test_the_wall_clock_stands_still_while_a_call_waits(box: Sandbox, till
     assert result.to_dict()["usage"]["approval_ms"] == result.usage.approval_ms
 
 
-async def test_the_clock_goes_on_after_the_decision(box: Sandbox, till: Till) -> None:
-    code = "pay(1)\nwhile True:\n    pass"
-    result = await box.run(code, tools=asking(Clerk(), till.tool), timeout=1)
+@pytest.mark.slow
+async def test_the_clock_goes_on_after_the_decision(box: Sandbox, till: Till, clock: Clock) -> None:
+    code = "pay(1)\nprint('paid')\nwhile True:\n    pass"
+    events = box.stream(code, tools=asking(Clerk(), till.tool), timeout=30)
+    result = await clock.run_out(events, 30, after="paid")
     assert result.error is not None
     assert (result.error.kind, result.error.limit) == (ErrorKind.TIMEOUT, "wall_seconds")
     assert till.paid == [1]
 
 
-async def test_in_a_session_the_clock_stands_still_and_the_state_is_kept(box: Sandbox, till: Till) -> None:
+@pytest.mark.slow
+async def test_in_a_session_the_clock_stands_still_and_the_state_is_kept(
+    box: Sandbox, till: Till, clock: Clock
+) -> None:
     async def late(request: ApprovalRequest) -> ApprovalDecision:
-        await asyncio.sleep(LONGER)
+        clock.turn(LONGER)
         return ApprovalDecision(True)
 
     clerk = Clerk(late)
@@ -391,6 +491,7 @@ async def test_in_a_session_the_clock_stands_still_and_the_state_is_kept(box: Sa
         assert (await session.run("x")).usage.approval_ms == 0
 
 
+@pytest.mark.slow
 async def test_the_limit_on_processor_time_holds_while_a_call_waits(open_box: OpenBox, till: Till) -> None:
     box = await open_box(cpu_seconds=1)
     clerk = Clerk(never)
@@ -436,6 +537,7 @@ async def test_a_stream_that_is_closed_withdraws_its_question(box: Sandbox, till
     assert (clerk.withdrawn, till.paid) == (1, [])
 
 
+@pytest.mark.slow
 async def test_a_cancelled_run_of_a_session_withdraws_its_question_and_the_session_goes_on(
     box: Sandbox, till: Till
 ) -> None:
@@ -465,11 +567,7 @@ async def test_stopping_the_sandbox_withdraws_the_question(box: Sandbox, till: T
 async def test_a_limit_that_is_reached_withdraws_the_question(open_box: OpenBox, till: Till) -> None:
     box = await open_box(output_bytes=10_000)
     clerk = Clerk(never)
-    code = (
-        "import threading, time\n\ndef shout():\n    while True:\n        print('x' * 1000, flush=True)\n"
-        "        time.sleep(0.01)\n\nthreading.Thread(target=shout, daemon=True).start()\npay(1)"
-    )
-    events, result = await events_and_result(box, code, asking(clerk, till.tool))
+    events, result = await events_and_result(box, PAYS_AND_SHOUTS, asking(clerk, till.tool))
     assert result.error is not None
     assert result.error.kind is ErrorKind.OUTPUT_LIMIT
     await assert_withdrawn(events, clerk, till)
@@ -487,7 +585,10 @@ async def test_a_program_that_ends_before_the_decision_withdraws_the_question(bo
     await assert_withdrawn(events, clerk, till)
 
 
-async def test_an_approval_that_comes_after_the_run_has_ended_is_none(box: Sandbox, till: Till) -> None:
+@pytest.mark.parametrize("ends_by", ["stop", "output_bytes"])
+async def test_an_approval_that_comes_after_its_question_was_withdrawn_is_none(
+    open_box: OpenBox, till: Till, ends_by: str
+) -> None:
     answered = asyncio.Event()
 
     async def stubborn(request: ApprovalRequest) -> ApprovalDecision:
@@ -498,10 +599,13 @@ async def test_an_approval_that_comes_after_the_run_has_ended_is_none(box: Sandb
             return ApprovalDecision(True)
         raise AssertionError("nobody decides")
 
+    box = await open_box(output_bytes=10_000)
     clerk = Clerk(stubborn)
-    run = asyncio.create_task(events_and_result(box, "pay(1)", asking(clerk, till.tool)))
+    code = PAYS_AND_SHOUTS if ends_by == "output_bytes" else "pay(1)"
+    run = asyncio.create_task(events_and_result(box, code, asking(clerk, till.tool)))
     await clerk.called.wait()
-    await box.stop()
+    if ends_by == "stop":
+        await box.stop()
     events, _ = await run
     await answered.wait()
     await asyncio.sleep(0)
@@ -512,6 +616,7 @@ async def test_an_approval_that_comes_after_the_run_has_ended_is_none(box: Sandb
 # Calls that wait do not hold up others
 
 
+@pytest.mark.slow
 async def test_other_calls_are_answered_while_as_many_wait_as_may_and_more_are_refused(
     box: Sandbox, till: Till
 ) -> None:
@@ -536,6 +641,7 @@ async def test_other_calls_are_answered_while_as_many_wait_as_may_and_more_are_r
     assert len(till.paid) == len(clerk.asked) == MAX_QUESTIONS
 
 
+@pytest.mark.slow
 async def test_large_calls_that_wait_do_not_hold_up_others_and_are_bounded(open_box: OpenBox, till: Till) -> None:
     box = await open_box(message_bytes=100_000)
     released = asyncio.Event()

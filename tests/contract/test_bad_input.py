@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from actbox import ErrorKind, ExecutionResult, Sandbox
+from tests.clock import Clock
 from tests.conftest import OpenBox, engine_check
 
 pytestmark = pytest.mark.one_engine_first
@@ -33,16 +34,18 @@ async def test_a_syntax_error_at_run_time_is_not_the_programs_own(box: Sandbox) 
     assert kind_of(await box.run("compile('x =', 'other', 'exec')")) is ErrorKind.RUNTIME
 
 
-async def test_an_endless_loop_times_out_and_its_output_is_kept(box: Sandbox) -> None:
-    result = await box.run("print('begun')\nwhile True: pass", timeout=0.4)
+async def test_an_endless_loop_times_out_and_its_output_is_kept(box: Sandbox, clock: Clock) -> None:
+    program = "print('begun')\nwhile True: pass"
+    result = await clock.run_out(box.stream(program, timeout=30), 30, after="begun\n")
     assert kind_of(result) is ErrorKind.TIMEOUT
     assert result.exit_code == 124
     assert result.stdout == "begun\n"
     assert result.error is not None
     assert result.error.limit == "wall_seconds"
-    assert 0.3 < result.usage.wall_ms / 1000 < 2
+    assert 30 <= result.usage.wall_ms / 1000 < 60
 
 
+@pytest.mark.slow
 async def test_a_timeout_may_only_lower_the_wall_limit(open_box: OpenBox) -> None:
     box = await open_box(wall_seconds=0.4)
     result = await box.run("while True: pass", timeout=100)
@@ -50,19 +53,22 @@ async def test_a_timeout_may_only_lower_the_wall_limit(open_box: OpenBox) -> Non
     assert "0.4 seconds" in result.error.message
 
 
+@pytest.mark.slow
 async def test_signals_do_not_save_a_program_from_its_timeout(box: Sandbox) -> None:
     code = "import signal\nfor n in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM): signal.signal(n, signal.SIG_IGN)\n"
     assert kind_of(await box.run(code + "while True: pass", timeout=0.4)) is ErrorKind.TIMEOUT
 
 
+@pytest.mark.slow
 async def test_processor_time_is_limited(open_box: OpenBox) -> None:
     box = await open_box(cpu_seconds=1)
-    result = await box.run("while True: pass", timeout=20)
+    result = await box.run("while True: pass", timeout=50)
     assert kind_of(result) is ErrorKind.TIMEOUT
     assert result.exit_code == 124
     assert result.error.limit == "cpu_seconds"
 
 
+@pytest.mark.slow
 async def test_processor_time_of_all_processes_together_is_limited(isolated_engine: str, open_box: OpenBox) -> None:
     box = await open_box(cpu_seconds=1)
     result = await box.run("import os\nfor _ in range(3): os.fork()\nwhile True: pass", timeout=60)
@@ -71,6 +77,7 @@ async def test_processor_time_of_all_processes_together_is_limited(isolated_engi
     assert result.usage.cpu_ms < 4000  # each of the eight alone had a second
 
 
+@pytest.mark.slow
 async def test_children_that_nobody_waits_for_are_counted_too(isolated_engine: str, open_box: OpenBox) -> None:
     box = await open_box(cpu_seconds=1)
     code = (
@@ -86,6 +93,7 @@ async def test_children_that_nobody_waits_for_are_counted_too(isolated_engine: s
     assert result.error.limit == "cpu_seconds"
 
 
+@pytest.mark.slow
 async def test_children_that_end_all_the_time_do_not_keep_anyone_from_counting(
     isolated_engine: str, open_box: OpenBox
 ) -> None:
@@ -107,6 +115,7 @@ async def test_children_that_end_all_the_time_do_not_keep_anyone_from_counting(
     assert result.error.limit == "cpu_seconds"
 
 
+@pytest.mark.slow
 async def test_a_run_ends_when_the_kernel_took_one_of_its_processes_for_memory(
     isolated_engine: str, open_box: OpenBox
 ) -> None:
@@ -122,20 +131,43 @@ async def test_a_run_ends_when_the_kernel_took_one_of_its_processes_for_memory(
     assert kind_of(await box.run(code, timeout=60)) is ErrorKind.MEMORY
 
 
+@pytest.mark.slow
 async def test_a_program_that_fails_because_a_child_was_taken_for_memory_is_told_so(
     isolated_engine: str, open_box: OpenBox
 ) -> None:
     box = await open_box(memory_mib=256)
+    code = (  # each child has less than the limit, which without a control group would be a `MemoryError` of its own
+        "import os, time\n"
+        "for _ in range(2):\n"
+        "    if os.fork() == 0:\n"
+        "        x = bytearray(b'x') * (150 << 20)\n"
+        "        time.sleep(300)\n"
+        "_, status = os.wait()\n"
+        "raise RuntimeError(f'the child ended with {status}')"
+    )
+    for _ in range(3):  # whether it is the program or its enforcer that notices first
+        assert kind_of(await box.run(code, timeout=60)) is ErrorKind.MEMORY
+
+
+@pytest.mark.slow
+async def test_a_child_that_alone_takes_more_than_all_may_have_is_told_of_by_the_result_or_by_itself(
+    isolated_engine: str, open_box: OpenBox
+) -> None:
+    box = await open_box(memory_mib=256)
     code = (
-        "import os, sys\n"
+        "import os\n"
         "if os.fork() == 0:\n"
         "    held = []\n"
         "    while True: held.append(b'x' * (1 << 20))\n"
         "_, status = os.wait()\n"
         "raise RuntimeError(f'the child ended with {status}')"
     )
-    for _ in range(3):  # whether it is the program or its enforcer that notices first
-        assert kind_of(await box.run(code, timeout=60)) is ErrorKind.MEMORY
+    result = await box.run(code, timeout=60)
+    # Without a control group, the child's own limit may be reached first: it is a script that met an exception.
+    if kind_of(result) is not ErrorKind.MEMORY:
+        assert result.error is not None
+        assert result.error.message == "the child ended with 256"
+        assert result.stderr.splitlines()[-1] == "MemoryError"
 
 
 async def test_a_list_of_four_gigabytes_is_a_memory_error(open_box: OpenBox) -> None:
@@ -169,6 +201,7 @@ async def test_memory_of_all_processes_together_is_limited(isolated_engine: str,
     assert kind_of(await box.run(code, timeout=8)) is ErrorKind.MEMORY
 
 
+@pytest.mark.slow
 async def test_shared_memory_is_limited_too(isolated_engine: str, open_box: OpenBox) -> None:
     traits = engine_check(isolated_engine).traits
     assert traits is not None
@@ -180,6 +213,7 @@ async def test_shared_memory_is_limited_too(isolated_engine: str, open_box: Open
     assert kind_of(await box.run(code)) is ErrorKind.MEMORY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hide",
     [
@@ -198,7 +232,7 @@ async def test_shared_memory_is_limited_too(isolated_engine: str, open_box: Open
 )
 async def test_memory_cannot_be_hidden_outside_of_processes(isolated_engine: str, open_box: OpenBox, hide: str) -> None:
     box = await open_box(memory_mib=256, workspace_mib=64, file_mib=100)
-    result = await box.run(hide, timeout=20)
+    result = await box.run(hide, timeout=50)
     assert not result.success, result
 
 
@@ -207,10 +241,11 @@ async def test_a_fork_bomb_meets_the_limit_of_processes(isolated_engine: str, op
     assert kind_of(await box.run("import os\nwhile True: os.fork()", timeout=10)) is ErrorKind.PROCESSES
 
 
+@pytest.mark.slow
 async def test_a_patient_fork_bomb_meets_it_too(isolated_engine: str, open_box: OpenBox) -> None:
     box = await open_box(processes=32)
     code = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
-    assert kind_of(await box.run(code, timeout=1)) is ErrorKind.PROCESSES
+    assert kind_of(await box.run(code, timeout=3)) is ErrorKind.PROCESSES
 
 
 async def test_a_thread_bomb_meets_it_too(isolated_engine: str, open_box: OpenBox) -> None:
@@ -229,14 +264,14 @@ async def test_as_many_processes_as_allowed_can_be_had(isolated_engine: str, ope
 
 async def test_endless_output_is_ended_and_its_first_part_kept(open_box: OpenBox) -> None:
     box = await open_box(output_bytes=100_000)
-    result = await box.run("while True: print('x' * 999)", timeout=20)
+    result = await box.run("while True: print('x' * 999)", timeout=50)
     assert kind_of(result) is ErrorKind.OUTPUT_LIMIT
     assert len(result.stdout) == 100_000
     assert result.stdout.startswith("x" * 999 + "\n")
 
 
 async def test_a_gigabyte_of_output_is_ended_early(box: Sandbox) -> None:
-    result = await box.run("import sys\nfor _ in range(1024): sys.stdout.write('y' * (1 << 20))", timeout=20)
+    result = await box.run("import sys\nfor _ in range(1024): sys.stdout.write('y' * (1 << 20))", timeout=50)
     assert kind_of(result) is ErrorKind.OUTPUT_LIMIT
     assert len(result.stdout) == 10_000_000
 
@@ -316,6 +351,7 @@ async def test_mixed_tabs_and_spaces_are_a_syntax_error_with_its_line(box: Sandb
     assert result.error.line == 3
 
 
+@pytest.mark.slow
 async def test_five_megabytes_of_source_run(box: Sandbox) -> None:
     code = "x = 0\n" + "# " + "c" * 1_000_000 + "\n" + "text = '" + "t" * 4_000_000 + "'\nlen(text)"
     assert (await box.run(code)).value == 4_000_000
@@ -333,6 +369,7 @@ async def test_endless_recursion_is_an_ordinary_error(box: Sandbox) -> None:
     assert len(result.error.traceback) < 60_000
 
 
+@pytest.mark.slow
 async def test_an_empty_program_succeeds(box: Sandbox) -> None:
     for code in ("", "\n\n", "# nothing", '"""only words"""'):
         assert (await box.run(code)).success
@@ -388,6 +425,7 @@ async def test_denials_are_exceptions_and_the_program_goes_on(isolated_box: Sand
     assert result.value[:4] == ["FileNotFoundError", "OSError", "PermissionError", "OSError"]
 
 
+@pytest.mark.slow
 async def test_the_hosts_memory_does_not_feel_a_memory_bomb(isolated_engine: str, open_box: OpenBox) -> None:
     def available() -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -399,10 +437,11 @@ async def test_the_hosts_memory_does_not_feel_a_memory_bomb(isolated_engine: str
     assert before - available() < 1500
 
 
-async def test_a_null_byte_in_the_program_is_told_without_a_line_that_there_is_not(box: Sandbox) -> None:
-    result = await box.run("x = 1\0")
-    assert result.error is not None
-    assert (result.error.kind, result.error.hint) == (ErrorKind.SYNTAX, "correct it and send the whole program again")
+async def test_a_null_byte_in_the_program_is_told_with_its_line(box: Sandbox) -> None:
+    error = (await box.run("x = 1\ny = 2\0")).error
+    assert error is not None
+    assert (error.kind, error.message) == (ErrorKind.SYNTAX, "source code string cannot contain null bytes")
+    assert error.hint == "correct line 2 and send the whole program again"
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x0c", "\x1c", "\x85"])

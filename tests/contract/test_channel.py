@@ -91,6 +91,7 @@ async def test_large_arguments_are_held_back_before_they_fill_the_host(open_box:
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 200
 
 
+@pytest.mark.slow
 async def test_a_message_of_too_many_values_is_refused_on_both_ends(box: Sandbox) -> None:
     result = await box.run("echo([{}] * 3_000_000)", tools=[echo])
     assert result.error is not None

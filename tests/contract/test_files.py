@@ -159,6 +159,7 @@ async def test_only_what_a_run_created_or_changed_is_its_artifact(box: Sandbox) 
     assert [artifact.name for artifact in second.artifacts] == ["changed", "new"]
 
 
+@pytest.mark.slow
 async def test_a_changed_file_with_its_old_time_is_an_artifact_all_the_same(box: Sandbox) -> None:
     await box.run("open('output/a', 'w').write('1')")
     again = await box.run(
@@ -173,6 +174,7 @@ async def test_artifacts_of_a_failed_run_are_kept(box: Sandbox) -> None:
     assert [artifact.name for artifact in result.artifacts] == ["partial"]
 
 
+@pytest.mark.slow
 async def test_too_many_and_too_large_artifacts_are_left_out_with_a_warning(open_box: OpenBox) -> None:
     box = await open_box(artifacts=3, artifact_mib=1)
     result = await box.run("for n in range(9): open(f'output/{n}', 'w').write('x')")
@@ -201,6 +203,7 @@ async def test_names_that_are_no_text_are_made_text(box: Sandbox) -> None:
     assert [artifact.name for artifact in result.artifacts] == ["\ufffd"]
 
 
+@pytest.mark.slow
 @pytest.mark.one_engine_first
 async def test_figures_become_artifacts_when_shown_and_at_the_end(box: Sandbox) -> None:
     code = (
@@ -219,6 +222,18 @@ async def test_figures_become_artifacts_when_shown_and_at_the_end(box: Sandbox) 
     assert result.stderr == ""
 
 
+@pytest.mark.slow
+@pytest.mark.one_engine_first
+async def test_an_open_figure_that_was_displayed_is_saved_again_only_if_it_has_changed(box: Sandbox) -> None:
+    code = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\naxes.plot([1])\ndisplay(figure)\n"
+    result = await box.run(code)
+    assert result.success, result.error
+    assert (list(result.value_forms), result.artifacts) == (["image/png"], ())
+    for end, names in (("1", ["display-1.png"]), ("axes.plot([2, 3])", ["display-2.png", "figure-1.png"])):
+        assert [item.name for item in (await box.run(code + end)).artifacts] == names
+
+
+@pytest.mark.slow
 @pytest.mark.one_engine_first
 async def test_a_figure_as_the_last_value_has_a_png_form(box: Sandbox) -> None:
     result = await box.run("from matplotlib.figure import Figure\nf = Figure()\nf.subplots().plot([1])\nf")
@@ -332,6 +347,7 @@ def test_an_engine_that_cannot_keep_the_domains_does_not_talk_of_mounts() -> Non
     assert str(refused.value) == "the process engine cannot keep Policy.domains; the linux engine can"
 
 
+@pytest.mark.slow
 async def test_a_tree_however_deep_is_removed_and_listing_it_is_refused(box: Sandbox) -> None:
     await box.run("import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nopen('f', 'w').close()")
     with pytest.raises(FileError, match="nested"):
@@ -354,6 +370,20 @@ async def test_the_workspace_itself_cannot_be_removed(box: Sandbox) -> None:
     for path in (".", "/workspace", "./"):
         with pytest.raises(InvalidValue, match="stop"):
             await box.remove_file(path, recursive=True)
+
+
+async def test_half_of_a_surrogate_pair_is_in_no_path(box: Sandbox) -> None:
+    for call in (
+        box.write_text("\ud800", "x"),
+        box.write_file("a/\ud800", b"x"),
+        box.read_file("\ud800"),
+        box.read_text("\ud800"),
+        box.list_files("\ud800"),
+        box.remove_file("\ud800"),
+        box.run(Program("1", files={"\ud800": b"x"})),
+    ):
+        with pytest.raises(InvalidValue, match="surrogate"):
+            await call
 
 
 async def test_arguments_of_a_wrong_type_are_refused_by_name(box: Sandbox) -> None:
@@ -389,6 +419,7 @@ async def test_files_of_a_program_that_cannot_be_placed_are_named(box: Sandbox) 
         await box.run(Program("1", files={"a/b": b"1", "a": b"2"}))
 
 
+@pytest.mark.slow
 async def test_a_file_may_be_written_while_a_program_reads_it(box: Sandbox) -> None:
     await box.write_file("a", b"0" * 100_000)
     code = (
@@ -404,6 +435,7 @@ async def test_a_file_may_be_written_while_a_program_reads_it(box: Sandbox) -> N
     assert (await running).value is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [
@@ -423,3 +455,34 @@ async def test_an_output_folder_that_was_removed_or_replaced_is_there_for_the_ne
     assert [artifact.name for artifact in result.artifacts] == ["a.txt"]
     assert any("made anew" in warning for warning in result.warnings)
     assert (await box.run("1")).warnings == ()
+
+
+@pytest.mark.one_engine_first
+async def test_pictures_that_are_shown_become_artifacts(box: Sandbox) -> None:
+    modes = ("RGB", "CMYK", "F", "1")
+    code = f"from PIL import Image\nfor mode in {modes}: Image.new(mode, (2, 2)).show()"
+    result = await box.run(code)
+    assert result.success, result.error
+    assert [item.name for item in result.artifacts] == [f"image-{n}.png" for n in (1, 2, 3, 4)]
+    assert all(item.data.startswith(b"\x89PNG") for item in result.artifacts)
+
+
+@pytest.mark.slow
+@pytest.mark.one_engine_first
+async def test_a_table_that_is_displayed_has_its_html_form(box: Sandbox) -> None:
+    result = await box.run("import pandas\ndisplay(pandas.DataFrame({'a': [1]}))")
+    assert result.stdout == "   a\n0  1\n"
+    assert "<table" in str(result.value_forms["text/html"])
+
+
+async def test_what_a_failed_program_displayed_last_is_a_file(box: Sandbox) -> None:
+    result = await box.run("class P:\n    def _repr_svg_(self): return '<svg/>'\ndisplay(P())\n1 / 0")
+    assert ([item.name for item in result.artifacts], result.value_forms) == (["display-1.svg"], {})
+
+
+@pytest.mark.slow
+async def test_what_is_displayed_in_a_session_is_of_its_own_run(box: Sandbox) -> None:
+    async with box.session() as session:
+        shown = await session.run("from IPython.display import HTML\ndisplay(HTML('<b>1</b>'))")
+        assert shown.value_forms == {"text/html": "<b>1</b>"}
+        assert (await session.run("x = 1")).value_forms == {}

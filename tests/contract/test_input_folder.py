@@ -147,6 +147,7 @@ async def test_what_changes_on_the_host_between_two_runs_is_seen_by_the_next(ope
         assert result.value == {"a.txt": f"a {number}", "sub/b.txt": "host b", f"sub/{number}": "new"}, result.error
 
 
+@pytest.mark.slow
 async def test_programs_alone_and_mapped_ones_see_it(open_box: OpenBox, folder: Path) -> None:
     box: Sandbox = await open_box(at_input(folder))
     await box.write_file("/input/own.txt", b"of this sandbox only")
@@ -295,6 +296,7 @@ with actbox.sync.open_sandbox(policy=policy) as box:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "said"),
     [("tmpfs", "would not be seen there; mount the folder below /input"), ("proc", "shows the host's kernel")],
@@ -419,6 +421,7 @@ async def test_a_session_cannot_be_forked_once_the_folder_is_gone(
         assert (await origin.run("[x, open('/input/a.txt').read()]")).value == [1, "host a"]
 
 
+@pytest.mark.slow
 async def test_sessions_leave_nothing_behind(
     sessions: None, open_box: OpenBox, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

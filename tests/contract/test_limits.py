@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import actbox
-from actbox import ErrorKind, ExecutionResult, Limits, Policy, Sandbox
+from actbox import ErrorKind, ExecutionResult, Limits, Policy, Sandbox, Unsupported
 from tests.conftest import OpenBox, engine_check
 from tests.contract.left_behind import as_many_as_before
 
@@ -140,7 +140,7 @@ def _check(reach: Reach, result: ExecutionResult) -> None:
 async def test_a_run_that_reaches_a_limit_is_told_so(reach: Reach, engine: str, open_box: OpenBox) -> None:
     _of_the_whole_tree(reach, engine)
     box = await open_box(**{reach.limit: reach.most})
-    _check(reach, await box.run(reach.code, tools=[echo], timeout=20))
+    _check(reach, await box.run(reach.code, tools=[echo], timeout=50))
     # Nothing of it is left that would keep the next one from its own.
     assert (await box.run("1 + 1", tools=[echo])).value == 2
 
@@ -149,6 +149,7 @@ async def test_a_run_that_reaches_a_limit_is_told_so(reach: Reach, engine: str, 
 _WAITED_FOR = {"wall_seconds", "cpus"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reach",
     [
@@ -161,9 +162,10 @@ async def test_a_session_keeps_to_the_same_limit(reach: Reach, engine: str, open
     box = await open_box(**{reach.limit: reach.most})
     async with box.session() as session:
         assert (await session.run("1 + 1", tools=[echo])).value == 2
-        _check(reach, await session.run(reach.code, tools=[echo], timeout=20))
+        _check(reach, await session.run(reach.code, tools=[echo], timeout=50))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["wall_seconds", "output_bytes", "tool_calls", "tool_bytes", "artifacts"])
 async def test_limits_of_one_run_begin_anew_with_the_next_of_a_session(limit: str, open_box: OpenBox) -> None:
     reach = next(reach for reach in REACHES if reach.limit == limit)
@@ -232,6 +234,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 async def test_files_in_the_page_cache_do_not_count_together_with_sockets(isolated_engine: str, tmp_path: Path) -> None:
     """The kernel keeps what was read for as long as there is room: the group seems full, and is not."""
     with (tmp_path / "big").open("wb") as file:
@@ -252,7 +255,7 @@ time.sleep(0.3)
 'went on'
 """
     async with actbox.open_sandbox(isolated_engine, policy=policy) as box:
-        result = await box.run(code, timeout=20)
+        result = await box.run(code, timeout=50)
     assert result.value == "went on", result
 
 
@@ -287,6 +290,7 @@ async def test_twenty_bombs_end_by_their_limits_while_another_sandbox_answers(is
                 assert result.error is not None and result.error.kind in BOMBS[name][1], (name, result.error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [spec.name for spec in dataclasses.fields(Limits)])
 async def test_as_much_as_a_limit_can_be_is_kept_by_the_engine(engine: str, limit: str) -> None:
     (most,) = [spec.metadata["most"] for spec in dataclasses.fields(Limits) if spec.name == limit]
@@ -307,6 +311,7 @@ async def test_all_limits_together_can_be_at_their_most(engine: str) -> None:
         assert (await box.run("open('/tmp/a', 'w').write('x')\n1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_a_program_that_took_too_long_is_told_what_a_program_can_do(engine: str, open_box: OpenBox) -> None:
     error = (await (await open_box(wall_seconds=0.5)).run("while True: pass")).error
     assert error is not None
@@ -347,3 +352,30 @@ async def test_what_refuses_a_call_leaves_the_rest_to_the_program(
     box = await open_box(**limits)
     result = await box.run(f"{code}\nmet")
     assert (result.error, result.value, result.warnings) == (None, True, ())
+
+
+async def test_too_little_memory_for_any_program_is_refused_when_the_sandbox_is_opened(open_box: OpenBox) -> None:
+    least = (await open_box()).traits.least_memory_mib
+    assert least > 1
+    with pytest.raises(Unsupported, match=rf"takes {least} MiB of memory for any program, and .* allows 1: raise it"):
+        await open_box(memory_mib=1)
+
+
+@pytest.mark.slow
+async def test_the_least_memory_that_is_taken_is_enough(open_box: OpenBox) -> None:
+    box = await open_box(memory_mib=(await open_box()).traits.least_memory_mib)
+    assert (await box.run("1 + 1")).value == 2
+    assert (await box.execute("echo out")).stdout == "out\n"
+    async with box.session() as session:
+        assert (await session.run("1 + 1")).value == 2
+
+
+async def test_a_timeout_above_the_limit_of_the_policy_is_told(open_box: OpenBox) -> None:
+    box = await open_box(wall_seconds=30)
+    told = ("timeout=31 is more than the policy's wall_seconds=30, which hold",)
+    assert (await box.run("1", timeout=31)).warnings == told
+    assert (await box.execute("true", timeout=31)).warnings == told
+    assert (await box.run("1", timeout=30)).warnings == ()
+    async with box.session() as session:
+        assert (await session.run("1", timeout=31)).warnings == told
+        assert (await session.run("1")).warnings == ()

@@ -78,6 +78,7 @@ async def test_as_they_are_ready_the_first_does_not_hold_up_the_second(box: Sand
     assert values == [(1, "second"), (2, "third"), (0, "first")]
 
 
+@pytest.mark.slow
 async def test_unordered_results_are_all_there_once(box: Sandbox) -> None:
     results = box.map((str(number) for number in range(20)), concurrency=3, ordered=False)
     assert Counter([result.value async for result in results]) == Counter(range(20))
@@ -92,6 +93,7 @@ async def test_no_programs_have_no_results(box: Sandbox) -> None:
     assert [result async for result in box.map([])] == []
 
 
+@pytest.mark.slow
 async def test_programs_bring_inputs_files_and_tools(box: Sandbox) -> None:
     def double(n: int) -> int:
         return 2 * n
@@ -100,6 +102,7 @@ async def test_programs_bring_inputs_files_and_tools(box: Sandbox) -> None:
     assert [result.value async for result in box.map(programs, tools=[double])] == [1, 3, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_an_endless_source_is_read_only_as_results_are_taken(box: Sandbox, ordered: bool) -> None:
     source = Counted()
@@ -108,8 +111,11 @@ async def test_an_endless_source_is_read_only_as_results_are_taken(box: Sandbox,
     async with aclosing(results):
         for given in range(1, 4):
             await anext(results)
+            async with asyncio.timeout(60):
+                while source.taken <= given:
+                    await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)  # what was taken is run meanwhile, and then no more is taken
-            assert given < source.taken <= given + (16 if ordered else 4)
+            assert source.taken <= given + (16 if ordered else 4)
 
 
 async def test_an_asynchronous_source_that_waits_holds_up_no_results(box: Sandbox) -> None:
@@ -134,12 +140,14 @@ async def test_so_many_run_at_once_and_no_more(box: Sandbox) -> None:
     assert gate.most == 3
 
 
+@pytest.mark.slow
 async def test_one_at_a_time_is_one_at_a_time(box: Sandbox) -> None:
     gate = Gate(1)
     async for result in box.map(["wait_for_all()"] * 4, tools=[gate.wait_for_all], concurrency=1):
         assert result.value == 1
 
 
+@pytest.mark.slow
 async def test_two_for_each_processor_run_at_once_unless_told(box: Sandbox) -> None:
     most = 2 * (os.cpu_count() or 1)
     gate = Gate(most)
@@ -148,6 +156,7 @@ async def test_two_for_each_processor_run_at_once_unless_told(box: Sandbox) -> N
     assert gate.most == most
 
 
+@pytest.mark.slow
 async def test_no_program_sees_what_another_left(box: Sandbox) -> None:
     await box.write_file("mine", b"x")
     program = "import os\nfound = sorted(os.listdir('.'))\nopen('theirs', 'w').write('y')\nfound"
@@ -168,11 +177,13 @@ async def test_the_policy_holds_for_each(open_box: OpenBox) -> None:
     assert kinds == [ErrorKind.OUTPUT_LIMIT, None]
 
 
+@pytest.mark.slow
 async def test_the_timeout_is_each_programs_own(box: Sandbox) -> None:
-    kinds = [result.error and result.error.kind async for result in box.map(["while True: pass", "1"], timeout=1)]
+    kinds = [result.error and result.error.kind async for result in box.map(["while True: pass", "1"], timeout=3)]
     assert kinds == [ErrorKind.TIMEOUT, None]
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_run_fails_in_its_place(box: Sandbox) -> None:
     def search(query: str) -> str:
         return query
@@ -203,6 +214,7 @@ async def test_what_cannot_be_run_fails_in_its_place(box: Sandbox) -> None:
         assert named.lower() in result.error.message.lower()
 
 
+@pytest.mark.slow
 async def test_children_that_are_killed_lose_and_double_nothing(box: Sandbox) -> None:
     numbers = range(200)
     killed = set(random.Random(3).sample(numbers, 6))
@@ -216,6 +228,7 @@ async def test_children_that_are_killed_lose_and_double_nothing(box: Sandbox) ->
         assert (result.error is not None) == (index in killed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_where_the_source_breaks_what_it_gave_comes_first(box: Sandbox, ordered: bool) -> None:
     def programs() -> Iterator[str]:
@@ -283,6 +296,7 @@ def own_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_folder_for_temporary_files")
 async def test_leaving_early_ends_every_program_first(box: Sandbox) -> None:
     await box.run_alone("1")
@@ -296,11 +310,12 @@ async def test_leaving_early_ends_every_program_first(box: Sandbox) -> None:
 
         results = box.map(["1", *["ready()\n" + family] * 5], tools=[ready], concurrency=3)
         assert (await anext(results)).value == 1
-        await asyncio.wait_for(started.wait(), 20)
+        await asyncio.wait_for(started.wait(), 60)
         await results.aclose()
         assert alive_with(f"sleep\0{seconds}") == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_folder_for_temporary_files")
 async def test_cancelling_ends_every_program_however_often(box: Sandbox) -> None:
     await box.run_alone("1")
@@ -323,6 +338,7 @@ async def test_cancelling_ends_every_program_however_often(box: Sandbox) -> None
             assert alive_with(f"sleep\0{seconds}") == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_folder_for_temporary_files")
 async def test_a_program_alone_that_is_cancelled_at_any_moment_leaves_nothing(box: Sandbox) -> None:
     await box.run_alone("1")
@@ -350,6 +366,7 @@ async def test_many_programs_leave_nothing_behind(box: Sandbox) -> None:
 # The plain face
 
 
+@pytest.mark.slow
 def test_the_plain_face_maps_too(engine: str) -> None:
     with actbox.sync.open_sandbox(engine, allow_unisolated=True) as box:
         assert [result.value for result in box.map(["1", "2", "3"])] == [1, 2, 3]
@@ -366,6 +383,7 @@ def test_a_plain_source_may_use_the_sandbox_itself(engine: str) -> None:
         assert [result.value for result in box.map(f"{box.read_text('n')} + {n}" for n in range(3))] == [20, 21, 22]
 
 
+@pytest.mark.slow
 def test_a_plain_mapping_that_is_left_early_ends_its_programs(engine: str) -> None:
     with actbox.sync.open_sandbox(engine, allow_unisolated=True) as box:
         for result in box.map(itertools.chain(["1"], itertools.repeat("import time\ntime.sleep(66.25)"))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import random
@@ -18,6 +19,7 @@ import pytest
 import actbox
 from actbox import FileChange, FileMount, Limits, Policy, Sandbox
 from actbox.core.mounts import MountMode
+from actbox.sandbox.languages import FULL_CPYTHON
 from tests.conftest import OpenBox, engine_check, literal
 
 SECRET = "the host's own"
@@ -54,6 +56,56 @@ def told(changes: tuple[FileChange, ...]) -> list[tuple[str, str, bytes | None]]
 
 def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# What a program holds up
+
+
+@pytest.fixture
+def locks(engine: str) -> None:
+    if engine not in FULL_CPYTHON:
+        pytest.skip(f"the interpreter of {engine} has no fcntl")
+
+
+@pytest.mark.usefixtures("locks")
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_program_cannot_hold_up_whoever_opens_a_file_to_write(
+    open_box: OpenBox, folder: Path, mode: MountMode
+) -> None:
+    @actbox.tool
+    def append() -> None:
+        """Open the file to write, as a process of the host may at any time; where it is leased, that would block."""
+        os.close(os.open(folder / "a.txt", os.O_WRONLY | os.O_NONBLOCK))
+
+    box = await open_box(with_mount(folder, mode))
+    result = await box.run(
+        "import fcntl\nfile = open('/data/a.txt')\ntold = []\nfor kind in (fcntl.F_RDLCK, fcntl.F_WRLCK):\n"
+        "    try: fcntl.fcntl(file, fcntl.F_SETLEASE, kind)\n    except OSError: told.append(kind)\n"
+        "append()\nlen(told)",
+        tools=[append],
+    )
+    assert (result.value, result.error) == (2, None)
+
+
+@pytest.mark.usefixtures("locks")
+@pytest.mark.parametrize(("mode", "waits"), [("ro", True), ("rw", True), ("overlay", False)])
+async def test_a_lock_of_a_program_is_the_hosts_too_but_in_an_overlay(
+    open_box: OpenBox, folder: Path, mode: MountMode, waits: bool
+) -> None:
+    @actbox.tool
+    def must_wait() -> bool:
+        """Return whether a process of the host that locks the file would have to wait."""
+        with open(folder / "a.txt") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    box = await open_box(with_mount(folder, mode))
+    code = "import fcntl\nfile = open('/data/a.txt')\nfcntl.flock(file, fcntl.LOCK_EX)\nmust_wait()"
+    result = await box.run(code, tools=[must_wait])
+    assert (result.value, result.error) == (waits, None)
 
 
 # What a mounted tree leads to
@@ -296,6 +348,7 @@ print(json.dumps(seen))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tmpfs", "proc"])
 def test_mounts_of_the_host_below_a_folder_come_along_unless_they_are_the_kernels(folder: Path, kind: str) -> None:
     if os.geteuid() != 0:
@@ -381,6 +434,7 @@ async def test_a_session_returns_what_was_changed_since_it_began(open_box: OpenB
         assert (await session.run("open('/data/a.txt').read()")).value == "one\ntwo\n"
 
 
+@pytest.mark.slow
 async def test_changes_are_kept_of_a_program_that_failed_or_was_stopped(open_box: OpenBox, folder: Path) -> None:
     box = await open_box(with_mount(folder, "overlay", keep=True))
     write = "open('/data/a.txt', 'w').write('half')\n"
@@ -551,6 +605,7 @@ def files_of(root: Path) -> dict[str, list[object]]:
     return found
 
 
+@pytest.mark.slow
 async def test_changes_can_be_applied_one_by_one_in_their_order(open_box: OpenBox, folder: Path) -> None:
     rng = random.Random(20)
     shutil.rmtree(folder)
@@ -666,6 +721,7 @@ for number in range(2000):
     assert max(len(warning) for warning in result.warnings) < 300
 
 
+@pytest.mark.slow
 async def test_changes_are_bounded_in_count_size_and_depth(open_box: OpenBox, folder: Path) -> None:
     limits = Limits(artifacts=5, artifact_mib=1, workspace_mib=16)
     policy = Policy(limits=limits, mounts=(FileMount(folder, "/data", "overlay", keep_changes=True),))
@@ -704,6 +760,7 @@ os.chmod('/data/closed', 0)
     assert told(result.changes) == expected
 
 
+@pytest.mark.slow
 async def test_what_is_written_to_an_overlay_counts_as_memory_where_nothing_else_counts_it(
     open_box: OpenBox, folder: Path
 ) -> None:
@@ -733,12 +790,17 @@ async def test_runs_at_once_have_overlays_of_their_own(open_box: OpenBox, folder
     ]
 
 
+@pytest.mark.slow
 async def test_nothing_of_an_overlay_is_left(open_box: OpenBox, folder: Path) -> None:
     box = await open_box(with_mount(folder, "overlay", keep=True))
     await box.run(changing("/data"))
 
     def upper_layers() -> int:
-        return sum(os.readlink(f"/proc/self/fd/{name}").endswith("upper") for name in _descriptors())
+        found = 0
+        for name in _descriptors():
+            with contextlib.suppress(FileNotFoundError):  # closed since, by another thread
+                found += os.readlink(f"/proc/self/fd/{name}").endswith("upper")
+        return found
 
     for _ in range(3):
         await box.run(changing("/data"))

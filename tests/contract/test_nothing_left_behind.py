@@ -37,16 +37,19 @@ async def test_cancelling_ends_the_whole_process_tree(open_box: OpenBox) -> None
                     ready.set()
 
         task = asyncio.create_task(consume())
-        await asyncio.wait_for(ready.wait(), 10)
-        assert len(alive_with(seconds)) >= 3
+        await asyncio.wait_for(ready.wait(), 60)
+        async with asyncio.timeout(60):
+            while len(alive_with(seconds)) < 3:
+                await asyncio.sleep(0.01)
         task.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while alive_with(seconds):
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
         with pytest.raises(asyncio.CancelledError):
             await task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -67,6 +70,7 @@ async def test_however_a_run_ends_nothing_is_left_behind(open_box: OpenBox, code
     assert alive_with(seconds) == []
 
 
+@pytest.mark.slow
 async def test_a_stream_that_is_left_early_ends_its_program(open_box: OpenBox) -> None:
     box = await open_box()
     await box.run("1")
@@ -78,6 +82,7 @@ async def test_a_stream_that_is_left_early_ends_its_program(open_box: OpenBox) -
         await stream.aclose()
 
 
+@pytest.mark.slow
 async def test_a_sandbox_leaves_nothing_behind(engine: str) -> None:
     async with actbox.open_sandbox(engine, allow_unisolated=True) as box:  # what is shared by all is there now
         await box.run("1")
@@ -88,6 +93,7 @@ async def test_a_sandbox_leaves_nothing_behind(engine: str) -> None:
                 await box.write_file("a/b", b"x")
 
 
+@pytest.mark.slow
 async def test_many_runs_leave_nothing_behind(open_box: OpenBox) -> None:
     box = await open_box()
     await asyncio.gather(*(box.run("1") for _ in range(4)))
@@ -96,6 +102,7 @@ async def test_many_runs_leave_nothing_behind(open_box: OpenBox) -> None:
         await asyncio.gather(*(box.run(codes[n % len(codes)], timeout=0.5) for n in range(25)))
 
 
+@pytest.mark.slow
 async def test_a_run_that_is_cancelled_while_it_begins_leaves_nothing(open_box: OpenBox) -> None:
     box = await open_box()
     await box.run("1")
@@ -108,6 +115,7 @@ async def test_a_run_that_is_cancelled_while_it_begins_leaves_nothing(open_box: 
                 await task
 
 
+@pytest.mark.slow
 async def test_a_sandbox_that_is_cancelled_while_it_begins_leaves_nothing(engine: str) -> None:
     async with actbox.open_sandbox(engine, allow_unisolated=True) as box:
         await box.run("1")
@@ -137,6 +145,7 @@ async def test_being_cancelled_twice_leaves_nothing_either(open_box: OpenBox) ->
                 await task
 
 
+@pytest.mark.slow
 async def test_a_sandbox_may_be_stopped_twice_at_once_and_while_it_starts(engine: str) -> None:
     async with actbox.open_sandbox(engine, allow_unisolated=True) as warm:
         await warm.run("1")

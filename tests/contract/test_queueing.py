@@ -8,31 +8,37 @@ import pytest
 
 import actbox
 from actbox import InvalidValue, Sandbox
-from actbox.sandbox import slots
+from actbox.sandbox import run_slots
+from tests.clock import Clock
 
 
 @pytest.fixture(autouse=True)
-def two_at_once(monkeypatch: pytest.MonkeyPatch) -> slots.Slots:
-    most = slots.Slots(2)
-    monkeypatch.setattr(slots, "_slots", most)
+def two_at_once(monkeypatch: pytest.MonkeyPatch) -> run_slots.Slots:
+    most = run_slots.Slots(2)
+    monkeypatch.setattr(run_slots, "_slots", most)
     return most
 
 
+@pytest.mark.slow
 async def test_runs_beyond_the_cap_wait_their_turn_and_say_for_how_long(box: Sandbox) -> None:
     inside: set[int] = set()
     begun: list[int] = []
     crowds: list[int] = []
+    has_begun = [asyncio.Event() for _ in range(8)]
 
     async def enter(number: int) -> None:
         inside.add(number)
         begun.append(number)
+        has_begun[number].set()
         crowds.append(len(inside))
 
     async def leave(number: int) -> None:
+        if number < 7:
+            await has_begun[number + 1].wait()  # however fast or slow each guest is
         inside.remove(number)
 
     async def run(number: int) -> float:
-        code = f"import time\nenter({number})\ntime.sleep(0.1)\nleave({number})"
+        code = f"enter({number})\nleave({number})"
         result = await box.run(code, tools=[enter, leave])
         assert result.success, result
         return result.usage.queue_ms
@@ -43,33 +49,38 @@ async def test_runs_beyond_the_cap_wait_their_turn_and_say_for_how_long(box: San
     assert min(waited[:2]) < min(waited[2:4]) < min(waited[4:6]) < min(waited[6:])
 
 
+@pytest.mark.slow
 @pytest.mark.one_engine_first
-async def test_time_in_the_queue_is_not_the_programs(box: Sandbox) -> None:
-    over = asyncio.Event()
+async def test_time_in_the_queue_is_not_the_programs(box: Sandbox, clock: Clock) -> None:
+    both_are_here, over = asyncio.Barrier(3), asyncio.Event()
 
     async def stay() -> None:
+        await both_are_here.wait()
         await over.wait()
 
     inside = [asyncio.create_task(box.run("stay()", tools=[stay])) for _ in range(2)]
-    await asyncio.sleep(0.1)
-    waiting = [asyncio.create_task(box.run("1", timeout=3)) for _ in range(3)]
-    await asyncio.sleep(3.2)
+    await both_are_here.wait()
+    waiting = [asyncio.create_task(box.run("1", timeout=30)) for _ in range(3)]
+    await asyncio.sleep(0.3)
+    clock.turn(30)
     over.set()
     assert all(result.success for result in await asyncio.gather(*inside, *waiting))
-    assert all(task.result().usage.queue_ms > 3000 for task in waiting)
+    assert all(task.result().usage.queue_ms > 290 for task in waiting)
 
 
-async def test_whoever_goes_away_while_waiting_takes_no_turn(box: Sandbox, two_at_once: slots.Slots) -> None:
-    over = asyncio.Event()
+async def test_whoever_goes_away_while_waiting_takes_no_turn(box: Sandbox, two_at_once: run_slots.Slots) -> None:
+    both_are_here, over = asyncio.Barrier(3), asyncio.Event()
 
     async def stay() -> int:
+        await both_are_here.wait()
         await over.wait()
         return 1
 
     running = [asyncio.create_task(box.run("stay()", tools=[stay])) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    await both_are_here.wait()
     waiting = [asyncio.create_task(box.run("open('touched', 'w')")) for _ in range(3)]
-    await asyncio.sleep(0.05)
+    while len(two_at_once._waiting) < 3:
+        await asyncio.sleep(0)
     for task in waiting:
         task.cancel()
     over.set()
@@ -79,17 +90,19 @@ async def test_whoever_goes_away_while_waiting_takes_no_turn(box: Sandbox, two_a
     assert two_at_once._used == 0
 
 
+@pytest.mark.slow
 async def test_sessions_queue_too(box: Sandbox) -> None:
     if not box.traits.sessions:
         pytest.skip("no sessions")
-    over = asyncio.Event()
+    both_are_here, over = asyncio.Barrier(3), asyncio.Event()
 
     async def stay() -> None:
+        await both_are_here.wait()
         await over.wait()
 
     async with box.session() as session:
         running = [asyncio.create_task(box.run("stay()", tools=[stay])) for _ in range(2)]
-        await asyncio.sleep(0.05)
+        await both_are_here.wait()
         waiting = asyncio.create_task(session.run("1"))
         await asyncio.sleep(0.2)
         over.set()
@@ -97,30 +110,32 @@ async def test_sessions_queue_too(box: Sandbox) -> None:
     await asyncio.gather(*running)
 
 
+@pytest.mark.slow
 async def test_a_tool_that_runs_a_program_does_not_wait_for_its_own_kind(box: Sandbox) -> None:
     async def nested(number: int) -> int:
         """Run a program."""
         return (await box.run(f"{number} + 1")).value
 
-    runs = [box.run(f"nested({number})", tools=[nested], timeout=20) for number in range(6)]
+    runs = [box.run(f"nested({number})", tools=[nested], timeout=50) for number in range(6)]
     assert [result.value for result in await asyncio.gather(*runs)] == [1, 2, 3, 4, 5, 6]
 
 
-async def test_what_tools_run_beyond_the_cap_hands_no_turn_on(two_at_once: slots.Slots) -> None:
+async def test_what_tools_run_beyond_the_cap_hands_no_turn_on(two_at_once: run_slots.Slots) -> None:
     for _ in range(2):
         await two_at_once.acquire()
-    inside = slots.in_a_run.set(True)
+    inside = run_slots.in_a_run.set(True)
     await two_at_once.acquire()
-    slots.in_a_run.reset(inside)
+    run_slots.in_a_run.reset(inside)
     next_one = asyncio.create_task(two_at_once.acquire())
     await asyncio.sleep(0)
     two_at_once.release()
     await asyncio.sleep(0.01)
     assert not next_one.done(), "three go on at once where two may"
     two_at_once.release()
-    await asyncio.wait_for(next_one, 1)
+    await asyncio.wait_for(next_one, 60)
 
 
+@pytest.mark.slow
 def test_nor_does_a_plain_tool(engine: str) -> None:
     with actbox.sync.open_sandbox(engine, allow_unisolated=True) as box:
 
@@ -128,14 +143,14 @@ def test_nor_does_a_plain_tool(engine: str) -> None:
             """Run a program."""
             return box.run(f"{number} + 1").value
 
-        results = box.map([f"nested({number})" for number in range(6)], tools=[nested], concurrency=4, timeout=20)
+        results = box.map([f"nested({number})" for number in range(6)], tools=[nested], concurrency=4, timeout=50)
         assert [result.value for result in results] == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1.5"])
 async def test_a_cap_that_is_no_number_is_an_error(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(slots, "_slots", None)
-    monkeypatch.setenv(slots.VARIABLE, text)
+    monkeypatch.setattr(run_slots, "_slots", None)
+    monkeypatch.setenv(run_slots.VARIABLE, text)
     async with actbox.open_sandbox("process", allow_unisolated=True) as box:
-        with pytest.raises(InvalidValue, match=slots.VARIABLE):
+        with pytest.raises(InvalidValue, match=run_slots.VARIABLE):
             await box.run("1")

@@ -133,6 +133,7 @@ async def test_a_value_nested_too_deep_for_json_is_text(box: Sandbox) -> None:
     assert (result.value_text or "").startswith("[[[[")
 
 
+@pytest.mark.slow
 async def test_a_long_value_is_text_that_is_cut(box: Sandbox) -> None:
     result = await box.run("(range 0 400000)")
     assert result.success, result.error
@@ -173,6 +174,7 @@ async def test_source_that_is_no_program_is_a_syntax_error_with_its_line(box: Sa
     assert "^" in error.traceback
 
 
+@pytest.mark.slow
 async def test_a_large_source_is_a_syntax_error_too(box: Sandbox) -> None:
     result = await box.run("(+ 1 2)\n" * 10_000 + ")")
     assert result.error is not None
@@ -283,7 +285,7 @@ async def test_a_stream_that_is_cancelled_before_it_began_leaves_nothing_to_wait
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(box.stop(), 5)
+    await asyncio.wait_for(box.stop(), 60)
 
 
 async def test_stop_ends_every_run() -> None:
@@ -565,6 +567,7 @@ async def test_a_copy_has_the_values_of_that_moment_and_then_its_own(box: Sandbo
         assert missing.error is not None and missing.error.type == "UndefinedSymbol"
 
 
+@pytest.mark.slow
 async def test_copies_run_at_once_each_with_its_own_tools_and_limits(box: Sandbox) -> None:
     started: list[str] = []
     both = asyncio.Event()

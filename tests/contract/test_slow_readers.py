@@ -20,13 +20,17 @@ SECONDS = 0.65
 """Longer than anything that the host does on its own at the end of a run."""
 
 
-async def read_slowly(events: AsyncIterator[Event], pause: float = SECONDS) -> ExecutionResult:
-    """Take a pause after the first event, in which the program comes to its end."""
+async def read_slowly(
+    events: AsyncIterator[Event], pause: float = SECONDS, *, pauses: asyncio.Event | None = None
+) -> ExecutionResult:
+    """Take a pause after the first event, in which the program comes to its end; `pauses` is set when it begins."""
     paused = False
     async for event in events:
         if isinstance(event, Completed):
             return event.result
         if not paused:
+            if pauses is not None:
+                pauses.set()
             await asyncio.sleep(pause)
             paused = True
     raise AssertionError("a stream ended without Completed")
@@ -51,11 +55,12 @@ async def test_a_slow_reader_gets_the_same_verdict(
     assert (result.error.kind if result.error else None) is kind
 
 
+@pytest.mark.slow
 async def test_a_reader_slower_than_the_timeout_does_not_make_it_one(box: Sandbox) -> None:
     # Long enough for a program to begin and end in time also where many tests run at once.
     results = await asyncio.gather(
-        read_slowly(box.execute_stream("echo done", timeout=3), pause=3.5),
-        read_slowly(box.stream("print('done')", timeout=3), pause=3.5),
+        read_slowly(box.execute_stream("echo done", timeout=5), pause=5.5),
+        read_slowly(box.stream("print('done')", timeout=5), pause=5.5),
     )
     assert [result.error for result in results] == [None, None]
 
@@ -68,10 +73,12 @@ async def test_time_that_a_reader_takes_is_not_the_programs(box: Sandbox) -> Non
 
 async def test_stopping_while_a_reader_is_slow_is_a_cancellation(open_box: OpenBox) -> None:
     box = await open_box()
-    reading = asyncio.create_task(read_slowly(box.stream("print('begun', flush=True)\nimport time\ntime.sleep(60)")))
-    await asyncio.sleep(SECONDS / 2)
+    pauses = asyncio.Event()
+    events = box.stream("print('begun', flush=True)\nimport time\ntime.sleep(60)")
+    reading = asyncio.create_task(read_slowly(events, pauses=pauses))
+    await pauses.wait()
     await box.stop()
-    result = await asyncio.wait_for(reading, 5)
+    result = await asyncio.wait_for(reading, 30)
     assert result.error is not None
     assert result.error.kind is ErrorKind.CANCELLED
 
@@ -83,21 +90,25 @@ async def test_a_run_collects_from_its_own_workspace_even_after_the_sandbox_has_
     (tmp_path / "output").mkdir()
     (tmp_path / "output" / "secret").write_text("of another folder")
     box = await open_box()
-    reading = asyncio.create_task(read_slowly(box.stream("print('begun', flush=True)\nimport time\ntime.sleep(60)")))
-    await asyncio.sleep(SECONDS / 2)
+    pauses = asyncio.Event()
+    events = box.stream("print('begun', flush=True)\nimport time\ntime.sleep(60)")
+    reading = asyncio.create_task(read_slowly(events, pauses=pauses))
+    await pauses.wait()
     await box.stop()
     others = [os.open(tmp_path, os.O_RDONLY) for _ in range(20)]
-    result = await asyncio.wait_for(reading, 5)
+    result = await asyncio.wait_for(reading, 30)
     for other in others:
         os.close(other)
     assert "secret" not in [artifact.name for artifact in result.artifacts]
 
 
+@pytest.mark.slow
 async def test_what_was_printed_while_nobody_read_is_all_there(box: Sandbox) -> None:
     result = await read_slowly(box.stream("print('a', flush=True)\nfor n in range(50_000): print(n)"))
     assert result.stdout == "a\n" + "".join(f"{n}\n" for n in range(50_000))
 
 
+@pytest.mark.slow
 async def test_a_stream_that_is_dropped_without_closing_ends_its_program(box: Sandbox) -> None:
     await box.run("1")
 
@@ -130,7 +141,7 @@ async def test_readers_of_several_streams_do_not_hold_each_other_up(box: Sandbox
         return printed
 
     slow = asyncio.create_task(read_in_the_end())
-    fast = await asyncio.wait_for(box.run("2"), 20)
+    fast = await asyncio.wait_for(box.run("2"), 60)
     assert fast.value == 2
     assert not slow.done()
     over.set()

@@ -177,6 +177,7 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_VALUES, st.integers(1, 300))
 def test_no_value_is_too_odd_or_too_long(value: Any, most: int) -> None:
     text = json_text(value, most)

@@ -15,8 +15,7 @@ import pytest
 from actbox import AllowedDomain, FileMount, InvalidValue, Limits, Policy, Secret
 from actbox.core import key_places
 from actbox.core.mounts import MountMode
-from actbox.core.private_places import why_private
-from actbox.core.writable_places import why_not_writable
+from actbox.core.protected_places import why_not_writable, why_private
 
 
 def test_every_limit_has_a_unit_and_a_default() -> None:
@@ -130,8 +129,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+# As many steps up as lead to the root from any folder; further ones stay there.
+_ROOT_BY_CWD = "/proc/self/cwd" + "/.." * 64
+
+
 @pytest.mark.parametrize(
-    "place", ["/", "/proc", "/proc/self", "/proc/self/root", "/proc/self/cwd/../../..", "/sys", "/sys/kernel", "/dev"]
+    "place", ["/", "/proc", "/proc/self", "/proc/self/root", _ROOT_BY_CWD, "/sys", "/sys/kernel", "/dev"]
 )
 @pytest.mark.parametrize("mode", get_args(MountMode))
 def test_the_hosts_own_places_are_not_mounted(place: str, mode: MountMode) -> None:
@@ -249,7 +252,7 @@ def test_a_refusal_says_what_the_keys_are_for(home: Path, name: str, reason: str
         FileMount(home / name, "/data")
 
 
-def test_the_tables_of_private_places_name_each_place_once_and_in_full() -> None:
+def test_the_tables_of_protected_places_name_each_place_once_and_in_full() -> None:
     system = [name for names in key_places.SYSTEM.values() for name in names]
     homes = [name for names in key_places.KEYS.values() for name in names] + list(key_places.HISTORIES)
     for names in (system, homes, list(key_places.VARIABLES)):
@@ -306,6 +309,7 @@ def test_the_environment_that_python_imports_from_is_not_changed(tmp_path: Path)
     assert FileMount(tmp_path, "/data", "rw").mode == "rw"
 
 
+@pytest.mark.slow
 def test_a_second_mount_of_what_the_host_runs_is_that_place(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount something on the host")
@@ -343,6 +347,7 @@ def test_a_link_to_a_private_place_is_that_place(home: Path, tmp_path: Path) -> 
         link.unlink()
 
 
+@pytest.mark.slow
 def test_a_second_mount_of_a_private_place_is_that_place(home: Path, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount something on the host")
@@ -800,3 +805,16 @@ def test_a_mount_without_one_of_its_paths_is_refused(tmp_path: Path) -> None:
             FileMount(path, "x")  # type: ignore[arg-type]
         with pytest.raises(InvalidValue, match=f"FileMount needs a mount path such as .*, not {path!r}"):
             FileMount(tmp_path, path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["/usr/lib", "/workspace/../etc", "lib:/etc", "/data", "../lib"])
+def test_modules_come_from_the_workspace_and_mounts_only(path: str, tmp_path: Path) -> None:
+    Policy(variables={"PYTHONPATH": "lib:/workspace/a:/input/b:/output:"})
+    Policy(variables={"PYTHONPATH": "/data/lib"}, mounts=(FileMount(tmp_path, "/data"),))
+    with pytest.raises(InvalidValue, match="PYTHONPATH"):
+        Policy(variables={"PYTHONPATH": path})
+
+
+def test_a_folder_for_pip_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="PIP_TARGET"):
+        Policy(variables={"PIP_TARGET": "/workspace/lib"})

@@ -51,6 +51,7 @@ def allowed(host: Any, **given: Any) -> AllowedDomain:
     return AllowedDomain(host.place, private=True, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True])
 async def test_a_request_reaches_an_allowed_host(net: Net, tls: bool) -> None:  # noqa: F811
     def answer(asked: Asked) -> bytes:
@@ -96,6 +97,7 @@ answers = await asyncio.gather(*[http_request('{host.url}/' + str(n)) for n in r
         assert (await box.run(code)).value == ["/0", "/1", "/2"]
 
 
+@pytest.mark.slow
 async def test_what_the_policy_does_not_allow_is_refused_and_told(net: Net) -> None:  # noqa: F811
     host = await net.host("api.example", tls=True)
     other = await net.host("other.example")
@@ -118,6 +120,7 @@ async def test_what_the_policy_does_not_allow_is_refused_and_told(net: Net) -> N
     assert not host.asked and not other.asked
 
 
+@pytest.mark.slow
 async def test_private_addresses_are_refused_by_name_and_unreachable_hosts_told(net: Net) -> None:  # noqa: F811
     host = await net.host("api.example")
     net.names["gone.example"] = ["127.0.0.1"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +89,7 @@ async def _(ground: Ground) -> Verdict:
 for name in (b'..\\..\\x', b'a\nb', b'\xff\xfe', b'%2e%2e%2fx', '．．／x'.encode(), b'~', b' ', b'-rf', b'a\x1b]0;x\x07'):
     os.close(os.open(b'output/' + name, os.O_CREAT | os.O_WRONLY))"""
     )
-    folder = Path(ground.things["host_folder"]) / "saved"
+    folder = ground.folder() / "saved"
     if not result.artifacts:
         return unproven(result.warnings)
     for artifact in (
@@ -111,7 +109,7 @@ for name in (b'..\\..\\x', b'a\nb', b'\xff\xfe', b'%2e%2e%2fx', '．．／x'.enc
 
 @GROUP.function("save an artifact through a link that an earlier one left")
 async def _(ground: Ground) -> Verdict:
-    place = Path(tempfile.mkdtemp(dir=ground.things["host_folder"]))  # one for each engine, and each time
+    place = ground.folder()
     folder, outside = place / "links", place / "outside"
     folder.mkdir()
     outside.mkdir()
@@ -128,8 +126,7 @@ def _led_by_a_link(what: str, act: Any) -> None:
 
     async def led(ground: Ground) -> Verdict:
         box = await ground.open()
-        folder = Path(ground.things["host_folder"]) / f"victim-{len(os.listdir(ground.things['host_folder']))}"
-        folder.mkdir()
+        folder = ground.folder()
         (folder / "secret").write_text(ground.things["host_secret"])
         await box.run(
             f"import os\nos.symlink({str(folder)!r}, 'folder')\nos.symlink({str(folder / 'secret')!r}, 'file')"
@@ -145,6 +142,11 @@ def _led_by_a_link(what: str, act: Any) -> None:
     GROUP.function(what)(led)
 
 
+async def _paths(box: actbox.Sandbox) -> list[str]:
+    """List all paths, without where links lead: that stands in the links, as the guest has written it."""
+    return [entry.path for entry in await box.list_files(".", recursive=True)]
+
+
 _led_by_a_link("have the host read through a link", lambda box: box.read_file("file"))
 _led_by_a_link("have the host read through a folder that is a link", lambda box: box.read_file("folder/secret"))
 _led_by_a_link("have the host write through a link", lambda box: box.write_file("file", b"x"))
@@ -152,7 +154,7 @@ _led_by_a_link(
     "have the host write through a folder that is a link", lambda box: box.write_file("folder/planted", b"x")
 )
 _led_by_a_link("have the host list a folder that is a link", lambda box: box.list_files("folder"))
-_led_by_a_link("have the host list all below a link", lambda box: box.list_files(".", recursive=True))
+_led_by_a_link("have the host list all below a link", _paths)
 _led_by_a_link("have the host remove what a link leads to", lambda box: box.remove_file("folder", recursive=True))
 _led_by_a_link("have the host remove a file behind a link", lambda box: box.remove_file("folder/secret"))
 _led_by_a_link("have the host make a folder behind a link", lambda box: box.make_dir("folder/planted"))
@@ -195,10 +197,7 @@ async def _(ground: Ground) -> Verdict:
 
 @GROUP.function("put a link where a mount goes", Bare.NOTHING_THERE)
 async def _(ground: Ground) -> Verdict:
-    folder = Path(ground.things["host_folder"])
-    victim, given = folder / "mounted-over", folder / "given"
-    victim.mkdir()
-    given.mkdir()
+    victim, given = ground.folder(), ground.folder()
     (given / "a").write_text("given")
     box = await ground.open(Policy(mounts=(FileMount(given, "/workspace/a/b/c"),)))
     await box.run("import os, shutil\nos.rename('a', 'old')")
@@ -215,11 +214,9 @@ def _in_a_mount(what: str, mode: str, code: str, got_out: Any, place: str = "/da
     """Add a program that is given a folder of the host's, in which a link leads to another."""
 
     async def mounted(ground: Ground) -> Verdict:
-        folder = Path(ground.things["host_folder"])
-        given = folder / f"given-{len(os.listdir(folder))}"
-        given.mkdir()
+        given = ground.folder()
         (given / "own").write_text("own")
-        (given / "link").symlink_to(folder / "secret.txt")
+        (given / "link").symlink_to(ground.things["host_file"])
         (given / "up").symlink_to("../secret.txt")
         box = await ground.open(Policy(mounts=(FileMount(given, place, mode),)))  # type: ignore[arg-type]
         before = _tree(given)

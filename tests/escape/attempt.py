@@ -1,4 +1,4 @@
-"""What an attempt to break out is, and what can come of one.
+"""An attempt to break out of a sandbox, and its possible outcomes.
 
 An attempt is a program that says itself how far it got (`program.py`), or, where it needs the host's side too (a tool, an
 artifact, a second run, a session), a function that is given the ground it is tried on (`ground.py`). Both kinds stand in
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(Enum):
-    """What came of an attempt. Only `STOPPED` speaks for a sandbox."""
+    """The outcome of an attempt. Only `STOPPED` speaks for a sandbox."""
 
     STOPPED = "stopped"
     ESCAPED = "escaped"
@@ -29,7 +29,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of an attempt, and why that is so."""
+    """The outcome of an attempt, with its reason."""
 
     outcome: Outcome
     why: str = ""
@@ -40,7 +40,9 @@ class NotApplicable(Exception):
 
 
 class Bare(Enum):
-    """What an attempt does where nothing isolates. An attempt that gets through there proves its worth."""
+    """The effect of an attempt where nothing isolates. An attempt that gets through there is known to be able to
+    succeed.
+    """
 
     GETS_THROUGH = "gets through"
     GETS_THROUGH_AS_ROOT = "not tried: it gets through for root only"
@@ -86,12 +88,13 @@ class Group:
     """The attempts of one kind, in the order in which they are tried.
 
     Of those that are added without a word about it, `harmful` are those that could do harm where nothing isolates, and
-    `bare` is what the others do there.
+    `bare` is what the others do there. `slow` are those that tests mark so.
     """
 
     name: str
     bare: Bare
     harmful: frozenset[str] = frozenset()
+    slow: frozenset[str] = frozenset()
     attempts: list[Attempt] = field(default_factory=list)
 
     def programs(self, table: Mapping[str, str], bare: Bare | None = None, *, forkable_may: bool = False) -> None:

@@ -8,18 +8,33 @@ NO_FILTER = Change("sandbox/nursery/child.py", "        seccomp.install(birth.fi
 
 NO_LANDLOCK = Change("sandbox/nursery/landlock.py", "_LEAST_VERSION = 2\n", "_LEAST_VERSION = 1000\n")
 
-CAPABILITIES_KEPT = Change(
-    "sandbox/nursery/child.py",
-    "        linux.drop_capabilities(frozenset({linux.CAP_SYS_CHROOT}) if birth.forkable else frozenset())\n",
+CAPABILITIES_KEPT = (
+    Change(
+        "sandbox/nursery/child.py",
+        "        linux.keep_capabilities(frozenset({linux.CAP_SYS_CHROOT}) if birth.forkable else frozenset())\n",
+    ),
+    Change(
+        "sandbox/nursery/child.py",
+        "        linux.gain_no_capabilities()  # before the fork, so that the guest need not do it again\n",
+    ),
+)
+
+UNCOUNTED = Change(
+    "sandbox/nursery/watch.py",
+    "        return self._objects.passed([process.key for process in processes if not process.is_zombie])\n",
 )
 
 PID_1_SHOWN = (
     Change("sandbox/nursery/child.py", "        linux.set_dumpable(False)\n", "        linux.set_dumpable(True)\n"),
-    Change("sandbox/nursery/child.py", '"subset=pid,hidepid=invisible"', '""'),
+    Change("sandbox/nursery/machine_files.py", '"subset=pid,hidepid=invisible"', '""'),
 )
 
 # Files: what a guest can write are copies in memory, which it owns since it is root outside; nothing of the host's.
-GUEST_IS_ROOT = Change("sandbox/nursery/identity.py", "_free_host_id() if privileged", "0 if privileged")
+GUEST_IS_ROOT = Change(
+    "sandbox/nursery/server.py",
+    "            request = json.loads(data)\n",
+    '            request = json.loads(data)\n            request.update(host_id=0) if "host_id" in request else None\n',
+)
 
 NOT_SEALED = Change("sandbox/nursery/root.py", "        _seal(root)\n        return root\n", "        return root\n")
 
@@ -179,9 +194,9 @@ RESULTS_BELIEVED = (
         "    return str(value) if isinstance(value, int) and abs(value) > 2**53 else value\n",
     ),
     Change(
-        "sandbox/guest/channel.py",
-        '        raise ToolError(str(answer["error"]), tool, bool(answer.get("refused")))\n',
-        '        raise ToolError(str(answer["error"]), str(answer["error"])[:20], bool(answer.get("refused")))\n',
+        "sandbox/guest/tool_error.py",
+        '    error.tool, error.refused = tool, bool(answer.get("refused"))\n',
+        '    error.tool, error.refused = str(answer["error"])[:20], bool(answer.get("refused"))\n',
     ),
 )
 

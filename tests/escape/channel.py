@@ -22,7 +22,16 @@ from actbox.sandbox.guest.wire import MAX_VALUES, VALUES_OF_A_CONTAINER
 from tests.escape.attempt import Bare, Group, Verdict, escaped_if, stopped, unproven
 from tests.escape.ground import Ground
 
-GROUP = Group("channel and protocol", Bare.HOST_STOPS_IT)
+GROUP = Group(
+    "channel and protocol",
+    Bare.HOST_STOPS_IT,
+    slow=frozenset(
+        [
+            "keep the host from other sandboxes with large messages",
+            "have the host hold more values than their text is long",
+        ]
+    ),
+)
 
 FIND_CHANNEL = (
     "import os, stat, struct\n"
@@ -86,8 +95,9 @@ _BREAKS_THE_RULES = {
         "body = b','.join([b'[' * 150 + b']' * 150] * 6500)\n"
         'write(frame(b\'{"t":"call","id":1,"tool":"nothing","args":{"x":[\' + body + b\']}}\'))'
     ),
-    "send a large result whose value is not a number": (
-        'write(frame(b\'{"t":"done","exit":0,"value":[\' + b\'1,\' * 200_000 + b\'NaN]}\'))'
+    "send a large result with a number that would take all memory": (
+        'write(frame(b\'{"t":"done","exit":0,"tagged":["value"],"value":[\' + b\'1,\' * 200_000'
+        ' + b\'{"!decimal":"1E+999999999"}]}\'))'
     ),
     "send a message that is nothing but a blob": ("write(frame(b'{\"\\\\u0000\":0,\"blobs\":[1]}', b'x'))"),
     "send a message without a kind": _json(exit=0),
@@ -110,6 +120,9 @@ _BREAKS_THE_RULES = {
     "say that it used less than no memory": _done(max_rss_bytes=-1),
     "send forms that are no text": _done(forms={"text/html": {"a": 1}}),
     "send more forms than there are": _done(forms={f"text/{n}": "" for n in range(100)}),
+    "send forms by number": _done(forms={"!map": [[1, "x"]]}, tagged=["forms"]),
+    "send a result that is tagged as what it says of itself": _done(lost={"!set": [1]}, tagged=["lost"]),
+    "call a tool by names that are no text": _call(args={"!map": [["a", 1], [{"!bytes": "Yg=="}, 2]]}, tagged=["args"]),
     "send a true in the place of a number": _json(t="done", exit=True, error={"kind": "EXIT"}),
     "call a tool under the number 0": _call(id=0),
     "call a tool under a number below 0": _call(id=-1),
@@ -126,6 +139,9 @@ _BREAKS_THE_RULES = {
     ),
     "name a blob by a true": (
         'write(frame(b\'{"t":"done","exit":0,"value":{"\\\\u0000":true},"blobs":[1,1]}\', b\'xy\'))'
+    ),
+    "name a blob twice": (
+        'write(frame(b\'{"t":"done","exit":0,"value":[{"\\\\u0000":0},{"\\\\u0000":0}],"blobs":[1]}\', b\'x\'))'
     ),
     "carry blobs that it does not list": 'write(frame(b\'{"t":"done","exit":0}\', b\'secret\'))',
     "list blobs that it does not carry": 'write(frame(b\'{"t":"done","exit":0,"blobs":[1000000]}\'))',
@@ -144,6 +160,21 @@ def _add_broken_rules() -> None:
 
 
 _add_broken_rules()
+
+
+@GROUP.function("leave a result that cannot be read behind a large call")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    call = 'b\'{"t":"call","id":1,"tool":"add","args":{"a":[\' + b"0," * 899_999 + b"0]}}"'
+    result = await asyncio.wait_for(
+        box.run(
+            FIND_CHANNEL + f"write(frame({call}))\n{_done(forms={'!map': [[1, 'x']]}, tagged=['forms'])}\nos._exit(0)",
+            tools=[add],
+            timeout=10,
+        ),
+        60,
+    )
+    return escaped_if(result.error is None or result.error.kind is not ErrorKind.PROTOCOL, result.error)
 
 
 _NAMES_OUTSIDE = (
@@ -305,10 +336,13 @@ async def _(ground: Ground) -> Verdict:
 
     box = await ground.open()
     result = await box.run(
-        FIND_CHANNEL + "import array, json, socket\nsock = socket.socket(fileno=os.dup(channel))\n"
+        FIND_CHANNEL + "import array, errno, json, socket, time\nsock = socket.socket(fileno=os.dup(channel))\n"
         "body = json.dumps({'t': 'call', 'id': 1000, 'tool': 'here', 'args': {}}).encode()\n"
         "rights = array.array('i', [os.open('/dev/null', os.O_RDONLY) for _ in range(60)])\n"
-        "first = here()\nsock.sendmsg([frame(body)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n[first, here()]",
+        # The kernel bounds how many descriptors are on the way, for all processes of a user together.
+        "def send():\n    try: return sock.sendmsg([frame(body)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
+        "    except OSError as error:\n        if error.errno != errno.ETOOMANYREFS: raise\n"
+        "first = here()\nwhile not send(): time.sleep(0.05)\n[first, here()]",
         tools=[here],
     )
     if result.value is None:

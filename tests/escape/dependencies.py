@@ -20,7 +20,18 @@ from actbox import FileMount, Policy
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
 
-GROUP = Group("dependency attacks", Bare.HARMFUL)
+GROUP = Group(
+    "dependency attacks",
+    Bare.HARMFUL,
+    slow=frozenset(
+        [
+            "be a source package whose build runs code",
+            "be a wheel with a .pth and files that leave its folder",
+            "be a module in the folder from which the host was started",
+            "be a plug-in that pytest loads",
+        ]
+    ),
+)
 _SITE = "import sysconfig\nsite = sysconfig.get_paths()['purelib']\n"
 
 GROUP.programs(
@@ -131,7 +142,7 @@ async def _(ground: Ground) -> Verdict:
 
 @GROUP.function("be a package of the host's that is changed in an overlay", Bare.NOTHING_THERE)
 async def _(ground: Ground) -> Verdict:
-    package = Path(ground.things["host_folder"]) / "package"
+    package = ground.folder() / "package"
     package.mkdir()
     (package / "__init__.py").write_text("clean = True\n")
     box = await ground.open(Policy(mounts=(FileMount(package, "/data/package", "overlay"),)))
@@ -148,8 +159,7 @@ async def _(ground: Ground) -> Verdict:
 
 @GROUP.function("be a module in the folder from which the host was started", Bare.NOTHING_THERE)
 async def _(ground: Ground) -> Verdict:
-    folder = Path(ground.things["host_folder"]) / "started-here"
-    folder.mkdir()
+    folder = ground.folder()
     for name in ("json", "socket", "sitecustomize", "actbox_planted"):
         (folder / f"{name}.py").write_text(_payload(ground))
     code = (

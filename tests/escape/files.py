@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tests.escape.attempt import Bare, Group
 
 GROUP = Group(
@@ -37,6 +39,16 @@ GROUP = Group(
 
 def _reads(path: str) -> tuple[str, str]:
     return path, f"refused(lambda: open({path!r}, 'rb').read(100)[0])"
+
+
+def _lists(folder: str) -> tuple[str, str]:
+    """List a folder, and the folders in it that lead to the interpreter or its packages: nothing else may be there."""
+    return folder, (
+        f"libraries = {(sys.prefix, sys.base_prefix)}\n"
+        "def others(folder):\n    for name in os.listdir(folder):\n        path = os.path.join(folder, name)\n"
+        "        if any(library.startswith(path + '/') for library in libraries): yield from others(path)\n"
+        f"        elif path not in libraries: yield path\nrefused(lambda: next(others({folder!r})))"
+    )
 
 
 def _writes(path: str) -> str:
@@ -119,8 +131,8 @@ GROUP.targets(
 )
 GROUP.targets(
     {
-        "list the host's /root": ("/root", "refused(lambda: [n for n in os.listdir('/root') if n != '.pyenv'][0])"),
-        "list the host's home folders": ("/home", "refused(lambda: os.listdir('/home')[0])"),
+        "list the host's /root": _lists("/root"),
+        "list the host's home folders": _lists("/home"),
         "read the host's memory": _reads("/proc/kcore"),
         "read the kernel's symbols": _reads("/proc/kallsyms"),
         "read the host's control groups": ("/sys/fs/cgroup", "refused(lambda: os.listdir('/sys/fs/cgroup')[0])"),

@@ -1,10 +1,14 @@
-"""Where an attempt is made: an engine, the things of this host, and what is opened for it and closed after it."""
+"""The surroundings of an attempt: an engine, the targets on this host, and the sandboxes that are opened for it and
+closed afterwards.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import AsyncIterator, Collection
+from pathlib import Path
 from typing import Any
 
 import actbox
@@ -19,7 +23,7 @@ _SECONDS = 30
 
 
 class Ground:
-    """What a function that makes an attempt is given.
+    """The argument of a function that makes an attempt.
 
     `engine` names the engine, `traits` are its own, `things` are this host's (`host_things.py`).
     """
@@ -29,6 +33,12 @@ class Ground:
         self.traits = traits
         self.things = things
         self._opened: list[Sandbox] = []
+
+    def folder(self) -> Path:
+        """Return a new folder of this host, which any user may read; the engines that are tried share the host's."""
+        made = Path(tempfile.mkdtemp(dir=self.things["host_folder"]))
+        made.chmod(0o755)
+        return made
 
     async def open(self, policy: Policy | None = None, *, upstream: Upstream | None = None, **limits: Any) -> Sandbox:
         """Open a sandbox for this attempt alone. Raises `NotApplicable` where the engine cannot keep the policy."""

@@ -44,6 +44,8 @@ _ASKS = (
     "assert ours == 'EINVAL', 'a request that the filter allows must reach the kernel: ' + ours\n"
 )
 
+_COMMANDS = "def commands(path, *command): denied(call('fcntl', os.open(path, os.O_RDONLY), *command))\n"
+
 
 def _requests(path: str, request: int, argument: str, flags: str = "os.O_RDONLY") -> str:
     return f"{_ASKS}denied(asks({path!r}, {request:#x}, {argument}, {flags}), ('ENOTTY',))"
@@ -89,6 +91,9 @@ GROUP.programs(
         "paste into the console": _requests("/dev/urandom", 0x541C, "b'\\x03'"),
         "take a terminal as its own": _requests("/dev/urandom", 0x540E, "1"),
         "change how a terminal's line is read": _requests("/dev/urandom", 0x5423, "struct.pack('i', 21)"),
+        "take a lease of a file, for which its writers wait": _COMMANDS + "commands(open('mine', 'w').name, 1024, 0)",
+        "be signalled what changes in a folder": _COMMANDS + "commands('.', 1026, 2)",
+        "take a delegation of a folder": _COMMANDS + "commands('.', 1040, struct.pack('IHH', 0, 0, 0))",
     },
     Bare.GETS_THROUGH,
 )

@@ -23,6 +23,12 @@ _SEARCH_OWN_MEMORY = (
     "    return found\n"
 )
 
+# Of a user who has no key the kernel shows nothing, also where nothing is hidden.
+_OWN_KEY = (
+    "import contextlib\nwith contextlib.suppress(Exception):\n    import ctypes\n"
+    "    ctypes.CDLL(None).syscall(NUMBERS['add_key'], b'user', b'x', b'y', 1, -3)\n"
+)
+
 GROUP.programs(
     {
         "learn the users of the host": (
@@ -47,15 +53,21 @@ GROUP.programs(
         ),
         "see a System V segment of the host": "denied(call('shmget', {memory_key}, 0, 0))",
         "see System V semaphores of the host": "done, why = call('semget', {memory_key}, 0, 0)\nverdict(done >= 0, why)",
-        "read how busy the host is": "refused(lambda: open('/proc/loadavg').read()[0])",
-        "read how long the host has run": "refused(lambda: open('/proc/uptime').read()[0])",
-        "read what memory the host has": "refused(lambda: open('/proc/meminfo').read()[0])",
-        "read what processors the host has": "refused(lambda: open('/proc/cpuinfo').read()[0])",
+        # Of these a sandbox has files of its own, which say what the run may have.
+        "read how many processes the host has": (
+            "refused(lambda: [n for n in open('/proc/loadavg').read().split()[3:] if n not in ('1/1', '1')][0])"
+        ),
+        "read how long the host has run": (
+            "import time\n"
+            "refused(lambda: 1 / (abs(float(open('/proc/uptime').read().split()[0]) - time.monotonic()) < 9))"
+        ),
+        "read what memory the host has": "refused(lambda: open('/proc/meminfo').read().index('VmallocTotal'))",
+        "read what processors the host has": "refused(lambda: open('/proc/cpuinfo').read().lower().index('bogomips'))",
         "read how the kernel was built": "refused(lambda: open('/proc/version').read()[0])",
         "read what interrupts there were": "refused(lambda: open('/proc/interrupts').read()[0])",
         "read which disks the host has": "refused(lambda: open('/proc/partitions').read()[0])",
         "read which modules the kernel has": "refused(lambda: open('/proc/devices').read()[0])",
-        "read the statistics of the machine": "refused(lambda: open('/proc/stat').read()[0])",
+        "read the statistics of the machine": "refused(lambda: open('/proc/stat').read().index('softirq'))",
         "read the id of the machine's boot": "refused(lambda: open('/proc/sys/kernel/random/boot_id').read()[0])",
         "read which file systems the kernel has": "refused(lambda: open('/proc/filesystems').read()[0])",
         "read how much pressure there is": "refused(lambda: open('/proc/pressure/cpu').read()[0])",
@@ -80,7 +92,8 @@ GROUP.programs(
             "links = {n: os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')"
             " if os.path.lexists(f'/proc/self/fd/{n}')}\n"
             "others = {n: k for n, k in links.items() if not k.startswith(('pipe:', 'socket:', '/dev/null', '/proc/'))}\n"
-            "verdict(bool(others) or len(links) > 6, links)"
+            "own = [k for k in links.values() if k != '/dev/null']\n"  # the guest keeps a few of that back for its last words
+            "verdict(bool(others) or len(own) > 5, links)"
         ),
         "find a descriptor of the host's in a program that it starts": (
             "import subprocess\nout = subprocess.run(['ls', '/proc/self/fd'], capture_output=True, text=True).stdout.split()\n"
@@ -104,7 +117,7 @@ GROUP.programs(
         "learn which page is used by whom": "refused(lambda: open('/proc/kpagecgroup', 'rb').read(8))",
         "learn what the kernel's caches hold": "refused(lambda: open('/proc/slabinfo').read()[0])",
         "learn timers of others": "refused(lambda: open('/proc/timer_list').read()[0])",
-        "learn keys of others": "refused(lambda: open('/proc/keys').read()[0])",
+        "learn keys of others": _OWN_KEY + "refused(lambda: open('/proc/keys').read()[0])",
         "learn locks of others": (
             "import fcntl\nown = open('own', 'w')\nfcntl.flock(own, fcntl.LOCK_EX)\nrefused(lambda: open('/proc/locks').read()[0])"
         ),
@@ -136,7 +149,7 @@ GROUP.programs(
             "import mmap\nwith open('a', 'wb+') as file:\n    file.write(b'x')\n    file.flush()\n"
             "    verdict(mmap.mmap(file.fileno(), 1)[:] != b'x')"
         ),
-        "find an open session's key ring": "refused(lambda: open('/proc/key-users').read()[0])",
+        "find an open session's key ring": _OWN_KEY + "refused(lambda: open('/proc/key-users').read()[0])",
     }
 )
 

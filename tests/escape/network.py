@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 
 from actbox.sandbox.contract import closing
@@ -200,17 +201,20 @@ async def _(ground: Ground) -> Verdict:
 @GROUP.function("be reached from the host by a port", Bare.GETS_THROUGH)
 async def _(ground: Ground) -> Verdict:
     box = await ground.open()
+    word = secrets.token_bytes(16)  # another process of the host may listen on a port with the same number
     listening = box.stream(
-        "import socket, time\nserver = socket.create_server(('127.0.0.1', 0))\n"
-        "print(server.getsockname()[1], flush=True)\ntime.sleep(30)"
+        "import socket\nserver = socket.create_server(('127.0.0.1', 0))\n"
+        "print(server.getsockname()[1], flush=True)\nserver.settimeout(30)\n"
+        f"server.accept()[0].sendall({word!r})"
     )
     async with closing(listening):
         port = int(await first_output(listening))
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except ConnectionRefusedError as error:
+            with socket.create_connection(("127.0.0.1", port), 1) as connection:
+                said = connection.recv(len(word))
+        except (ConnectionError, TimeoutError) as error:
             return escaped_if(False, error)
-        return escaped_if(True, f"the host reached port {port}")
+        return escaped_if(said == word, f"the host reached port {port}")
 
 
 @GROUP.function("reach an abstract socket of another run", Bare.GETS_THROUGH)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import actbox
-from actbox import FileMount, Policy, Program
+from actbox import FileMount, InvalidValue, Policy, Program
 from tests.escape.attempt import Bare, Group, Verdict, escaped_if
 from tests.escape.ground import Ground
 
@@ -191,13 +192,15 @@ async def _(ground: Ground) -> Verdict:
     folder = Path(ground.things["host_folder"])
     (folder / "sitecustomize.py").write_text(f"open({str(folder / 'started')!r}, 'w').close()\n")
     variables = {
-        "PYTHONPATH": str(folder),
         "PYTHONSTARTUP": str(folder / "sitecustomize.py"),
         "LD_PRELOAD": str(folder / "x.so"),
     }
     box = await ground.open(Policy(variables=variables))
     await box.run("1")
     await box.execute("python -c 1; python3 -c 1")
+    await box.execute(f"export PYTHONPATH={folder}; python -c 1; python3 -c 1")
+    with contextlib.suppress(InvalidValue):
+        await box.execute("python -c 1; python3 -c 1", env={"PYTHONPATH": str(folder)})
     (folder / "sitecustomize.py").unlink()
     return escaped_if((folder / "started").exists())
 

@@ -22,7 +22,9 @@ _SANDBOX = _PACKAGE / "sandbox"
 
 @dataclass(frozen=True)
 class Change:
-    """What is replaced by what in one file of the package; `old` must stand there once. With none the file is new."""
+    """A replacement of text in one file of the package; `old` must occur there once. An empty `old` makes a new
+    file.
+    """
 
     file: str
     old: str

@@ -150,6 +150,9 @@ GROUP.programs(
     {
         "read pid 1's memory by system call": _BUFFER + "denied(syscall('process_vm_readv', 1, at, 1, at, 1, 0))",
         "write pid 1's memory by system call": _BUFFER + "denied(syscall('process_vm_writev', 1, at, 1, at, 1, 0))",
+        "have a table of descriptors that pid 1 does not look at": "denied(syscall('close_range', 250, 255, 2), ('EINVAL',))",
+        # Flags that the kernel would refuse in another way: a thread that it made would run on this one's stack.
+        "start a thread with a table of descriptors of its own": "denied(syscall('clone', 0x10000, 0, 0, 0, 0))",
         "get a descriptor of pid 1's": "denied(syscall('pidfd_getfd', 0, 0, 0))",
     },
     Bare.GETS_THROUGH,

@@ -1,4 +1,4 @@
-"""An attempt that is a program: what it begins with, and how its own word is read.
+"""An attempt that is a program: the code that it begins with, and the reading of its verdict.
 
 A program's failure is no success of the sandbox by itself. So each says which it was: `verdict(…)` prints `ESCAPED` where
 it got through and `STOPPED` where it was refused, and `not_applicable(…)` that it lacks what it needs. Things of this
@@ -88,13 +88,15 @@ def source_of(code: str, things: Mapping[str, Any]) -> str:
     return PRELUDE.replace("{numbers!r}", repr(numbers)) + code
 
 
-# How an engine says that it has not got what a program begins with.
+# Messages by which an engine says that it lacks a feature which a program begins with.
 _CANNOT_START = (ErrorKind.UNSUPPORTED, ErrorKind.MISSING_DEPENDENCY, ErrorKind.SYNTAX)
 _WORDS = (("ESCAPED", Outcome.ESCAPED), ("STOPPED", Outcome.STOPPED), ("NOT APPLICABLE", Outcome.NOT_APPLICABLE))
 
 
 def verdict_of(result: ExecutionResult, ended_by: Collection[ErrorKind] = ()) -> Verdict:
-    """Return what came of a program: by its own word, else by how it was ended where that is one of `ended_by`."""
+    """Return a program's verdict: its own, else the one that follows from how it ended, if that is one of
+    `ended_by`.
+    """
     said = result.stdout.splitlines()
     for word, outcome in _WORDS:
         for line in said:

@@ -11,11 +11,11 @@ from tests.escape.attempt import Attempt
 
 @dataclass(frozen=True)
 class Promise:
-    """What an engine may promise or not, and the attempts (by group) that would only show that it does not."""
+    """A promise that an engine may or may not make, and the attempts (by group) that may get through without it."""
 
     is_made: Callable[[Traits], bool]
     otherwise: str
-    """What the traits say of an engine that does not make it."""
+    """The statement in the traits of an engine that does not make the promise."""
     attempts: dict[str, tuple[str, ...]]
 
 
@@ -49,6 +49,8 @@ PROMISES = (
             "network and DNS": ("reach a port of another run", "reach an abstract socket of another run"),
             "resource exhaustion": (
                 "have more queues of watched files than programs need",
+                "have more epoll watches than a user may have for long",
+                "have more locks of files than programs need",
                 "leave another run less than its share",
                 "end a run that goes on beside it",
             ),

@@ -1,4 +1,4 @@
-"""Which planted weakness proves which attempts: where it is planted, they get through.
+"""A table of planted weaknesses and the attempts that they prove: with a weakness planted, its attempts get through.
 
 What stands nowhere here, and does not get through where nothing isolates, has not been shown able to succeed.
 """
@@ -428,6 +428,12 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "list blobs that it does not carry",
             "list blobs of sizes below nothing",
             "close the channel and go on",
+        ),
+    },
+    "objects not counted": {
+        "resource exhaustion": (
+            "have more epoll watches than a user may have for long",
+            "have more locks of files than programs need",
         ),
     },
     "no limits": {

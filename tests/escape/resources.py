@@ -13,7 +13,27 @@ from actbox.sandbox.contract import closing
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground, first_output
 
-GROUP = Group("resource exhaustion", Bare.HARMFUL)
+GROUP = Group(
+    "resource exhaustion",
+    Bare.HARMFUL,
+    slow=frozenset(
+        [
+            "take memory by mappings",
+            "take memory by links between mappings of processes",
+            "take memory by sockets that wait to be accepted",
+            "ignore that its processor time is up",
+            "have more locks of files than programs need",
+            "use more of the processor than it may",
+            "leave folders behind that are too deep to be removed",
+            "have more epoll watches than a user may have for long",
+            "take memory by names of links",
+            "keep other sandboxes from beginning by leaving descriptors underway",
+            "keep pages of files that have gone by sending a byte of each",
+            "return a value longer than a message may be",
+            "keep shared zeros of which hardly any are mapped",
+        ]
+    ),
+)
 
 
 def _exhausts(what: str, code: str, *ended_by: ErrorKind, **limits: Any) -> None:
@@ -139,8 +159,8 @@ _exhausts(
     "take memory by links between mappings of processes",
     _MAPS + "import time\nat = libc.mmap(None, 1200 << 13, 3, 0x22, -1, 0)\nfor n in range(1200):\n"
     "    ctypes.memset(ctypes.c_void_p(at + (n << 13)), 1, 1)\n    libc.mprotect(ctypes.c_void_p(at + (n << 13)), 4096, 1)\n"
-    "first = os.getpid()\nfor _ in range(50):\n    if os.fork():\n        time.sleep(6)\n        if os.getpid() != first: os._exit(0)\n"
-    "        break\nelse:\n    time.sleep(6)\n    os._exit(0)\nverdict(True, 'three million links')",
+    "first = os.getpid()\nfor _ in range(50):\n    if os.fork():\n        time.sleep(20)\n        if os.getpid() != first: os._exit(0)\n"
+    "        break\nelse:\n    time.sleep(20)\n    os._exit(0)\nverdict(True, 'three million links')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )
@@ -149,9 +169,33 @@ _exhausts(
     "ctypes, libc = library()\nmade = 0\nwhile made < 100 and libc.inotify_init1(0) >= 0: made += 1\nverdict(made > 8, made)",
 )
 _exhausts(
+    "have more epoll watches than a user may have for long",
+    "import select, time\nheld = []\nfile = socket.socketpair()\nnumbers = [os.dup(file[0].fileno()) for _ in range(400)]\n"
+    "for _ in range(500):\n    held.append(select.epoll())\n    for number in numbers: held[-1].register(number, select.EPOLLIN)\n"
+    "time.sleep(20)\nverdict(True, '200,000 watches')",
+    ErrorKind.BUDGET,
+    open_files=1024,
+)
+_exhausts(
+    "have more locks of files than programs need",
+    "import fcntl, time\nfiles = [open(f'/tmp/locked{n}', 'w') for n in range(200)]\nfor place in range(0, 500, 2):\n"
+    "    for file in files: fcntl.fcntl(file, fcntl.F_SETLK, struct.pack('hhqqi', fcntl.F_WRLCK, 0, place, 1, 0))\n"
+    "time.sleep(20)\nverdict(True, '50,000 locks')",
+    *(ErrorKind.BUDGET, ErrorKind.MEMORY),
+)
+_exhausts(
     "have more timers than programs need",
     "ctypes, libc = library()\nmade, timer = 0, ctypes.c_void_p()\n"
     "while made < 3000 and libc.timer_create(1, None, ctypes.byref(timer)) == 0: made += 1\nverdict(made > 256, made)",
+)
+GROUP.programs(
+    {
+        "queue more signals than programs need": (
+            "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [40])\nctypes, libc = library()\nmade = 0\n"
+            "while made < 3000 and libc.sigqueue(os.getpid(), 40, None) == 0: made += 1\nverdict(made > 256, made)"
+        ),
+    },
+    Bare.GETS_THROUGH,
 )
 GROUP.programs(
     {

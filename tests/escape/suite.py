@@ -17,7 +17,7 @@ from tests.escape.registry import ATTEMPTS
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one attempt."""
+    """The outcome of one attempt."""
 
     attempt: Attempt
     verdict: Verdict
@@ -25,14 +25,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Row:
-    """What came of all attempts on one engine. `isolated` says whether it claims to stop them."""
+    """The outcomes of all attempts on one engine. `isolated` says whether the engine claims to stop them."""
 
     engine: str
     isolated: bool
     findings: tuple[Finding, ...]
 
     def count(self, group: str, *outcomes: Outcome) -> int:
-        """Return how many attempts of a group, or of all for "", came to these outcomes."""
+        """Return how many attempts of a group (all for "") had one of these outcomes."""
         counted = Counter(finding.verdict.outcome for finding in self.findings if group in ("", finding.attempt.group))
         return sum(counted[outcome] for outcome in outcomes)
 
@@ -94,7 +94,7 @@ async def attack_bare(engine: str, attempts: Iterable[Attempt], things: dict[str
 
 
 def number_proven(group: str) -> int:
-    """Return how many attempts of a group, or of all for "", have been shown able to succeed."""
+    """Return how many attempts of a group (all for "") are known to be able to succeed."""
     return sum(attempt.proven for attempt in ATTEMPTS if group in ("", attempt.group))
 
 

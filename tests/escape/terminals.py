@@ -1,4 +1,4 @@
-"""Attempts on the terminal of whoever reads a run's output: sequences that a terminal would act on."""
+"""Attempts on the terminal of a person who reads a run's output, by sequences that a terminal obeys."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import subprocess
 import sys
 
 from actbox import Output
-from actbox.cli.terminal import TerminalText
+from actbox.content.safe_text import TerminalText
 from tests.escape.attempt import Bare, Group, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
 
-GROUP = Group("terminal escapes", Bare.HOST_STOPS_IT)
+GROUP = Group("terminal escapes", Bare.HOST_STOPS_IT, slow=frozenset(["send a sequence by the command line itself"]))
 _MARK = "END-OF-IT"
 # All that may reach a terminal: printable text, newline, tab, and sequences that only colour (SGR).
 _HARMLESS = re.compile(r"(?:[^\x00-\x1f\x7f-\x9f\ud800-\udfff]|[\n\t]|\x1b\[[0-9;:]*m)*")

@@ -50,6 +50,7 @@ def test_make_escape_fails_where_no_engine_that_isolates_was_tried() -> None:
     assert "NOTHING WAS TRIED on an engine that isolates" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(why_no_namespaces()), reason=f"a process may make no namespaces here: {why_no_namespaces()}")
 def test_the_tests_fail_where_the_engine_could_work_and_does_not() -> None:
     done = run(*_TESTS, "-x")

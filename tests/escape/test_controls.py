@@ -17,6 +17,7 @@ from tests.conftest import engine_check
 from tests.escape.attempt import Bare, Outcome
 from tests.escape.controls import ENGINE, prove
 from tests.escape.host_things import host_things
+from tests.escape.planted import changed_nursery
 from tests.escape.proofs import PROVEN_BY
 from tests.escape.registry import ATTEMPTS, GROUPS
 from tests.escape.suite import number_proven
@@ -52,6 +53,12 @@ async def test_attempts_get_through_where_a_weakness_is_planted(weakness: Weakne
         and not (finding.verdict.outcome is missing[0] and finding.verdict.why.startswith(missing[1]))
     ]
     assert bad == []
+
+
+@pytest.mark.parametrize("weakness", [w for w in WEAKNESSES if w.changes], ids=lambda weakness: weakness.name)
+def test_a_weakness_finds_the_lines_that_it_changes(weakness: Weakness) -> None:
+    with changed_nursery(weakness.changes):
+        pass
 
 
 def test_each_proof_is_of_an_attempt_that_there_is_and_that_nothing_else_proves() -> None:

@@ -5,6 +5,8 @@ Attempts share one sandbox of an engine, in which each program has a workspace o
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -23,6 +25,7 @@ from tests.escape.registry import ATTEMPTS, GROUPS
 from tests.escape.suite import attack_bare, attack_forked, attack_fresh, gets_through_bare, ground_of
 
 ISOLATING = [name for name in FULL_CPYTHON if TABLE[name].isolates]
+SLOW = {f"{group.name}: {what}" for group in GROUPS for what in group.slow}
 BARE = [name for name in FULL_CPYTHON if not TABLE[name].isolates and engine_check(name).works]
 
 
@@ -43,12 +46,27 @@ async def attacker(request: pytest.FixtureRequest, things: dict[str, Any]) -> As
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
+@pytest.mark.parametrize(
+    "attempt", [pytest.param(a, id=a.name, marks=pytest.mark.slow if a.name in SLOW else ()) for a in ATTEMPTS]
+)
 async def test_a_guest_cannot(attempt: Attempt, attacker: Fresh) -> None:
     verdict = await attacker.attempt(attempt)
     if verdict.outcome is Outcome.NOT_APPLICABLE:
         pytest.skip(verdict.why)
     assert verdict.outcome is Outcome.STOPPED, verdict.why
+
+
+@pytest.mark.slow
+async def test_attempts_on_folders_of_the_host_can_be_made_again_with_the_same_folder(things: dict[str, Any]) -> None:
+    """Engines that are tried one after the other share it."""
+    if not engine_check("linux").works:
+        pytest.skip("the linux engine does not work here")
+    by_source = {inspect.getsource(a.tries): a for a in ATTEMPTS if not isinstance(a.tries, str)}
+    chosen = [attempt for source, attempt in by_source.items() if re.search(r"host_folder|ground\.folder\(", source)]
+    assert len(chosen) > 15
+    for _ in range(2):
+        findings = await attack_fresh("linux", chosen, things)
+        assert [(f.attempt.what, f.verdict) for f in findings if f.verdict.outcome is not Outcome.STOPPED] == []
 
 
 # The same attempts once more; `make escape` makes them too.
@@ -99,6 +117,7 @@ def test_what_is_not_tried_where_nothing_isolates_says_why() -> None:
     for group in GROUPS:
         # A name that no attempt has would leave the attempt that was meant without its reason.
         assert group.harmful <= {attempt.what for attempt in group.attempts if attempt.bare is Bare.HARMFUL}
+        assert group.slow <= {attempt.what for attempt in group.attempts}
 
 
 async def test_the_reason_is_told_of_each_attempt_that_is_not_tried(things: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Planted weaknesses: each takes walls away, so that attempts which those walls stop must then get through.
+"""Planted weaknesses: each removes some isolation, so that the attempts which it stops must get through.
 
 An attempt that has never got through anywhere may be one that cannot. Each weakness here takes away what should stand
 between attempts and their aim; which attempts it proves stands in `proofs.py`. No others are made where it is planted: they
@@ -21,9 +21,10 @@ from unittest import mock
 
 from actbox import Artifact, Limits, Policy, Sandbox, Tool
 from actbox.content import safe_text
-from actbox.sandbox import artifacts, regular_file, runs, workspace
-from actbox.sandbox.egress import rules, upstream
+from actbox.sandbox import runs, workspace
+from actbox.sandbox.egress import domain_rules, upstream
 from actbox.sandbox.engines.linux import nursery, stock
+from actbox.sandbox.guest import beneath, tree
 from actbox.tools.toolset import Toolset
 from tests.escape.attempt import NotApplicable
 from tests.escape.changes import (
@@ -41,6 +42,7 @@ from tests.escape.changes import (
     PID_1_SHOWN,
     RESULTS_BELIEVED,
     TREES_OPEN,
+    UNCOUNTED,
 )
 from tests.escape.ground import Ground
 from tests.escape.planted import Change, changed_nursery, changed_package
@@ -50,7 +52,7 @@ Planting = Callable[[], contextlib.AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Weakness:
-    """What is taken away, and how.
+    """A planted weakness: the isolation that it removes, and the way to remove it.
 
     `changes` are made to a copy of the code that the nursery and the guests run, `planting` changes this process, and
     `ground` is what attempts that are functions are given.
@@ -62,7 +64,7 @@ class Weakness:
     planting: Planting = contextlib.nullcontext
     ground: type[Ground] = Ground
     only_root: bool = False
-    """Where an ordinary user runs the suite it cannot be planted."""
+    """True if only root can plant it."""
     long: bool = False
     """It takes more than a few seconds."""
 
@@ -131,8 +133,8 @@ def _terminal_trusted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _links_followed() -> Iterator[None]:
-    def walk(self: Any) -> Iterator[Any]:
-        top = f"/proc/self/fd/{self._workspace}/output"
+    def walk(folder: int, left_out: Any) -> Iterator[Any]:
+        top = f"/proc/self/fd/{folder}/output"
         for place, _, names in os.walk(top, followlinks=True):
             folder = os.open(place, os.O_RDONLY)
             try:
@@ -151,11 +153,14 @@ def _links_followed() -> Iterator[None]:
             return PurePosixPath(os.path.normpath(path)).parts
         return checked(self, path)
 
-    def write(self: Any, path: str, data: bytes) -> None:
-        with self._parent(path, make=True) as (folder, name):
+    def write(self: Any, path: str, data: bytes, mode: int | None = None) -> None:
+        with self.parent(path, make=True) as (folder, name):
             descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, dir_fd=folder)
             with open(descriptor, "wb") as file:
                 file.write(data)
+
+    def open_anything(folder: int, path: str, flags: int = beneath.FOLDER, mode: int = 0o777) -> int:
+        return os.open(path or ".", flags | os.O_CLOEXEC, mode, dir_fd=folder)
 
     def save(self: Artifact, folder: Path) -> Path:
         target = (folder / self.name.lstrip("/")).resolve()
@@ -164,11 +169,11 @@ def _links_followed() -> Iterator[None]:
         return target
 
     with (
-        mock.patch.object(artifacts._Walk, "__iter__", walk),
-        mock.patch.object(artifacts, "is_empty", lambda workspace: False),
-        mock.patch.object(workspace, "is_empty", lambda workspace: False),
-        mock.patch.object(workspace, "_FOLDER", workspace._FOLDER & ~os.O_NOFOLLOW),
-        mock.patch.object(regular_file, "_FILE", regular_file._FILE & ~os.O_NOFOLLOW),
+        mock.patch.object(workspace, "_walk", walk),
+        mock.patch.object(workspace, "is_empty", lambda folder, path: False),
+        mock.patch.object(beneath, "is_empty", lambda folder, path: False),
+        mock.patch.object(beneath, "open_beneath", open_anything),
+        mock.patch.object(tree, "open_beneath", open_anything),
         mock.patch.object(workspace.Workspace, "_parts", parts_of),
         mock.patch.object(workspace.Workspace, "write", write),
         mock.patch.object(Artifact, "save", save),
@@ -179,8 +184,8 @@ def _links_followed() -> Iterator[None]:
 @contextlib.contextmanager
 def _every_place_allowed() -> Iterator[None]:
     with (
-        mock.patch.object(rules.Rules, "entry", lambda self, scheme, host, port: self._entries[0]),
-        mock.patch.object(rules.Rules, "check_method", lambda self, entry, method, host: None),
+        mock.patch.object(domain_rules.Rules, "entry", lambda self, scheme, host, port: self._entries[0]),
+        mock.patch.object(domain_rules.Rules, "check_method", lambda self, entry, method, host: None),
         mock.patch.object(upstream, "reach_of", lambda address: "public"),
         mock.patch.object(upstream, "_is_own", lambda address: False),
     ):
@@ -232,12 +237,12 @@ WEAKNESSES: tuple[Weakness, ...] = (
     Weakness(
         "capabilities kept",
         "the filter, Landlock, and that a guest has no capability in its own user namespace",
-        (NO_FILTER, NO_LANDLOCK, CAPABILITIES_KEPT),
+        (NO_FILTER, NO_LANDLOCK, *CAPABILITIES_KEPT),
     ),
     Weakness(
         "capabilities kept under root",
         "the same, where nothing was given up yet for want of privilege when the user namespace was made",
-        (NO_FILTER, NO_LANDLOCK, CAPABILITIES_KEPT),
+        (NO_FILTER, NO_LANDLOCK, *CAPABILITIES_KEPT),
         only_root=True,
     ),
     Weakness(
@@ -254,7 +259,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
     Weakness(
         "inputs not mounted",
         "the mount that makes a program's inputs read-only",
-        (Change("sandbox/nursery/attach.py", '    linux.move_mount(inputs, "/workspace/input")\n'),),
+        (Change("sandbox/nursery/attach.py", "        linux.move_mount(inputs, root + _INPUT)\n", "        pass\n"),),
     ),
     Weakness(
         "host's folders shown",
@@ -298,6 +303,7 @@ WEAKNESSES: tuple[Weakness, ...] = (
     ),
     Weakness("every place allowed", "the rules of the proxy", planting=_every_place_allowed),
     Weakness("results believed", "that a guest takes a tool's result as the data that it is", RESULTS_BELIEVED),
+    Weakness("objects not counted", "that pid 1 counts epoll watches and locks of files", (UNCOUNTED,), long=True),
     Weakness("no limits", "the limits of a policy", ground=_WithoutLimits, long=True),
     Weakness("one process for all runs", "that each run has a process of its own", ground=_OneProcess),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from agent_framework import AgentSession, FunctionTool
@@ -27,6 +28,12 @@ def payment_tools(ledger: Ledger) -> list[FunctionTool]:
         FunctionTool(name="pay", description="Pay somebody.", func=pay, approval_mode="always_require"),
         FunctionTool(name="look", description="Look somebody up.", func=look),
     ]
+
+
+async def until_nothing_waits(provider: Any) -> None:
+    """Return when the programs have ended that went on since nobody answered their questions."""
+    while any(not each.waits.paused._task.done() for each in provider._runner._approvals.open()):
+        await asyncio.sleep(0.01)
 
 
 class Conversation:

@@ -59,6 +59,7 @@ async def test_the_tool_that_stands_alone_is_called_as_the_framework_calls_funct
     assert "3.5" in contents[0].text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clear_output", [False, True])
 async def test_files_stay_in_a_session_and_the_description_says_when(clear_output: bool) -> None:
     write, look = "open('kept.txt', 'w').write('x')", "import os; os.path.exists('kept.txt')"
@@ -84,6 +85,7 @@ async def test_without_files_nothing_is_said_of_sessions() -> None:
         assert "session" not in alone.description
 
 
+@pytest.mark.slow
 async def test_calls_without_a_session_leave_no_sandbox_behind_and_push_none_out() -> None:
     session = AgentSession()
     async with LinuxExecuteCodeTool(file_surface=True, most_environments=1) as alone:

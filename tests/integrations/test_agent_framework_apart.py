@@ -147,6 +147,7 @@ async def test_what_a_question_shows_and_the_session_keeps_is_bounded(ledger: Le
         assert len(json.dumps(talk.session.state["linux_codeact"]["asked"])) < 1000
 
 
+@pytest.mark.slow
 async def test_very_many_arguments_are_bounded_too() -> None:
     def keep(**arguments: Any) -> str:
         return "kept"

@@ -74,7 +74,7 @@ async def test_after_a_restart_the_same_tools_will_do(
     async with LinuxCodeActProvider(tools=payment_tools(ledger)) as codeact:
         talk = Conversation(codeact, [code("pay('a')")], streams=streams)
         asked = await talk.say("go")
-    monkeypatch.setattr("actbox.integrations.agent_framework.asked_runs._PROCESS", "another")
+    monkeypatch.setattr("actbox.integrations.agent_framework.approval_scope._PROCESS", "another")
     async with LinuxCodeActProvider(tools=payment_tools(ledger)) as codeact:
         later = await _restored(talk, codeact, ["done"])
         assert (await later.say(answers(asked))).text == "done"
@@ -87,7 +87,7 @@ async def test_after_a_restart_with_other_tools_it_is_asked_again_once(
     async with LinuxCodeActProvider(tools=payment_tools(ledger)) as codeact:
         talk = Conversation(codeact, [code("look('a')")], streams=streams)
         asked = await talk.say("go")
-    monkeypatch.setattr("actbox.integrations.agent_framework.asked_runs._PROCESS", "another")
+    monkeypatch.setattr("actbox.integrations.agent_framework.approval_scope._PROCESS", "another")
     async with LinuxCodeActProvider(tools=[*payment_tools(ledger)[:1], wiring(ledger)]) as codeact:
         later = await _restored(talk, codeact, ["done"])
         again = await later.say(answers(asked))

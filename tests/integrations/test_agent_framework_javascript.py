@@ -49,6 +49,7 @@ def test_what_reads_programs_in_python_is_refused(given: dict[str, Any]) -> None
         NodeCodeActProvider(tools=[price], **given)
 
 
+@pytest.mark.slow
 async def test_an_agent_calls_tools_in_javascript_and_mends_a_program_by_its_line() -> None:
     if not (found := engine_check("node")).works:
         pytest.skip(f"the node engine does not work here: {found.reason}. {found.advice}")

@@ -52,6 +52,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[MCPStdioTool]:
     assert not server.is_connected
 
 
+@pytest.mark.slow
 async def test_an_mcp_server_is_connected_when_a_run_begins_and_closed_with_the_provider(shop: MCPStdioTool) -> None:
     async with LinuxCodeActProvider(tools=[shop], search_above=2) as codeact:
         client = await run_program(codeact, "print(stock('apples'), type(picture()))")
@@ -61,6 +62,7 @@ async def test_an_mcp_server_is_connected_when_a_run_begins_and_closed_with_the_
     assert "shop" in client.tool().description  # the group that its tools are listed in
 
 
+@pytest.mark.slow
 async def test_what_an_mcp_server_declares_arrives_as_data_of_that_type(shop: MCPStdioTool) -> None:
     async with LinuxCodeActProvider(tools=[shop], static_check="ty") as codeact:
         client = await run_program(codeact, "stock('apples')['result'] + 1")
@@ -73,6 +75,7 @@ async def test_what_an_mcp_server_declares_arrives_as_data_of_that_type(shop: MC
     assert "nothing ran" in wrong.read()
 
 
+@pytest.mark.slow
 async def test_an_mcp_client_that_is_told_to_give_text_gives_text(shop: MCPStdioTool) -> None:
     shop.tool_result_content = "content_only"
     async with LinuxCodeActProvider(tools=[shop]) as codeact:
@@ -81,6 +84,7 @@ async def test_an_mcp_client_that_is_told_to_give_text_gives_text(shop: MCPStdio
     assert "def stock(item: str) -> str:" in client.tool().description
 
 
+@pytest.mark.slow
 async def test_a_server_is_asked_once_what_its_tools_return(
     shop: MCPStdioTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +104,7 @@ async def test_a_server_is_asked_once_what_its_tools_return(
     assert asked == [shop]
 
 
+@pytest.mark.slow
 async def test_two_runs_that_begin_at_once_connect_a_server_once(shop: MCPStdioTool) -> None:
     async with LinuxCodeActProvider(tools=[shop]) as codeact:
         await codeact.close()
@@ -109,6 +114,7 @@ async def test_two_runs_that_begin_at_once_connect_a_server_once(shop: MCPStdioT
     await codeact.close()
 
 
+@pytest.mark.slow
 async def test_what_an_mcp_tool_says_when_it_fails_reaches_the_program(shop: MCPStdioTool) -> None:
     async with LinuxCodeActProvider(tools=shop) as codeact:
         client = await run_program(codeact, "broken()")
@@ -117,6 +123,7 @@ async def test_what_an_mcp_tool_says_when_it_fails_reaches_the_program(shop: MCP
     assert "item" in wrong.read()
 
 
+@pytest.mark.slow
 async def test_an_mcp_server_that_was_connected_elsewhere_stays_connected(shop: MCPStdioTool) -> None:
     async with shop:
         async with LinuxCodeActProvider(tools=shop) as codeact:
@@ -124,6 +131,7 @@ async def test_an_mcp_server_that_was_connected_elsewhere_stays_connected(shop: 
         assert shop.is_connected
 
 
+@pytest.mark.slow
 async def test_a_tool_that_stands_alone_wants_an_mcp_server_connected(shop: MCPStdioTool) -> None:
     async with LinuxExecuteCodeTool(tools=[shop]) as alone:
         assert "stock" in alone.description

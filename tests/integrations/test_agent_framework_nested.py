@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,10 +13,10 @@ import pytest_asyncio
 
 pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
 
-from agent_framework import AgentSession, Content, FunctionTool, Message
+from agent_framework import AgentSession, Content, ContextProvider, FunctionTool, Message, SessionContext
 
 from actbox.integrations.agent_framework import LinuxCodeActProvider
-from tests.integrations.af_payments import Conversation, Ledger, payment_tools
+from tests.integrations.af_payments import Conversation, Ledger, payment_tools, until_nothing_waits
 from tests.integrations.af_scripted import about, answers, code
 
 
@@ -49,9 +50,10 @@ async def test_nested_asks_in_the_middle_and_goes_on_where_it_was(
     assert ledger == ["looked at a"]
     (request,) = asked.user_input_requests
     assert request.type == "function_approval_request"
-    assert request.function_call.name == "execute_code"
-    assert request.function_call.parse_arguments() == {"code": program}
+    assert request.function_call.name == "pay"
+    assert request.function_call.parse_arguments() == {"name": "a", "amount": 5}
     said = about(request)
+    assert said["code"] == program
     assert (said["what"], said["tool"], said["line"]) == ("call", "pay", 2)
     assert said["arguments"] == {"name": "a", "amount": 5}
     assert json.loads(json.dumps(said)) == said
@@ -75,6 +77,32 @@ async def test_nested_asks_several_times_in_one_program(
     assert ledger == ["paid a 1", "paid b 1", "paid c 1"]
 
 
+class Relisting(ContextProvider):
+    """A provider that puts another list in the place of a run's messages."""
+
+    async def before_run(self, *, context: SessionContext, **_: Any) -> None:
+        context.input_messages = [*context.input_messages]
+
+
+@pytest.mark.parametrize("is_relisted", [False, True], ids=["as it is", "relisted"])
+async def test_answers_that_have_been_used_are_no_warning_of_the_framework_later(
+    nested: LinuxCodeActProvider, streams: bool, is_relisted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    talk = Conversation(nested, [code("for name in 'ab': pay(name)")], ["done"], ["later"], streams=streams)
+    if is_relisted:
+        talk.agent.context_providers.append(Relisting("relisting"))
+    response = await talk.say("go")
+    for _ in "ab":
+        response = await talk.say(answers(response))
+    assert response.text == "done"
+    assert talk.session is not None
+    talk.session = AgentSession.from_dict(json.loads(json.dumps(talk.session.to_dict())))
+    assert (await talk.say("more")).text == "later"
+    assert talk.client.read().startswith("The program ran")
+    told = [record.getMessage() for record in caplog.records if record.name.startswith("agent_framework")]
+    assert told == []
+
+
 async def test_an_answer_to_an_earlier_question_is_not_taken_for_one_to_this(
     nested: LinuxCodeActProvider, ledger: Ledger, streams: bool
 ) -> None:
@@ -89,15 +117,14 @@ async def test_an_answer_to_an_earlier_question_is_not_taken_for_one_to_this(
 
 
 async def test_a_forged_id_does_not_make_an_earlier_answer_count(nested: LinuxCodeActProvider, ledger: Ledger) -> None:
-    talk = Conversation(nested, [code("pay('a'); pay('b')")], ["done"])
+    talk = Conversation(nested, [code("pay('a'); pay('b')")], ["not yet"], ["done"])
     first = await talk.say("go")
     second = await talk.say(answers(first))
     (stale,) = answers(first).contents
     stale.id = second.user_input_requests[0].id
-    again = await talk.say(Message("user", [stale]))
+    await talk.say(Message("user", [stale]))
     assert ledger == ["paid a 1"]
-    assert about(again.user_input_requests[0])["arguments"]["name"] == "b"
-    assert (await talk.say(answers(again))).text == "done"
+    assert (await talk.say(answers(second))).text == "done"
     assert ledger == ["paid a 1", "paid b 1"]
 
 
@@ -131,6 +158,7 @@ async def test_after_a_refusal_nothing_else_of_the_program_is_approved(
     assert "no c" in talk.client.read()
 
 
+@pytest.mark.slow
 async def test_the_same_call_id_again_is_another_call_and_is_asked_about_anew(
     nested: LinuxCodeActProvider, ledger: Ledger
 ) -> None:
@@ -162,6 +190,38 @@ async def test_a_call_that_is_made_again_while_it_waits_asks_again_and_does_not_
     assert ledger == ["looked at a", "paid a 1"]
 
 
+async def test_an_argument_that_was_taken_out_of_the_question_in_the_session_is_not_passed(
+    nested: LinuxCodeActProvider, ledger: Ledger
+) -> None:
+    talk = Conversation(nested, [code("pay('a', amount=100)")], ["done"])
+    asked = await talk.say("go")
+    _pending(talk)["function_call"]["arguments"] = {"name": "a"}
+    await talk.say(answers(asked))
+    assert ledger == ["paid a 1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [RuntimeError, asyncio.CancelledError])
+async def test_an_answer_whose_run_has_failed_can_be_given_again_about_the_same_call(
+    nested: LinuxCodeActProvider, ledger: Ledger, error: type[BaseException]
+) -> None:
+    talk = Conversation(nested, [code("pay('a', amount=100)")], ["it waits"], ["done"])
+    asked = await talk.say("go")
+    failing = _FailsOnce(error)
+    talk.agent.context_providers.append(failing)
+    with pytest.raises(error):
+        await talk.say(answers(asked))
+    talk.agent.context_providers.remove(failing)
+    assert ledger == []
+    gc.collect()
+    assert _pending(talk)["function_call"]["name"] == "pay"
+    await talk.say("not yet")
+    assert _pending(talk)["function_call"]["name"] == "pay"
+    _pending(talk)["function_call"]["arguments"] = {"name": "a", "amount": 2}
+    await talk.say(answers(asked))
+    assert ledger == ["paid a 2"]
+
+
 async def test_an_answer_counts_once(nested: LinuxCodeActProvider, ledger: Ledger) -> None:
     talk = Conversation(nested, [code("pay('a')")], ["done"], ["again"], ["again"])
     asked = await talk.say("go")
@@ -178,6 +238,7 @@ async def test_an_answer_that_was_never_asked_for_runs_nothing(nested: LinuxCode
     assert ledger == []
 
 
+@pytest.mark.slow
 async def test_two_calls_in_one_turn_are_asked_about_apart_and_answered_apart(
     nested: LinuxCodeActProvider, ledger: Ledger, streams: bool
 ) -> None:
@@ -217,10 +278,10 @@ async def test_the_user_goes_on_and_may_still_answer_later(
 
 
 async def test_an_approval_that_comes_too_late_runs_nothing_again(tools: list[FunctionTool], ledger: Ledger) -> None:
-    async with LinuxCodeActProvider(tools=tools, approval_style="nested", approval_timeout=0.01) as provider:
+    async with LinuxCodeActProvider(tools=tools, approval_style="nested", approval_timeout=1) as provider:
         talk = Conversation(provider, [code("look('a'); pay('a')")], ["done"])
         asked = await talk.say("go")
-        await _until_nothing_waits(provider)
+        await until_nothing_waits(provider)
         await talk.say(answers(asked))
     assert ledger == ["looked at a"]
     assert "not approved in time" in talk.client.read()
@@ -306,6 +367,17 @@ async def test_a_run_tool_that_is_called_outside_of_a_run_asks_nobody_and_runs_n
     assert "nobody can be asked" in contents[0].text
 
 
-async def _until_nothing_waits(provider: Any) -> None:
-    while any(not each.paused._task.done() for each in provider._runner._questions._waiting.values()):
-        await asyncio.sleep(0.01)
+class _FailsOnce(ContextProvider):
+    def __init__(self, error: type[BaseException]) -> None:
+        super().__init__("fails")
+        self._error = error
+
+    async def before_run(self, **given: Any) -> None:
+        raise self._error
+
+
+def _pending(talk: Conversation) -> dict[str, Any]:
+    assert talk.session is not None
+    (question,) = talk.session.state["tool_approval"]["pending_approval_requests"]
+    assert isinstance(question, dict)
+    return question

@@ -150,7 +150,7 @@ class NoMiddleware(FunctionInvocationLayer, BaseChatClient):  # type: ignore[mis
 async def test_a_client_that_calls_no_middleware_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     async with LinuxCodeActProvider(tools=payment_tools([])) as codeact:
         assert (await Conversation(codeact, ["said"]).say("go")).text == "said"
-        assert not caplog.records
+        assert not [record for record in caplog.records if record.name == "actbox"]
         agent = Agent(client=NoMiddleware(), context_providers=[codeact])
         for _ in range(2):
             assert (await agent.run("go")).text == "said"

@@ -161,6 +161,7 @@ async def test_a_tool_may_not_be_called_what_the_model_calls() -> None:
     LinuxCodeActProvider(tools=[execute_code], tool_name="run_program")
 
 
+@pytest.mark.slow
 async def test_two_conversations_never_see_each_others_files(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("shared")
     first, second = AgentSession(), AgentSession()
@@ -195,6 +196,7 @@ async def test_runs_of_one_conversation_without_a_session_share_files(tmp_path: 
     assert "kept" in client.read()
 
 
+@pytest.mark.slow
 async def test_the_workspace_root_and_mounts_are_read_only_below_input(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "a.txt").write_text("from the root")
@@ -230,6 +232,7 @@ async def test_tools_are_kept_by_name_and_replaced_in_their_place() -> None:
         assert codeact.get_tools() == []
 
 
+@pytest.mark.slow
 async def test_a_large_toolset_is_searched_and_its_listing_stays_as_it_was() -> None:
     def numbered(n: int) -> FunctionTool:
         return FunctionTool(name=f"tool_{n}", description=f"Returns {n}.", func=lambda: n)
@@ -249,6 +252,7 @@ async def test_a_large_toolset_is_searched_and_its_listing_stays_as_it_was() -> 
     assert json.loads(json.dumps(session.state["linux_codeact"]["listing"]))
 
 
+@pytest.mark.slow
 async def test_oddly_sent_programs_run_or_say_how_to_send_them() -> None:
     cases: list[tuple[Any, str]] = [
         ({"code": ["x = 41", "x + 1"]}, "42"),
@@ -278,6 +282,7 @@ async def test_an_exit_code_without_an_error_is_a_failure_with_text() -> None:
     assert "3" in client.read()
 
 
+@pytest.mark.slow
 async def test_json_results_have_exactly_the_fields_of_dotnet(tmp_path: Path) -> None:
     async with LinuxCodeActProvider(result_format="json") as codeact:
         good = json.loads((await run_program(codeact, "print('a')")).read())
@@ -291,13 +296,15 @@ async def test_json_results_have_exactly_the_fields_of_dotnet(tmp_path: Path) ->
     assert list(files) == ["stdout", "stderr", "exit_code", "success", "output_files"]
 
 
+@pytest.mark.slow
 async def test_a_timeout_is_a_result_that_the_model_reads() -> None:
-    async with LinuxCodeActProvider(limits=Limits(wall_seconds=1)) as codeact:
+    async with LinuxCodeActProvider(limits=Limits(wall_seconds=3)) as codeact:
         client = await run_program(codeact, "print('so far', flush=True)\nwhile True: pass")
     assert "TIMEOUT" in client.read()
     assert "so far" in client.read()
 
 
+@pytest.mark.slow
 async def test_a_program_that_is_checked_before_it_runs_does_nothing_where_it_does_not_fit() -> None:
     called: list[int] = []
 

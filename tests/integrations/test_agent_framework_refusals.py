@@ -106,6 +106,7 @@ async def test_the_history_keeps_the_frameworks_own_words(nested: LinuxCodeActPr
     assert "had begun" not in json.dumps(talk.session.state["in_memory"], default=lambda value: value.to_dict())
 
 
+@pytest.mark.slow
 async def test_each_of_two_calls_with_one_call_id_has_its_own(nested: LinuxCodeActProvider) -> None:
     turns: list[Any] = [[code(f"print('one')\npay('{name}')")] for name in "ab"]
     talk = Conversation(nested, turns[0], ["refused"], turns[1], ["refused"])

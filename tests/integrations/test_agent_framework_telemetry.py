@@ -12,27 +12,18 @@ pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not instal
 
 from agent_framework import AgentSession, FunctionTool, observability
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import actbox
 from actbox.integrations.agent_framework import LinuxCodeActProvider
 from tests.integrations.af_scripted import ScriptedClient, agent_of, answers, code
-
-_exporter = InMemorySpanExporter()
+from tests.integrations.tracing import kept_spans, named, parent_of
 
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    # A process has one provider of traces, which nothing can replace once it is set.
-    if not isinstance(trace.get_tracer_provider(), TracerProvider):
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(_exporter))
-        trace.set_tracer_provider(provider)
     monkeypatch.setattr(observability.OBSERVABILITY_SETTINGS, "enable_instrumentation", True)
-    _exporter.clear()
-    yield _exporter
+    yield kept_spans()
 
 
 def slow(n: int) -> int:
@@ -50,24 +41,16 @@ def broken() -> None:
     raise ValueError("no")
 
 
-def _named(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
-    return [span for span in spans.get_finished_spans() if span.name == f"execute_tool {name}"]
-
-
-def _parent(span: ReadableSpan) -> int:
-    assert span.parent is not None
-    return span.parent.span_id
-
-
+@pytest.mark.slow
 async def test_calls_of_a_program_are_children_of_execute_code(spans: InMemorySpanExporter) -> None:
     program = "import asyncio\nprint(await asyncio.gather(slow(1), quick(2), quick(3)))"
     client = ScriptedClient([code(program, "call-7")], ["done"])
     async with LinuxCodeActProvider(tools=[slow, quick]) as codeact:
         await agent_of(client, codeact, name="helper").run("go")
-    (execute,) = _named(spans, "execute_code")
-    calls = [*_named(spans, "slow"), *_named(spans, "quick")]
+    (execute,) = named(spans, "execute_code")
+    calls = [*named(spans, "slow"), *named(spans, "quick")]
     assert len(calls) == 3
-    assert {_parent(call) for call in calls} == {execute.context.span_id}
+    assert {parent_of(call) for call in calls} == {execute.context.span_id}
     assert execute.attributes is not None
     assert execute.attributes["gen_ai.operation.name"] == "execute_tool"
     assert execute.attributes["gen_ai.tool.call.id"] == "call-7"
@@ -77,17 +60,17 @@ async def test_calls_of_a_program_are_children_of_execute_code(spans: InMemorySp
         assert call.attributes["gen_ai.tool.name"] in ("slow", "quick")
         assert str(call.attributes["gen_ai.tool.call.id"]).startswith("call-7.")
     (run,) = [span for span in spans.get_finished_spans() if span.name.startswith("invoke_agent")]
-    assert _parent(execute) == run.context.span_id
+    assert parent_of(execute) == run.context.span_id
 
 
 async def test_concurrent_runs_keep_their_children_apart(spans: InMemorySpanExporter) -> None:
     client = ScriptedClient([code("quick(1)", "call-1"), code("quick(2)", "call-2")], ["done"])
     async with LinuxCodeActProvider(tools=[quick]) as codeact:
         await agent_of(client, codeact).run("go")
-    parents = {span.context.span_id: span.attributes["gen_ai.tool.call.id"] for span in _named(spans, "execute_code")}  # type: ignore[index]
-    for call in _named(spans, "quick"):
+    parents = {span.context.span_id: span.attributes["gen_ai.tool.call.id"] for span in named(spans, "execute_code")}  # type: ignore[index]
+    for call in named(spans, "quick"):
         assert call.attributes is not None
-        assert str(call.attributes["gen_ai.tool.call.id"]).startswith(f"{parents[_parent(call)]}.")
+        assert str(call.attributes["gen_ai.tool.call.id"]).startswith(f"{parents[parent_of(call)]}.")
 
 
 async def test_a_tool_that_fails_has_a_failed_span_and_the_program_that_catches_it_has_not(
@@ -96,8 +79,8 @@ async def test_a_tool_that_fails_has_a_failed_span_and_the_program_that_catches_
     client = ScriptedClient([code("try:\n    broken()\nexcept ToolError:\n    pass")], ["done"])
     async with LinuxCodeActProvider(tools=[broken]) as codeact:
         await agent_of(client, codeact).run("go")
-    assert _named(spans, "broken")[0].status.status_code is trace.StatusCode.ERROR
-    assert _named(spans, "execute_code")[0].status.status_code is not trace.StatusCode.ERROR
+    assert named(spans, "broken")[0].status.status_code is trace.StatusCode.ERROR
+    assert named(spans, "execute_code")[0].status.status_code is not trace.StatusCode.ERROR
 
 
 async def test_a_question_is_no_failure_of_execute_code(spans: InMemorySpanExporter) -> None:
@@ -107,9 +90,9 @@ async def test_a_question_is_no_failure_of_execute_code(spans: InMemorySpanExpor
     async with LinuxCodeActProvider(tools=[pay], approval_style="nested") as codeact:
         agent = agent_of(client, codeact)
         await agent.run(answers(await agent.run("go", session=session)), session=session)
-    asked, answered = _named(spans, "execute_code")
+    asked, answered = named(spans, "execute_code")
     assert trace.StatusCode.ERROR not in (asked.status.status_code, answered.status.status_code)
-    assert _parent(_named(spans, "pay")[0]) == asked.context.span_id
+    assert parent_of(named(spans, "pay")[0]) == asked.context.span_id
 
 
 @pytest.mark.parametrize(
@@ -122,7 +105,7 @@ async def test_a_program_that_fails_has_a_failed_span(
     client = ScriptedClient([code(program)], ["done"])
     async with LinuxCodeActProvider(tools=[broken], result_format=result_format) as codeact:
         await agent_of(client, codeact).run("go")
-    (execute,) = _named(spans, "execute_code")
+    (execute,) = named(spans, "execute_code")
     assert execute.status.status_code is trace.StatusCode.ERROR
     assert execute.attributes is not None
     assert execute.attributes["error.type"] == kind
@@ -134,9 +117,9 @@ async def test_calls_of_actbox_tools_are_children_too(spans: InMemorySpanExporte
     async with LinuxCodeActProvider(tools=tools) as codeact:
         assert codeact.get_tools() == tools
         await agent_of(client, codeact).run("go")
-    (execute,) = _named(spans, "execute_code")
-    calls = [*_named(spans, "slow"), *_named(spans, "quick"), *_named(spans, "broken")]
-    assert [_parent(call) for call in calls] == [execute.context.span_id] * 3
+    (execute,) = named(spans, "execute_code")
+    calls = [*named(spans, "slow"), *named(spans, "quick"), *named(spans, "broken")]
+    assert [parent_of(call) for call in calls] == [execute.context.span_id] * 3
     for number, call in enumerate(calls, 1):
         assert call.attributes is not None
         assert call.attributes["gen_ai.operation.name"] == "execute_tool"

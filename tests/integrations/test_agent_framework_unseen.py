@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -13,7 +12,7 @@ pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework]
 from agent_framework import AgentSession
 
 from actbox.integrations.agent_framework import LinuxCodeActProvider
-from tests.integrations.af_payments import Conversation, Ledger, payment_tools
+from tests.integrations.af_payments import Conversation, Ledger, payment_tools, until_nothing_waits
 from tests.integrations.af_scripted import answers, code
 
 PROGRAM = "look('a')\ntry:\n    pay('b')\nexcept ToolError as error:\n    print('was told:', error)\nlook('c')"
@@ -30,20 +29,14 @@ def streams(request: pytest.FixtureRequest) -> bool:
 
 
 def nested(ledger: Ledger) -> Any:
-    return LinuxCodeActProvider(tools=payment_tools(ledger), approval_style="nested", approval_timeout=0.05)
-
-
-async def ended(ledger: Ledger) -> None:
-    while "looked at c" not in ledger:
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.3)  # until the program has ended after its last call
+    return LinuxCodeActProvider(tools=payment_tools(ledger), approval_style="nested", approval_timeout=1)
 
 
 async def test_the_model_reads_of_it_in_the_next_turns_and_after_a_restart(ledger: Ledger, streams: bool) -> None:
     async with nested(ledger) as codeact:
         talk = Conversation(codeact, [code(PROGRAM)], ["second"], ["third"], streams=streams)
         await talk.say("go")
-        await ended(ledger)
+        await until_nothing_waits(codeact)
         for said in ("second", "third"):
             assert (await talk.say("go on")).text == said
             last = talk.client.messages[-1][-1]
@@ -65,7 +58,7 @@ async def test_an_answer_that_comes_then_is_told_what_was_done_and_nothing_runs_
     async with nested(ledger) as codeact:
         talk = Conversation(codeact, [code(PROGRAM)], ["second"], ["third"], ["fourth"])
         asked = await talk.say("go")
-        await ended(ledger)
+        await until_nothing_waits(codeact)
         await talk.say("go on")
         await talk.say(answers(asked))
         assert "nothing was run again" in talk.client.read()
@@ -79,7 +72,7 @@ async def test_a_refusal_that_comes_then_leaves_the_model_with_what_was_done(led
     async with nested(ledger) as codeact:
         talk = Conversation(codeact, [code(PROGRAM)], ["second"], ["third"], ["fourth"])
         asked = await talk.say("go")
-        await ended(ledger)
+        await until_nothing_waits(codeact)
         await talk.say("go on")
         await talk.say(answers(asked, approved=False))
         for _ in range(2):
@@ -94,7 +87,7 @@ async def test_a_refusal_that_comes_first_does_not_say_that_the_program_was_told
     async with nested(ledger) as codeact:
         talk = Conversation(codeact, [code(PROGRAM)], ["second"])
         asked = await talk.say("go")
-        await ended(ledger)
+        await until_nothing_waits(codeact)
         await talk.say(answers(asked, approved=False))
     assert "told that its call was not approved" in talk.client.read()
     assert "was not approved in time" in talk.client.read()

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
-pytest.importorskip("agent_framework_openai", reason="agent-framework-openai is not installed")
-pytest.importorskip("agent_framework_anthropic", reason="agent-framework-anthropic is not installed")
 
 from agent_framework import Agent
-from agent_framework_anthropic import AnthropicClient
-from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 
 from actbox.integrations.agent_framework import LinuxCodeActProvider
 from tests.integrations.af_scripted import run_program
 
+
+@pytest.fixture(autouse=True)
+def clients_are_there() -> None:
+    """Import them for the first test, which takes long."""
+    pytest.importorskip("agent_framework_openai", reason="agent-framework-openai is not installed")
+    pytest.importorskip("agent_framework_anthropic", reason="agent-framework-anthropic is not installed")
+
+
 Sent = list[dict[str, Any]]
-
-
 Answers = list[dict[str, Any]]
 
 
@@ -142,6 +142,11 @@ CLIENTS: list[Dialect] = [responses, completions, messages]
 
 
 async def _sent(dialect: Dialect, program: str, codeact: LinuxCodeActProvider) -> Sent:
+    from agent_framework_anthropic import AnthropicClient
+    from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+
     with _serving(dialect(json.dumps({"code": program}))) as (url, sent):
         client: Any
         if dialect is messages:
@@ -155,6 +160,7 @@ async def _sent(dialect: Dialect, program: str, codeact: LinuxCodeActProvider) -
     return sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_model_receives_the_text_of_a_failure(client: Dialect) -> None:
     async with LinuxCodeActProvider() as codeact:
@@ -174,6 +180,7 @@ async def test_a_model_receives_the_text_of_a_success(client: Dialect) -> None:
     assert "42" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_model_receives_the_text_beside_files(client: Dialect) -> None:
     program = "open('/output/a.png', 'wb').write(b'\\x89PNG\\r\\n\\x1a\\n')\nprint('drawn')"
@@ -222,6 +229,7 @@ async def test_files_have_their_path_and_their_type() -> None:
     assert "does not come back" in too_many.read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("result_format", ["content", "json"])
 @pytest.mark.parametrize("client", [responses, completions])
 @pytest.mark.parametrize(

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pydantic_ai", reason="the extra actbox[models] is not installed")
-
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    SystemPromptPart,
-    TextPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-from pydantic_ai.models.function import AgentInfo, FunctionModel
-
 from actbox import ActboxError, Sandbox
 from actbox.codeact import CodeAgent
 from actbox.integrations.pydantic_ai import PydanticAIModel
 
 
+@pytest.fixture(autouse=True)
+def pydantic_ai_is_there() -> None:
+    """Import it for the first test, which takes long."""
+    pytest.importorskip("pydantic_ai", reason="the extra actbox[models] is not installed")
+
+
+@pytest.mark.slow
 async def test_an_agent_solves_a_task_with_a_model_of_pydantic_ais(box: Sandbox) -> None:
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelRequest,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
     seen: list[list[ModelMessage]] = []
     offered: list[AgentInfo] = []
 

@@ -54,6 +54,17 @@ EVASIONS = [
     ("import os\ndef f():\n    m = None\n    def g():\n        nonlocal m\n        m = os\n    m.system('x')", SYSTEM),
     ("try:\n    import nothing as m\nexcept ImportError:\n    import os as m\nm.system('x')", SYSTEM),
     ("b = a\na = b\nimport os\nb = os\na.system('x')", SYSTEM),
+    ("import os\na = os\nfor x in y:\n    b = a\n    a = b\nb.system('x')", SYSTEM),
+    ("import os\na = os\nfor x in y:\n    c = a\n    b = c\n    a = b\nb.system('x')", SYSTEM),
+    ("import os\na = os\na = b((c := a), b.system('x'))\nb = c", SYSTEM),
+    ("class A:\n    os = os\n    os.system('x')  # imported by an earlier program of the session", SYSTEM),
+    ("import os\na = b = None\na = b or os\nb = a or 1\nb.system('x')", SYSTEM),
+    ("import os\nb = 0\nfor x in y:\n    b.system('x')\n    a = b or os\n    b = a", SYSTEM),
+    ("import os\nc = (b := (a := (c or os)))\na = b\na.system('x')\nb.system('x')", SYSTEM),
+    (
+        "import os\ndef f():\n    def g():\n        nonlocal m\n        m = os\n    m = 0\n    g()\n    m.system('x')",
+        SYSTEM,
+    ),
     ("__import__('os').system('x')", SYSTEM),
     ("__import__('o' + 's').system('x')", SYSTEM),
     ("import importlib\nimportlib.import_module('os').system('x')", SYSTEM),
@@ -86,7 +97,11 @@ EVASIONS = [
     ("compile('1', '', 'eval')", ("code", "builtins.compile")),
     ("eval = eval\neval('1')", EVAL),
     ("if 0:\n    def eval(x): pass\neval('1')", EVAL),
+    ("if 0:\n    def eval(x): pass\ndef f(): eval('1')", EVAL),
     ("eval('1')\ndef eval(x): pass", EVAL),
+    ("eval: int\neval('1')", EVAL),
+    ("def f(): eval('1')\ndef g(x: f()): pass\ndef eval(x): pass", EVAL),
+    ("class A:\n    def f(): eval('1')\n    f()\ndef eval(x): pass", EVAL),
     ("def eval(x): pass\ndel eval\neval('1')", EVAL),
     ("try:\n    1 / 0\nexcept Exception as eval:\n    pass\neval('1')", EVAL),
     ("class A:\n    def eval(self): pass\neval('1')", EVAL),
@@ -149,6 +164,8 @@ EVASIONS = [
     ("import io\nio.open('/etc/passwd')", ("system-read", "/etc/passwd")),
     ("d = '/etc'\nopen(d + '/passwd')", ("system-read", "/etc/passwd")),
     ("open(f'/etc/{input()}')", ("system-read", "/etc")),
+    ("d = '/etc'\nfor x in y:\n    d = f = d + '/' + x\n    open(f)", ("system-read", "/etc")),
+    ("from pathlib import Path\n(Path(input()) / '/etc/passwd').open()", ("system-read", "/etc/passwd")),
     ("import os\nopen(os.path.join('/etc', 'passwd'))", ("system-read", "/etc/passwd")),
     ("import os\nos.listdir('/root')", ("system-read", "/root")),
     ("import os\nos.open('/etc/passwd', os.O_RDONLY)", ("system-read", "/etc/passwd")),
@@ -227,11 +244,14 @@ HARMLESS = [
     "import os\nos.path.join('a', 'b')\nos.environ.get('HOME')\nos.getcwd()",
     "import subprocess\ntry: pass\nexcept subprocess.CalledProcessError: pass",
     "import requests\ndef f(r: requests.Response) -> None: pass",
+    "import requests\nif r.status_code == requests.codes.ok: pass",
+    "def main(names: list[str] | None = None): return compile('x')\ndef compile(x): return x\nmain()",
+    "'call loop.create_server and {0}'.format(x)",
     "import socket\nprint(socket.AF_INET)",
     "import urllib.parse\nurllib.parse.quote('x')",
     "import yaml\nyaml.safe_load(x)\nyaml.load(x, Loader=yaml.SafeLoader)\nyaml.load(x, yaml.CSafeLoader)",
     "import torch\ntorch.load('x', weights_only=True)",
-    "import numpy as np\nnp.load('x.npy')",
+    "import numpy as np\nnp.load('x.npy')\nnp.load('x.npy', None, False)",
     "open('output/x.csv', 'w')\nopen('/workspace/x')\nopen('/tmp/x', 'w')\nopen('/data/x.csv')\nopen(name)",
     "open('/dev/null', 'w')",
     "from pathlib import Path\nPath('output/x').write_text('')",
@@ -292,3 +312,8 @@ def test_the_strictest_verdict_holds() -> None:
     assert review(source, Rules({"process": "ask"})).verdict is Verdict.ASK
     assert review(source, Rules({"process": "ask", "code": Verdict.BLOCK})).verdict is Verdict.BLOCK
     assert review(source, Rules(otherwise="allow")).verdict is Verdict.ALLOW
+
+
+def test_a_program_that_is_indented_as_a_whole_is_read() -> None:
+    (finding,) = (f for f in review("    import os\n    os.system('x')\n").findings if f.rule == "process")
+    assert (finding.line, finding.column) == (2, 5)

@@ -200,7 +200,7 @@ HARMLESS = [
     "'{0.name} {1[a]} {x.__class__.__name__}'.format(a, b, x=c)\n'mro {}'.format(1)\nformat(1.5, '.2f')",
     "import inspect\ninspect.signature(f).parameters\ninspect.get_annotations(f, eval_str=False)",
     "import sys\nprint(sys.path)\nfor folder in sys.path: print(folder)\nsys.path.index('x')\nsys.argv.append('x')",
-    "import operator\nsorted(rows, key=operator.attrgetter('name'))\noperator.methodcaller('strip')('x')",
+    "import operator\nsorted(rows, key=operator.attrgetter('name'))\noperator.methodcaller('strip', chars)('x')",
     "import cProfile\nwith cProfile.Profile() as p: p.runcall(f)\np.print_stats()",
     "import configparser\nc = configparser.ConfigParser()\nc.read('setup.cfg')\nc['a']['b']",
     "import xml.etree.ElementTree as e\nt = e.parse('a.xml')\nt.getroot().iter('b')\nt.write('b.xml')",

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from actbox.codeact.reviewing import decide
-from actbox.review import RULES, Review, Rules, Severity, Verdict, review, selection, tool_calls
+from actbox.codeact.review_decision import decide
+from actbox.review import RULES, Review, Rules, Severity, Verdict, review, tool_calls
+from actbox.review import rules as review_rules
 from actbox.review.source import Lines
 
 LINES = (
@@ -26,13 +27,14 @@ LINES = (
 
 def unbounded(source: str, rules: Rules, monkeypatch: pytest.MonkeyPatch) -> Review:
     with monkeypatch.context() as patched:
-        patched.setattr(selection, "MAX_FINDINGS", 10**9)
+        patched.setattr(review_rules, "MAX_FINDINGS", 10**9)
         return review(source, rules)
 
 
+@pytest.mark.slow
 def test_a_thousand_findings_are_listed_and_one_says_how_many_more_there_are() -> None:
     found = review("import os\nx = [\n" + "eval('1'),\n" * 20_000 + "]\n" + "os.system('x')\n" * 3)
-    assert len(found.findings) == selection.MAX_FINDINGS + 1 == 1001
+    assert len(found.findings) == review_rules.MAX_FINDINGS + 1 == 1001
     *listed, others = found.findings
     assert [finding.line for finding in listed] == sorted(finding.line for finding in listed)
     assert {finding.rule for finding in listed} == {"import", "code", "process"}
@@ -43,11 +45,12 @@ def test_a_thousand_findings_are_listed_and_one_says_how_many_more_there_are() -
 
 
 def test_as_many_as_are_listed_need_no_other() -> None:
-    found = review("eval('1')\n" * selection.MAX_FINDINGS)
-    assert len(found.findings) == selection.MAX_FINDINGS
+    found = review("eval('1')\n" * review_rules.MAX_FINDINGS)
+    assert len(found.findings) == review_rules.MAX_FINDINGS
     assert all("not listed" not in finding.message for finding in found.findings)
 
 
+@pytest.mark.slow
 def test_one_that_a_rule_is_about_is_listed_among_very_many() -> None:
     source = "".join(f"import m{n}\n" for n in range(5000))
     found = review(source, Rules({"import:m4567": "block", "import:m4568": "ask"}))
@@ -57,6 +60,7 @@ def test_one_that_a_rule_is_about_is_listed_among_very_many() -> None:
     assert found.verdict_on(found.findings[-1]) is Verdict.ALLOW
 
 
+@pytest.mark.slow
 def test_what_stands_for_others_is_judged_as_they_are() -> None:
     source = "".join(f"import m{n}\n" for n in range(3000))
     assert review(source, Rules({"import": "allow"}, otherwise="block")).verdict is Verdict.ALLOW
@@ -77,7 +81,7 @@ def test_what_is_decided_is_the_same_with_and_without_the_bound(seed: int, monke
     verdicts |= {f"import:m{rng.randint(0, 40)}": rng.choice(list(Verdict)) for _ in range(3)}
     rules = Rules(verdicts, rng.choice([None, "allow", "block"]))
     whole = unbounded(source, rules, monkeypatch)
-    monkeypatch.setattr(selection, "MAX_FINDINGS", 30)
+    monkeypatch.setattr(review_rules, "MAX_FINDINGS", 30)
     cut = review(source, rules)
     assert len(cut.findings) <= 34 < len(whole.findings)
     for verdict in Verdict:
@@ -96,6 +100,7 @@ def test_what_is_decided_is_the_same_with_and_without_the_bound(seed: int, monke
     assert bool(short.warnings) == bool(long.warnings)
 
 
+@pytest.mark.slow
 def test_calls_of_tools_are_all_told() -> None:
     calls = tool_calls("call_tool('search')\n" * 3000, ["search"])
     assert len(calls) == 3000

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from actbox.rtfs import Budget, BudgetExhausted, Interpreter, RtfsError, evaluate, evaluate_async
-from actbox.rtfs.text import show
+from actbox.rtfs.values import show
 
 TIGHT = Budget(steps=20_000)
 
@@ -21,6 +21,7 @@ async def turns_during(evaluation):
     return turns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -115,6 +116,7 @@ def test_source_of_too_many_forms_is_refused_before_it_is_compiled():
     assert evaluate("1 " * 4_000, budget=Budget(forms=5_000)) == 1
 
 
+@pytest.mark.slow
 def test_compiling_is_paid_for_in_steps():
     assert limit("[" + "(+ 1 2) " * 100 + "]", Budget(steps=100)) == "steps"
     names = " ".join(f"x{i}" for i in range(100))
@@ -157,6 +159,7 @@ def test_a_fork_pays_for_the_functions_of_its_origin_itself():
             interpreter.eval("(many 5000)")
 
 
+@pytest.mark.slow
 async def test_forks_run_at_once_and_take_turns():
     class Host:
         def __init__(self):
@@ -188,6 +191,6 @@ async def test_an_interpreter_that_waits_for_a_host_call_is_not_forked():
             except RtfsError as error:
                 caught.append(error.message)
 
-    interpreter._answering.host = Host()
+    interpreter._host_calls.host = Host()
     await interpreter.eval_async("(call :x)")
     assert caught == ["the interpreter waits for a host call; use another one"]

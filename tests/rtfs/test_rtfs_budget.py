@@ -76,12 +76,14 @@ def test_wall_time_ends_what_takes_long_within_one_function_of_the_library():
     assert limit(source, budget) == "wall_seconds"
 
 
+@pytest.mark.slow
 def test_memory_that_is_let_go_can_be_used_again():
     source = "(defn f [n] (if (= n 0) :done (do (range 0 20000) (f (- n 1))))) (f 200)"
     budget = Budget(steps=10_000_000, value_bytes=1_000_000, memory_bytes=2_000_000)
     assert evaluate(source, budget=budget).name == "done"
 
 
+@pytest.mark.slow
 def test_tail_calls_need_no_depth():
     small = Budget(depth=3)
     for source in (
@@ -94,6 +96,7 @@ def test_tail_calls_need_no_depth():
         assert evaluate(source, budget=small).name == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -123,6 +126,7 @@ def test_nesting_of_any_depth_uses_none_of_python_s_stack(source):
     assert deep(600) is not None  # what is left of Python's stack is far less than the program's depth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -209,6 +213,7 @@ async def test_an_evaluation_gives_way_to_the_event_loop_and_can_be_cancelled():
             await task
 
 
+@pytest.mark.slow
 async def test_the_async_form_gives_the_same_values_and_errors():
     for source in (
         "(reduce (fn [a i] (+ a i)) 0 (range 0 50000))",

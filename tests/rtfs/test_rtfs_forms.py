@@ -2,10 +2,11 @@
 
 import pytest
 
+from actbox.rtfs.budget import Budget
 from actbox.rtfs.errors import ReadError
 from actbox.rtfs.evaluator import Interpreter, evaluate
 from actbox.rtfs.failures import RtfsError
-from actbox.rtfs.text import show
+from actbox.rtfs.values import show
 
 
 def shown(source, **options):
@@ -36,6 +37,12 @@ def error(source, **options):
         ("(let [x :int y 2] [x y])", "[:int 2]"),
         ("(let [x :int 1 y :Int 2] [x y])", "[1 2]"),
         ("(let [f (fn [n] (if (= n 0) 0 (if false (f n) (g (- n 1))))) g (fn [n] (f n)) h (fn [h] (h 1))] (f 3))", "0"),
+        ("(let [even (fn [n] (if (= n 0) true (odd (- n 1)))) odd (fn [n] (if (= n 0) false (even (- n 1))))]"
+         " [(even 10) (odd 7) (even 3)])", "[true true false]"),
+        ("(let [a (fn [] (b)) b (fn [] (c)) c (fn [] 3)] (a))", "3"),
+        ("(let [f (defn f [n] (g n)) g (defn g [n] (inc n))] (f 1))", "2"),
+        ("(defn g [] 1) (let [f (fn [] (g)) g (fn [] 2)] (f))", "2"),
+        ("(defn g [] 1) (let [f (fn [] (g)) g 2] (f))", "1"),
         ("(let [x 1] (let [f (fn [x] x)] (f 2)))", "2"),
         ("((fn [] 7) 1 2 3)", "7"),
         ("(let [a 1] (let [f (fn [] a)] (let [a 2] (f))))", "1"),
@@ -93,6 +100,9 @@ def test_forms_mean_what_the_language_says(source, value):
     ("source", "name"),
     [
         ("(let [x (+ x 1)] x)", "TypeError"),
+        ("(let [a (fn [] (b)) b 3] (a))", "UndefinedSymbol"),
+        ("(let [x 1 f (fn [] (g)) g (fn [] x)] (f))", "UndefinedSymbol"),
+        ("(length nil)", "TypeError"),
         ("(let [f (fn [] (f)) n 5] n)", "TypeError"),
         ("(let [[f] [(fn [] (f))] g (fn [] (g))] 1)", "TypeError"),
         ("(let [[a b] [1]] a)", "TypeError"),
@@ -267,6 +277,15 @@ def test_what_is_easily_mistaken_is_mended_in_the_message():
     assert "(.getMessage error)" in error("(try (/ 1 0) (catch e (:message e)))").message
 
 
+@pytest.mark.slow
 def test_a_name_that_is_nearly_one_of_many_is_found_without_comparing_all():
     names = "\n".join(f"(def {'n' * 30}{i} 1)" for i in range(3000))
     assert error(f"{names}\n(strng-upper 1)").hint == "did you mean string-upper?"
+
+
+@pytest.mark.slow
+def test_to_look_for_names_of_a_large_let_is_paid_for():
+    names = [f"f{number}" for number in range(2_000)]
+    source = f"(let [{' '.join(f'{name} (fn [] 1)' for name in names)}] 1)"
+    with pytest.raises(RtfsError, match="BudgetExhausted"):
+        evaluate(source, budget=Budget(steps=500_000))

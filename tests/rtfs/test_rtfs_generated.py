@@ -3,6 +3,7 @@
 import asyncio
 import string
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +14,7 @@ from actbox.rtfs.evaluator import evaluate, evaluate_async
 from actbox.rtfs.failures import RtfsError
 from actbox.rtfs.library import LENIENT, LIBRARY
 from actbox.rtfs.special import SPECIAL_FORMS
-from actbox.rtfs.text import show
-from actbox.rtfs.values import equal, size_of
+from actbox.rtfs.values import equal, show, size_of
 
 BUDGET = Budget(steps=20_000, depth=300, wall_seconds=20, value_bytes=200_000, memory_bytes=1_000_000)
 
@@ -62,10 +62,12 @@ def combined(parts):
 PROGRAMS = st.recursive(ATOMS, combined, max_leaves=25)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(PROGRAMS, st.booleans())
 @example("(pow 10.0 -400)", False)
 @example("(reduce (fn [a b] [a a]) [] (range 0 5))", False)
+@example('(throw "" 3)', True)
 def test_any_program_ends_with_a_value_or_a_named_error(source, lenient):
     try:
         value = evaluate(PRELUDE + source, lenient=lenient, budget=BUDGET)
@@ -119,6 +121,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(JSON)
 def test_json_goes_in_and_comes_out_as_it_was(data):

@@ -72,6 +72,7 @@ def test_a_program_can_catch_what_a_host_raises():
     assert error("(call :plan)", host=Answering(leaves)).name == "Generic"
 
 
+@pytest.mark.slow
 def test_what_a_host_returns_must_be_a_value():
     recursive = []
     recursive.append(recursive)

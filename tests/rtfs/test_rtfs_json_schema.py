@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from actbox.rtfs.conversion import from_json, to_json
 from actbox.rtfs.reader import read
 from actbox.rtfs.schemas import Schema, SchemaError, from_json_schema, parse_schema, to_json_schema, validate
-from actbox.rtfs.schemas.nodes import Primitive, VectorOf
-from actbox.rtfs.schemas.written import form_of
+from actbox.rtfs.schemas.nodes import Primitive, VectorOf, form_of
 from tests.rtfs.rtfs_schemas import json_data, json_schemas
 
 
@@ -24,6 +23,7 @@ def fits(data: Any, json_schema: Any) -> bool:
     return jsonschema.Draft202012Validator(json_schema).is_valid(data)
 
 
+@pytest.mark.slow
 @given(json_schemas, json_data)
 def test_json_schema_means_what_the_schema_means(some: Schema, data: Any):
     json_schema = to_json_schema(some)
@@ -32,6 +32,7 @@ def test_json_schema_means_what_the_schema_means(some: Schema, data: Any):
     assert validate(value, some) is fits(to_json(value), json_schema)
 
 
+@pytest.mark.slow
 @given(json_schemas, json_data)
 def test_json_schema_is_read_as_what_it_means(some: Schema, data: Any):
     json_schema = to_json_schema(some)
@@ -203,6 +204,7 @@ def test_any_json_is_a_schema_or_a_schema_error(data: Any):
     assert parse_schema(form_of(some)) == some
 
 
+@pytest.mark.slow
 def test_definitions_that_double_end_within_their_parts():
     definitions: dict[str, Any] = {"0": {"type": "integer"}}
     for number in range(60):
@@ -211,6 +213,7 @@ def test_definitions_that_double_end_within_their_parts():
         from_json_schema({"$defs": definitions, "$ref": "#/$defs/60"})
 
 
+@pytest.mark.slow
 def test_deep_schemas_use_no_stack():
     some: Schema = Primitive("int")
     for _ in range(20_000):

@@ -4,6 +4,7 @@ import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pygments.token import Comment, Error, Keyword, Literal, Name, Number, Operator, Punctuation, String
@@ -66,6 +67,7 @@ def test_no_text_is_lost(source: str):
     assert "".join(text for _, _, text in RtfsLexer().get_tokens_unprocessed(source)) == source
 
 
+@pytest.mark.slow
 @given(forms)
 def test_a_program_has_no_errors(form: Form):
     assert Error not in [kind for kind, _ in highlighted(write(form))]

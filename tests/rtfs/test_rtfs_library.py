@@ -5,7 +5,7 @@ import pytest
 from actbox.rtfs.evaluator import evaluate
 from actbox.rtfs.failures import RtfsError
 from actbox.rtfs.library import LIBRARY
-from actbox.rtfs.text import show
+from actbox.rtfs.values import show
 
 PROMISED = """
 + - * / max min inc dec factorial abs sqrt mod pow even? odd? = not= != > < >= <= and or not
@@ -104,6 +104,7 @@ def test_a_function_refuses_what_it_cannot_do(source, name):
     assert caught.value.name == name
 
 
+@pytest.mark.slow
 def test_a_long_sort_is_stable_and_in_order():
     count = 70_001
     data = [[n * 7919 % 1009, n] for n in range(count)]

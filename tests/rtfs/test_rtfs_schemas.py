@@ -9,10 +9,9 @@ from actbox.rtfs.conversion import from_json
 from actbox.rtfs.errors import ReadError
 from actbox.rtfs.failures import BudgetExhausted
 from actbox.rtfs.reader import read
-from actbox.rtfs.schemas import Problem, Schema, SchemaError, check, explain, parse_schema, regular, validate
+from actbox.rtfs.schemas import Problem, Schema, SchemaError, check, explain, parse_schema, predicates, validate
 from actbox.rtfs.schemas.literals import form_of_value, value_of
-from actbox.rtfs.schemas.nodes import Primitive, UnionOf, VectorOf
-from actbox.rtfs.schemas.written import form_of
+from actbox.rtfs.schemas.nodes import Primitive, UnionOf, VectorOf, form_of
 from actbox.rtfs.syntax import Keyword, Literal, Resource, Symbol
 from actbox.rtfs.values import List, Map, Value, Vector
 from tests.rtfs.rtfs_schemas import json_data, schemas
@@ -235,6 +234,7 @@ def test_the_dialects_say_the_same():
     assert len({schema(":int"), schema("Int"), schema(":int?")}) == 2
 
 
+@pytest.mark.slow
 @given(schemas)
 def test_a_schema_is_parsed_from_what_it_is_written_as(some: Schema):
     assert parse_schema(form_of(some)) == some
@@ -257,6 +257,7 @@ def test_values_are_literals_and_back(data: object):
     assert value_of(form_of_value(found)) == found
 
 
+@pytest.mark.slow
 def test_deep_schemas_and_values_use_no_stack():
     depth = 20_000
     (form,) = read("[:vector " * depth + ":int" + "]" * depth, max_depth=depth)
@@ -295,7 +296,7 @@ def test_a_wide_value_ends_within_its_steps():
 
 
 def test_a_regular_expression_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(regular, "SECONDS", 0.05)
+    monkeypatch.setattr(predicates, "SECONDS", 0.05)
     some = schema('[:matches-regex "^(a|aa)+$"]')
     with pytest.raises(BudgetExhausted, match="took longer") as caught:
         validate("a" * 5000 + "b", some)

@@ -40,6 +40,7 @@ def test_forms_cannot_be_changed():
         Symbol("a").name = "b"  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_deep_forms_are_compared_hashed_and_shown():
     one, same, other = deep(Literal(1)), deep(Literal(1)), deep(Literal(2))
     assert one == same

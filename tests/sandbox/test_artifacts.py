@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from actbox import Limits
-from actbox.sandbox import artifacts
-from actbox.sandbox.artifacts import OutputFolder
+from actbox.sandbox import workspace
+from actbox.sandbox.guest import tree
+from actbox.sandbox.guest.beneath import read_file
+from actbox.sandbox.workspace import OutputFolder
 
 Begin = Callable[..., OutputFolder]
 
@@ -30,7 +32,7 @@ def begin(output: Path) -> Iterator[Begin]:
     os.close(descriptor)
 
 
-def names(collected: tuple[list[artifacts.Artifact], list[str]]) -> list[str]:
+def names(collected: tuple[list[workspace.Artifact], list[str]]) -> list[str]:
     return [artifact.name for artifact in collected[0]]
 
 
@@ -109,14 +111,14 @@ def test_a_file_that_turns_into_a_link_after_the_look_is_not_followed(
     (output / "a").write_text("harmless")
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    look = artifacts._mark
+    look = workspace.mark_of
 
     def look_then_swap(status: os.stat_result) -> tuple[int, int]:
         (output / "a").unlink(missing_ok=True)
         (output / "a").symlink_to(secret)
         return look(status)
 
-    monkeypatch.setattr(artifacts, "_mark", look_then_swap)
+    monkeypatch.setattr(workspace, "mark_of", look_then_swap)
     found, warnings = run.collect()
     assert found == []
     assert any("output/a could not be collected" in warning for warning in warnings)
@@ -177,7 +179,7 @@ def test_folders_nested_beyond_reason_are_left_out(begin: Begin, output: Path) -
 def test_a_flood_of_entries_is_not_looked_at_to_its_end(
     begin: Begin, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifacts, "MAX_ENTRIES", 50)
+    monkeypatch.setattr(tree, "MAX_ENTRIES", 50)
     run = begin()
     for number in range(60):
         (output / f"{number}").mkdir()
@@ -193,10 +195,11 @@ def test_a_flood_of_folders_in_folders_is_told_of_once(
     for outer in "abcd":
         for inner in "abcd":
             (output / outer / inner).mkdir(parents=True)
-    monkeypatch.setattr(artifacts, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(tree, "MAX_ENTRIES", 3)
     assert run.collect()[1] == ["more than 3 entries in output/: the rest was not looked at"]
 
 
+@pytest.mark.slow
 def test_a_flood_of_things_that_are_left_out_is_told_in_few_words(begin: Begin, output: Path) -> None:
     run = begin(artifact_mib=1)
     (output / "large").write_bytes(bytes(2**20 + 1))
@@ -234,9 +237,10 @@ def test_why_collection_ended_is_told_after_any_number_of_warnings(begin: Begin,
     assert warnings[-1] == "more than 1 file in output/: the rest was not collected"
 
 
+@pytest.mark.slow
 def test_long_paths_are_remembered_up_to_a_bound(begin: Begin, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there when a run of a session begins is remembered until it ends."""
-    monkeypatch.setattr(artifacts, "MAX_PATH_CHARACTERS", 100_000)
+    monkeypatch.setattr(tree, "MAX_PATH_CHARACTERS", 100_000)
     deep = output.joinpath(*["d" * 250] * 7)
     deep.mkdir(parents=True)
     for number in range(1000):
@@ -246,6 +250,21 @@ def test_long_paths_are_remembered_up_to_a_bound(begin: Begin, output: Path, mon
     assert run.collect()[1] == ["the paths in output/ are long, 60 were looked at: the rest was not"]
 
 
+def test_a_file_that_grows_after_the_look_is_held_to_the_bound(begin: Begin, output: Path) -> None:
+    run = begin(artifact_mib=1)
+    (output / "grows").touch()
+    with open(output / "grows", "ab") as file:
+
+        def grow(folder: int, name: str, most: int | None = None) -> bytes:
+            file.truncate(2**21)
+            return read_file(folder, name, most)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(workspace, "read_file", grow)
+            found, warnings = run.collect()
+    assert (found, warnings) == ([], ["output/grows was not collected: the artifacts would exceed 1 MiB"])
+
+
 def test_files_that_are_too_large_are_not_read(begin: Begin, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of thousands would be read as far as the limit, and that takes minutes."""
     run = begin(artifact_mib=1)
@@ -253,7 +272,7 @@ def test_files_that_are_too_large_are_not_read(begin: Begin, output: Path, monke
         (output / f"{number}").touch()
         os.truncate(output / f"{number}", 2**30)
     read: list[str] = []
-    monkeypatch.setattr(artifacts, "read_regular", lambda folder, name, most: read.append(name) or b"")
+    monkeypatch.setattr(workspace, "read_file", lambda folder, name, most: read.append(name) or b"")
     found, warnings = run.collect()
     assert (found, len(warnings), read) == ([], 3, [])
 

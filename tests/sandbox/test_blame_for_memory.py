@@ -8,9 +8,8 @@ import pytest
 
 from actbox import ErrorInfo, ErrorKind, Limits
 from actbox.sandbox.channel.messages import Done
-from actbox.sandbox.ending import Ending
 from actbox.sandbox.engines.linux.child import Child
-from actbox.sandbox.verdict import verdict
+from actbox.sandbox.run_end import Ending, Stop, verdict
 
 LIMITS = Limits(memory_mib=64)
 
@@ -62,3 +61,14 @@ def test_a_group_that_was_removed_meanwhile_had_said_what_there_was() -> None:
 
 def test_a_program_that_did_without_the_child_has_succeeded() -> None:
     assert verdict(None, Ending(limit="memory_mib"), _done(0, None), LIMITS) == (0, None)
+
+
+@pytest.mark.parametrize(("limit", "kind"), [("processes", ErrorKind.PROCESSES), ("memory_mib", ErrorKind.MEMORY)])
+def test_a_program_that_waited_for_what_it_was_refused_until_its_time_was_up_is_told_of_that(
+    limit: str, kind: ErrorKind
+) -> None:
+    _, error = verdict(
+        Stop(ErrorKind.TIMEOUT, "the program was stopped after 1 second"), Ending(limit=limit), None, LIMITS
+    )
+    assert error is not None
+    assert (error.kind, error.limit) == (kind, limit)

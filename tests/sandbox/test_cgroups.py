@@ -144,6 +144,7 @@ def _inside(folder: Path, controller: str) -> list[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
+@pytest.mark.slow
 def test_in_a_group_of_its_own_a_process_moves_to_a_leaf_and_makes_groups_beside_it(
     delegated: tuple[Path, str],
 ) -> None:
@@ -152,6 +153,7 @@ def test_in_a_group_of_its_own_a_process_moves_to_a_leaf_and_makes_groups_beside
     assert controller in (folder / "cgroup.subtree_control").read_text().split()
 
 
+@pytest.mark.slow
 def test_in_a_group_with_others_nobody_is_moved_and_groups_are_made_beside_it(delegated: tuple[Path, str]) -> None:
     folder, controller = delegated
     with subprocess.Popen(["sleep", "60"]) as other:

@@ -8,8 +8,8 @@ import pytest
 
 import actbox
 from actbox import SandboxUnavailable
-from actbox.sandbox.engines.container.brought import _lowered
 from actbox.sandbox.engines.container.client import CommandFailed, find_client
+from actbox.sandbox.engines.container.existing_container import _lowered
 from actbox.sandbox.engines.container.traits import brought_traits
 
 
@@ -76,11 +76,17 @@ echo '{"Client": {}'"$server"'}'""",
 
 def test_a_podman_whose_service_is_not_there_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _command(tmp_path, "podman", "echo 'Cannot connect to Podman' >&2; exit 125")
+    for needed in ("newuidmap", "newgidmap"):  # an ordinary user without them is advised to install them
+        _command(tmp_path, needed, "")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CommandFailed, match="Cannot connect to Podman"):
         find_client()
     found = actbox.check("container")
-    assert not found.works and "Cannot connect to Podman" in found.reason and "podman info" in found.advice
+    assert (
+        not found.works
+        and "Cannot connect to Podman" in found.reason
+        and ("podman info" in found.advice or "usermod --add-subuids" in found.advice)
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import actbox
-from actbox.sandbox.ending import Ending
 from actbox.sandbox.engines.linux import debt as debts
 from actbox.sandbox.engines.linux.debt import Debt
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.nursery.share_of_time import FORGIVEN_A_SECOND, MOST_OWED_SECONDS
+from actbox.sandbox.run_end import Ending
 from tests.conftest import engine_check
 
 
@@ -78,6 +78,7 @@ def test_nobody_owes_more_than_the_most(debt: Debt) -> None:
     assert debt.begin() == MOST_OWED_SECONDS
 
 
+@pytest.mark.slow
 async def test_a_sandbox_whose_runs_end_by_themselves_soon_owes_next_to_nothing() -> None:
     if not engine_check("linux").works:
         pytest.skip(f"the linux engine does not work here: {engine_check('linux').reason}")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from actbox.sandbox.every_entry import every_entry
-from tests.sandbox.deep_folders import DEEP, deepen, few_descriptors
+from actbox.sandbox.guest.beneath import every_entry
+from tests.sandbox.deep_folders import DEEP, deepened, few_descriptors
 
 
 def test_every_entry_is_seen_once_and_no_link_followed(tmp_path: Path) -> None:
@@ -33,10 +33,10 @@ def test_every_entry_is_seen_once_and_no_link_followed(tmp_path: Path) -> None:
     assert len(found) == 8
 
 
+@pytest.mark.slow
 def test_folders_nested_deeper_than_files_can_be_open_are_walked_through(tmp_path: Path) -> None:
-    deepen(tmp_path)
     folder = os.open(tmp_path, os.O_RDONLY)
-    with few_descriptors():
+    with deepened(tmp_path), few_descriptors():
         assert sum(1 for _ in every_entry(folder)) == DEEP
     os.close(folder)
 

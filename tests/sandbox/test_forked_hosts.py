@@ -28,6 +28,7 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.slow
 def test_a_forked_child_is_refused_and_its_parents_runs_and_sessions_go_on(engine: str) -> None:
     loop = asyncio.new_event_loop()
     held, go = asyncio.Event(), asyncio.Event()
@@ -116,6 +117,7 @@ asyncio.run(main())
 _SLOW = {"node": "await new Promise(done => setTimeout(done, 600_000))", "monty": "while True: pass"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [*_ENGINES, pytest.param("container", marks=pytest.mark.engines)], indirect=True)
 def test_a_child_that_is_forked_amid_a_run_ends_when_it_is_cancelled_there(engine: str) -> None:
     """As `sys.exit` in it has `asyncio.run` do; the run, of whose end only its parent hears, is left alone."""
@@ -126,8 +128,11 @@ def test_a_child_that_is_forked_amid_a_run_ends_when_it_is_cancelled_there(engin
     assert said.stdout == "7 False\n", said.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["linux", "process", "wasm"])
 def test_a_forked_child_can_have_a_sandbox_anew_that_its_parent_has_open(engine: str) -> None:
+    if not (found := engine_check(engine)).works:
+        pytest.skip(f"the {engine} engine does not work here: {found.reason}")
     loop = asyncio.new_event_loop()
     box = actbox.open_sandbox(engine, allow_unisolated=True)
     loop.run_until_complete(box.start())

@@ -48,6 +48,7 @@ def left_by_a_killed_process(temporary: Path) -> Path:
     return Path(killed.stdout.decode().strip())
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_has_left_is_removed_by_the_next(temporary: Path) -> None:
     left = left_by_a_killed_process(temporary)
     (left / "secret").mkdir()
@@ -61,6 +62,7 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next(temporary: Path) 
     assert (temporary / "other/file").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["process", "wasm"])
 async def test_what_a_sandbox_has_left_whose_process_was_killed_with_its_workers_goes_with_the_next(
     temporary: Path, engine: str
@@ -86,6 +88,7 @@ async def test_what_a_sandbox_has_left_whose_process_was_killed_with_its_workers
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_belongs_to_living_processes_to_other_namespaces_or_to_nobody_stays(temporary: Path) -> None:
     mine, left = Path(make_folder()), left_by_a_killed_process(temporary)
     _, _, namespace, rest = left.name.split("-", 3)
@@ -106,6 +109,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(temporary: Path) -> Non
     assert (temporary / "victim/file").exists() and left.is_symlink()
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_user_is_left_alone(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = left_by_a_killed_process(temporary)
     (left / "file").touch()

@@ -16,7 +16,7 @@ import pytest
 from actbox import SandboxUnavailable
 from actbox.sandbox.engines.container import orphans
 from actbox.sandbox.host_folders import make_folder, remove_folder
-from actbox.sandbox.host_processes import begin_of_this_process, has_gone
+from actbox.sandbox.host_processes import begin_of_this_process, boot_id, has_gone, machine_id
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say when a process began")
 
@@ -83,13 +83,14 @@ def test_a_process_that_may_open_nothing_more_takes_nobody_for_gone_and_marks_no
 
 
 def test_which_boot_this_is_is_not_taken_to_be_unknown_for_want_of_a_descriptor() -> None:
-    for ask in (orphans.boot, orphans._machine):
+    for ask in (boot_id, machine_id):
         ask.cache_clear()
         with no_descriptors(), pytest.raises(SandboxUnavailable, match="Too many open files"):
             ask()
         assert ask()
 
 
+@pytest.mark.slow
 def test_a_process_that_is_hidden_from_this_user_has_not_gone() -> None:
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("only root can hide the processes of others")

@@ -85,6 +85,7 @@ def assert_right(results: list[ExecutionResult]) -> None:
             assert (result.value, result.stdout) == (2 * number, f"{number}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("victim", "told"),
     [
@@ -156,6 +157,7 @@ _LONGEST_HOST_SECONDS = 0.4
 _GONE_SECONDS = 3
 
 
+@pytest.mark.slow
 def test_a_host_that_is_killed_at_any_moment_leaves_no_process_and_the_next_host_removes_its_groups(
     times: int, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ async def test_a_sandbox_that_is_not_started_holds_no_content() -> None:
     assert contents() == 0
 
 
+@pytest.mark.slow
 async def test_a_stopped_sandbox_holds_no_content_though_it_is_still_known() -> None:
     box = actbox.open_sandbox("linux", policy=POLICY)
     async with box:
@@ -66,6 +67,7 @@ async def test_a_stopped_sandbox_holds_no_content_though_it_is_still_known() -> 
     assert contents() == 0
 
 
+@pytest.mark.slow
 async def test_a_cancelled_run_leaves_no_content_open() -> None:
     async def work() -> None:
         async with actbox.open_sandbox("linux", policy=POLICY) as box:
@@ -90,6 +92,7 @@ async def test_a_failed_run_leaves_no_content_open() -> None:
     assert contents() == 0
 
 
+@pytest.mark.slow
 async def test_an_error_in_a_block_leaves_no_content_open() -> None:
     with pytest.raises(ValueError) as raised:
         async with actbox.open_sandbox("linux", policy=POLICY) as box:
@@ -99,6 +102,7 @@ async def test_an_error_in_a_block_leaves_no_content_open() -> None:
     assert contents() == 0
 
 
+@pytest.mark.slow
 async def test_a_sandbox_that_cannot_start_leaves_no_content_open(monkeypatch: pytest.MonkeyPatch) -> None:
     two = Policy(secrets=(Secret("one", VALUE, as_file=True), Secret("two", VALUE + "2", as_file=True)))
     async with actbox.open_sandbox("linux"):  # what is shared by all is there now
@@ -122,6 +126,7 @@ async def test_a_sandbox_that_cannot_start_leaves_no_content_open(monkeypatch: p
     assert contents() == 0
 
 
+@pytest.mark.slow
 async def test_a_run_that_cannot_begin_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     async with actbox.open_sandbox("linux", policy=POLICY) as box:
         await box.run("1")

@@ -16,6 +16,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -23,14 +24,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import actbox
-from actbox import ErrorKind, Limits
+from actbox import ErrorKind, Limits, Program
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.channel.messages import Call, Done, parse
-from actbox.sandbox.ending import Ending
 from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.channel import ChannelClosed, HostChannel, ToolError
 from actbox.sandbox.guest_process import GuestProcess
-from actbox.sandbox.runs import Run
+from actbox.sandbox.requests import WallTime
+from actbox.sandbox.run_end import Ending
+from actbox.sandbox.runs import Request, Run
 from actbox.tools import Toolset
 
 MESSAGE_BYTES = 20_000
@@ -242,20 +244,10 @@ async def what_comes_of(stream: bytes, tools: Tools, pieces: int = 1) -> Executi
     async def nothing_collected() -> tuple[list[Any], list[str]]:
         return [], []
 
-    run = Run(
-        guest,
-        command=False,
-        program="",
-        engine="fuzz",
-        toolset=tools.toolset,
-        limits=LIMITS,
-        timeout=60,
-        queue_ms=0,
-        collect=nothing_collected,
-        queue=None,
-    )
-    async with run:
-        run.start(b"")
+    wall, toolset = WallTime(60), tools.toolset
+    request = Request(engine="fuzz", limits=LIMITS, wall=wall, frame=b"", toolset=toolset, program=Program(""))
+    run = Run(lambda _: nullcontext())
+    async with run.over(guest, request, nothing_collected):
         guest.theirs.setblocking(False)
         size = max(1, -(-len(stream) // pieces))
         try:
@@ -268,7 +260,7 @@ async def what_comes_of(stream: bytes, tools: Tools, pieces: int = 1) -> Executi
         except OSError:
             assert guest.ended  # the host ended it
         guest.end(Ending(exit_code=0))
-        result = await run.finish()
+        result = await run.came_to()
     assert unhandled == []
     check(result)
     return result
@@ -282,6 +274,7 @@ def check(result: ExecutionResult) -> None:
     json.dumps(result.to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 @given(stream=streams, pieces=st.integers(1, 5))
 @quickly
 def test_a_hostile_guest_gets_a_refusal_or_a_valid_result(stream: list[bytes], pieces: int) -> None:
@@ -291,6 +284,7 @@ def test_a_hostile_guest_gets_a_refusal_or_a_valid_result(stream: list[bytes], p
     assert len(tools.called) <= MOST_CALLS
 
 
+@pytest.mark.slow
 @given(
     before=st.lists(calls, max_size=3, unique_by=lambda call: call["id"]),
     bad=st.sampled_from([b"\xff" * 9, frame(b"[]"), frame(b'{"t":"x"}'), frame(b'{"t":"call","id":1}')]),
@@ -338,6 +332,7 @@ answers = st.fixed_dictionaries(
 from_host = st.one_of(st.builds(encoded, answers), nonsense, st.builds(encoded, st.just({"t": "run", "code": "1"})))
 
 
+@pytest.mark.slow
 @given(stream=st.lists(from_host, max_size=8))
 @quickly
 def test_a_guest_that_hears_nonsense_gets_an_answer_or_an_error(stream: list[bytes]) -> None:

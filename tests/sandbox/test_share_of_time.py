@@ -1,8 +1,9 @@
-"""How much a sandbox's tree weighs against others when all want the processors."""
+"""How much a sandbox's tree weighs against others when all want the processors, and how it is kept to its share."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 import actbox
 from actbox.sandbox.engines.linux.hierarchies import support
-from actbox.sandbox.nursery.share_of_time import Weight
+from actbox.sandbox.nursery.share_of_time import Share, Weight
 
 ANSWERS, COMPUTES, ENDS = "4096", "205", "1024"
 BURNERS = 8
@@ -97,6 +98,26 @@ def test_without_a_group_nothing_is_weighed() -> None:
     weight.let_end()
 
 
+def test_a_tree_that_uses_its_share_alone_never_stands_still() -> None:
+    share = Share(cpus=0.5, used=3.0, now=100.0)
+    assert [share.still_seconds(used=3.0 + look / 20, now=100.0 + look / 10) for look in range(50)] == [0.0] * 50
+
+
+def test_a_tree_that_is_ahead_of_its_share_stands_still_until_it_is_not() -> None:
+    share = Share(cpus=0.5, used=0.0, now=0.0)
+    still = share.still_seconds(used=1.0, now=1.0)  # half a second too much, less what it had saved
+    assert still == pytest.approx(0.9)
+    assert share.still_seconds(used=1.0, now=1.0 + still / 2) == pytest.approx(still / 2)
+    assert share.still_seconds(used=1.0, now=1.001 + still) == 0.0
+
+
+def test_a_tree_that_has_done_nothing_for_long_has_saved_up_a_moment_only() -> None:
+    share = Share(cpus=1.0, used=0.0, now=0.0)
+    assert share.still_seconds(used=0.0, now=100.0) == 0.0
+    assert share.still_seconds(used=1.2, now=101.0) == pytest.approx(0.1)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not (found := support()) or "cpu" not in found.places, reason="no cpu cgroup can be made here")
 @pytest.mark.parametrize(
     "code",
@@ -122,7 +143,10 @@ async def test_programs_that_starve_one_another_all_weigh_little(code: str) -> N
         seen: list[list[str]] = []
         while time.monotonic() < begun + 2.5:
             await asyncio.sleep(0.1)
-            seen.append([(group / name).read_text().strip() for group in place.folder.glob("actbox-*")])
+            seen.append(weights := [])
+            for group in place.folder.glob("actbox-*"):
+                with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                    weights.append((group / name).read_text().strip())
         results = await asyncio.gather(*runs)
     assert {result.error.kind for result in results if result.error} == {actbox.ErrorKind.TIMEOUT}
     low_ones = [weights.count(low) for weights in seen]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import re
 import socket
 import ssl
 import sys
+import threading
+import warnings
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,7 +60,7 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def connected(mailbox: HttpMailbox) -> AsyncIterator[Client]:
-    url = urlsplit(mailbox.told["url"])
+    url = urlsplit(mailbox.settings["url"])
     reader, writer = await asyncio.open_connection(url.hostname, url.port)
     try:
         yield Client(reader, writer)
@@ -80,7 +83,7 @@ async def asked(mailbox: HttpMailbox, data: bytes) -> tuple[int, bytes]:
 
 async def test_pieces_go_both_ways_each_once(proxy: ToolProxy) -> None:
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
-    token = mailbox.told["token"]
+    token = mailbox.settings["token"]
     posted = asyncio.create_task(asked(mailbox, head("/calls", token, 1, 4) + b"call"))
     assert await mailbox.wait(1) == b"call"
     following = asyncio.create_task(mailbox.wait(2))
@@ -97,11 +100,37 @@ async def test_pieces_go_both_ways_each_once(proxy: ToolProxy) -> None:
     following.cancel()
 
 
+async def test_a_connection_of_the_last_moment_is_closed(proxy: ToolProxy) -> None:
+    url = urlsplit((await proxy.open_mailbox(MESSAGE_BYTES)).settings["url"])
+    busy, released = threading.Event(), threading.Event()
+
+    async def keep_busy() -> None:
+        busy.set()
+        released.wait(PATIENCE)
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        blocked = asyncio.create_task(proxy.do(keep_busy()))
+        await asyncio.to_thread(busy.wait)
+        with socket.create_connection((url.hostname, url.port)) as client:  # which the system accepts
+            closing = asyncio.create_task(proxy.close())
+            while proxy._loop is not None:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            released.set()
+            await closing
+            await blocked
+            with contextlib.suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+        gc.collect()
+    assert [str(warning.message) for warning in warned] == []
+
+
 @pytest.mark.parametrize(("path", "number"), [("/calls", 2), ("/calls", 99), ("/answers", 2)])
 async def test_a_piece_out_of_its_turn_is_refused(proxy: ToolProxy, path: str, number: int) -> None:
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
     length = 1 if path == "/calls" else 0
-    assert (await asked(mailbox, head(path, mailbox.told["token"], number, length) + b"x" * length))[0] == 409
+    assert (await asked(mailbox, head(path, mailbox.settings["token"], number, length) + b"x" * length))[0] == 409
 
 
 @pytest.mark.parametrize("given", ["", "wrong", "Basic", "x" * 1000])
@@ -115,16 +144,16 @@ async def test_a_wrong_token_is_refused_before_anything_is_read(proxy: ToolProxy
 
 async def test_a_token_in_the_url_is_none(proxy: ToolProxy) -> None:
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
-    path = f"/answers?token={mailbox.told['token']}"
+    path = f"/answers?token={mailbox.settings['token']}"
     assert (await asked(mailbox, head(path, "", 1)))[0] == 401
-    assert mailbox.told["token"] not in mailbox.told["url"]
+    assert mailbox.settings["token"] not in mailbox.settings["url"]
 
 
 async def test_the_token_of_one_run_reaches_no_other_and_each_is_another(proxy: ToolProxy) -> None:
     first, second = await proxy.open_mailbox(MESSAGE_BYTES), await proxy.open_mailbox(MESSAGE_BYTES)
-    assert first.told["token"] != second.told["token"]
+    assert first.settings["token"] != second.settings["token"]
     waiting = asyncio.create_task(second.wait(1))
-    posted = asyncio.create_task(asked(first, head("/calls", first.told["token"], 1, 5) + b"first"))
+    posted = asyncio.create_task(asked(first, head("/calls", first.settings["token"], 1, 5) + b"first"))
     assert await first.wait(1) == b"first"
     assert not waiting.done()
     waiting.cancel()
@@ -134,7 +163,7 @@ async def test_the_token_of_one_run_reaches_no_other_and_each_is_another(proxy: 
 
 async def test_a_token_means_nothing_once_its_run_is_over_and_whoever_waits_is_told(proxy: ToolProxy) -> None:
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
-    token = mailbox.told["token"]
+    token = mailbox.settings["token"]
     async with connected(mailbox) as client:
         client.say(head("/answers", token, 1))
         posting = asyncio.create_task(asked(mailbox, head("/calls", token, 1, 1) + b"x"))
@@ -168,14 +197,14 @@ async def test_a_token_means_nothing_once_its_run_is_over_and_whoever_waits_is_t
 async def test_what_is_refused_is_refused_by_its_head(proxy: ToolProxy, request_head: Any, status: int) -> None:
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
     async with connected(mailbox) as client:
-        client.say(request_head(mailbox.told["token"]))
+        client.say(request_head(mailbox.settings["token"]))
         assert (await client.answer())[0] == status
         assert await client.is_closed()
 
 
 async def test_one_body_of_a_run_is_in_memory_at_a_time(proxy: ToolProxy) -> None:
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
-    token = mailbox.told["token"]
+    token = mailbox.settings["token"]
     async with connected(mailbox) as slow:
         slow.say(head("/calls", token, 1, 10) + b"half")
         await until(lambda: any(run.is_reading for run in proxy.callers._runs.values()))
@@ -196,9 +225,9 @@ async def test_a_client_that_dawdles_over_its_body_is_let_go(proxy: ToolProxy, m
     monkeypatch.setattr(http_requests, "BODY_SECONDS", 0.05)
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
     async with connected(mailbox) as client:
-        client.say(head("/calls", mailbox.told["token"], 1, 10) + b"half")
+        client.say(head("/calls", mailbox.settings["token"], 1, 10) + b"half")
         assert await client.is_closed()
-    posted = asyncio.create_task(asked(mailbox, head("/calls", mailbox.told["token"], 1, 1) + b"x"))
+    posted = asyncio.create_task(asked(mailbox, head("/calls", mailbox.settings["token"], 1, 1) + b"x"))
     assert await mailbox.wait(1) == b"x"
     posted.cancel()
 
@@ -210,7 +239,7 @@ async def test_strangers_who_say_nothing_keep_nobody_out(proxy: ToolProxy) -> No
         for _ in range(http_requests.MOST_STRANGERS + 5):
             await opened.enter_async_context(connected(mailbox))
         assert await eldest.is_closed()
-        posted = asyncio.create_task(asked(mailbox, head("/calls", mailbox.told["token"], 1, 1) + b"x"))
+        posted = asyncio.create_task(asked(mailbox, head("/calls", mailbox.settings["token"], 1, 1) + b"x"))
         assert await mailbox.wait(1) == b"x"
         posted.cancel()
         assert len(proxy.callers._strangers) <= http_requests.MOST_STRANGERS
@@ -222,7 +251,7 @@ async def test_a_run_has_no_more_connections_than_it_needs(proxy: ToolProxy) -> 
         clients: list[Client] = []
         for _ in range(http_requests.MOST_OF_A_RUN + 1):
             clients.append(await opened.enter_async_context(connected(mailbox)))
-            clients[-1].say(head("/answers", mailbox.told["token"], 1))
+            clients[-1].say(head("/answers", mailbox.settings["token"], 1))
             if len(clients) > 1:
                 assert (await clients[-2].answer())[0] == 202  # somebody else asks now
         assert await clients[0].is_closed()
@@ -232,7 +261,7 @@ async def test_a_run_has_no_more_connections_than_it_needs(proxy: ToolProxy) -> 
 
 async def test_requests_that_come_at_once_are_answered_one_after_the_other(proxy: ToolProxy) -> None:
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
-    token = mailbox.told["token"]
+    token = mailbox.settings["token"]
     async with connected(mailbox) as client:
         client.say(b"".join(head("/calls", token, number, 1) + b"%d" % number for number in (1, 2, 3)))
         for number in (1, 2, 3):
@@ -247,7 +276,7 @@ async def test_a_long_poll_ends_before_a_middleman_would_end_it(
 ) -> None:
     monkeypatch.setattr(http_requests, "LONG_POLL_SECONDS", 0.05)
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
-    token = mailbox.told["token"]
+    token = mailbox.settings["token"]
     assert (await asked(mailbox, head("/answers", token, 1)))[0] == 202
     assert (await asked(mailbox, head("/calls", token, 1, 4) + b"call"))[0] == 202
     posted = asyncio.create_task(asked(mailbox, head("/calls", token, 1)))  # the body is there already
@@ -259,7 +288,7 @@ async def test_it_is_bound_to_loopback_unless_an_address_is_named(proxy: ToolPro
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
     assert proxy._server is not None
     assert [sock.getsockname()[0] for sock in proxy._server.sockets] == ["127.0.0.1"]
-    assert urlsplit(mailbox.told["url"]).hostname == "127.0.0.1"
+    assert urlsplit(mailbox.settings["url"]).hostname == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -295,10 +324,10 @@ async def test_an_address_that_is_taken_is_said_so() -> None:
 async def test_it_serves_several_event_loops_at_once(proxy: ToolProxy) -> None:
     async def conversation() -> tuple[int, bytes]:
         mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
-        answered = asyncio.create_task(asked(mailbox, head("/answers", mailbox.told["token"], 1)))
-        await mailbox.put(1, mailbox.told["token"].encode())
+        answered = asyncio.create_task(asked(mailbox, head("/answers", mailbox.settings["token"], 1)))
+        await mailbox.put(1, mailbox.settings["token"].encode())
         status, token = await answered
-        assert token.decode() == mailbox.told["token"]
+        assert token.decode() == mailbox.settings["token"]
         return status, b""
 
     found = await asyncio.gather(*(asyncio.to_thread(asyncio.run, conversation()) for _ in range(4)))
@@ -317,17 +346,19 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
+@pytest.mark.slow
 async def test_a_certificate_is_made_and_nothing_else_is_believed() -> None:
     async with box_with(ToolAddress(host="localhost", tls=True)) as box:
         assert (await box.run("add(1, b=2)", tools=[add])).value == 3
         assert box.tool_proxy is not None
         mailbox = await box.tool_proxy.open_mailbox(MESSAGE_BYTES)
-        url = urlsplit(mailbox.told["url"])
+        url = urlsplit(mailbox.settings["url"])
         assert url.scheme == "https"
         with pytest.raises(ssl.SSLCertVerificationError):
             await asyncio.open_connection(url.hostname, url.port, ssl=ssl.create_default_context())
 
 
+@pytest.mark.slow
 async def test_a_proxy_that_nobody_reaches_is_a_failed_run_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))  # and does not listen
@@ -350,6 +381,7 @@ async def test_traits_say_which_way_calls_go() -> None:
     assert LocalShell.traits.tools_by == "files"
 
 
+@pytest.mark.slow
 async def test_nothing_listens_once_the_sandbox_is_stopped() -> None:
     async with box_with(("127.0.0.1", 0)) as box:
         assert (await box.run("add(1)", tools=[add])).value == 2
@@ -363,7 +395,7 @@ async def test_a_connection_that_outlives_its_run_ends_with_the_proxy() -> None:
     proxy = ToolProxy()
     mailbox = await proxy.open_mailbox(MESSAGE_BYTES)
     async with connected(mailbox) as client:
-        client.say(head("/answers", mailbox.told["token"], 1))
+        client.say(head("/answers", mailbox.settings["token"], 1))
         await mailbox.put(1, b"answer")
         assert await client.answer() == (200, b"answer")
         await mailbox.close()

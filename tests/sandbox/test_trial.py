@@ -23,6 +23,7 @@ def opener_without_limits(engine: str):
     return lambda policy: open_sandbox(engine, policy=Policy(limits=forgetful), allow_unisolated=True)
 
 
+@pytest.mark.slow
 @pytest.mark.one_engine_first
 async def test_every_limit_that_an_engine_claims_holds_by_whom_it_names(engine):
     reports = await try_limits(opener(engine))
@@ -45,6 +46,7 @@ async def test_an_engine_that_forgets_its_limits_is_found_out(engine):
     assert {report.verdict for report in reports} == {"does not hold"}, reports
 
 
+@pytest.mark.slow
 async def test_isolation_holds_exactly_where_an_engine_claims_it(engine):
     reports = {report.limit: report for report in await try_isolation(opener(engine))}
     traits = check(engine).traits
@@ -56,6 +58,7 @@ async def test_isolation_holds_exactly_where_an_engine_claims_it(engine):
         assert {reports[name].verdict for name in seen} == {"does not hold"}
 
 
+@pytest.mark.slow
 async def test_a_program_that_fails_for_another_reason_proves_nothing(engine):
     class Broken:
         """A sandbox whose programs all fail before they try anything."""

@@ -10,6 +10,7 @@ from actbox.sandbox.trial import try_isolation
 from tests.conftest import engine_check
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["wasm", "monty"])
 async def test_isolation_holds_where_the_calls_are_missing_to_leave_it(engine: str) -> None:
     if not engine_check(engine).works:

@@ -48,6 +48,7 @@ async def box() -> AsyncIterator[Sandbox]:
         yield box
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mischief", TRACES.values(), ids=TRACES)
 async def test_a_single_program_sees_nothing_of_what_another_did(box: Sandbox, mischief: str) -> None:
     await box.run_alone("1")
@@ -75,6 +76,7 @@ async def test_files_that_were_given_to_a_single_program_are_not_there_for_the_n
         assert (await box.run_alone(LOOK)).value == FRESH
 
 
+@pytest.mark.slow
 async def test_programs_that_run_alone_at_once_never_share_a_workspace(box: Sandbox) -> None:
     for _ in range(3):
         values = await asyncio.gather(
@@ -86,6 +88,7 @@ async def test_programs_that_run_alone_at_once_never_share_a_workspace(box: Sand
         assert [each.value for each in values] == [str(n) for n in range(5)]
 
 
+@pytest.mark.slow
 async def test_a_stream_of_one_that_is_closed_early_leaves_nothing_behind(box: Sandbox) -> None:
     for _ in range(3):
         async for _event in box.stream_alone("print(1, flush=True)\nimport time\ntime.sleep(0.1)\nopen('a', 'w')"):

@@ -66,18 +66,41 @@ def test_a_long_frame_is_refused_by_its_header() -> None:
         (b'{"blobs":[1]}', b""),
         (b'{"blobs":[2,-1]}', b"x"),
         (b'{"blobs":"x"}', b"x"),
+        (b'{"blobs":{}}', b""),
+        (b'{"blobs":1}', b"x"),
+        (b'{"blobs":[' + b"0," * 200_000 + b"0]}", b""),
         (b'{"blobs":[true]}', b"x"),
         (b'{"blobs":[1],"\\u0000":0}', b"x"),
         (b'{"blobs":[1],"a":{"\\u0000":1}}', b"x"),
         (b'{"blobs":[1],"a":{"\\u0000":-1}}', b"x"),
+        (b'{"blobs":[1],"a":[{"\\u0000":0},{"\\u0000":0}]}', b"x"),
         (b'{"blobs":[1],"a":{"\\u0000":"0"}}', b"x"),
+        (b'{"blobs":[1],"a":{"\\u0000":false}}', b"x"),
+        (b'{"blobs":[1],"a":{"\\u0000":0.0}}', b"x"),
+        (b'{"blobs":[1],"a":{"\\u0000":[]}}', b"x"),
     ],
+    ids=lambda given: repr(given)[:40],
 )
 def test_a_frame_that_breaks_the_rules_is_refused(text: bytes, blobs: bytes) -> None:
     with pytest.raises(wire.ProtocolError):
         decode(struct.pack("!II", len(text), len(blobs)) + text + blobs)
 
 
+@pytest.mark.parametrize(
+    ("message", "steps"),
+    [
+        ({"a": [{"\0": number} for number in range(100_000)]}, 10),  # once over the sizes, once over the places
+        ({"\0key": 1, "a": [0] * 100_000}, 5),
+        ({"a": {f"\0{number}": 1 for number in range(100_000)}}, 10),  # and once more for the keys
+    ],
+    ids=["blobs", "values", "keys with NUL"],
+)
+def test_blobs_are_put_in_their_places_in_bounded_steps(message: dict[str, Any], steps: int) -> None:
+    message["blobs"] = [1] * 100_000 if steps == 10 and type(message["a"]) is list else []
+    assert sum(1 for _ in wire._place_blobs(message, b"x" * len(message["blobs"]))) == steps
+
+
+@pytest.mark.slow
 def test_random_bytes_never_do_anything_else_than_be_refused_or_wait() -> None:
     chance = random.Random(11)
     for _ in range(20_000):
@@ -98,6 +121,7 @@ def test_what_is_no_json_is_a_type_error(message: dict[str, Any]) -> None:
         wire.encode(message, 1000)
 
 
+@pytest.mark.slow
 def test_looking_for_values_takes_time_and_memory_by_the_length_of_a_message_whatever_stands_in_it() -> None:
     """An unclosed text of escaped quotes once took the square of its length, and a long text a hundredfold memory."""
     many = "[" + "," * (wire.MAX_VALUES + 1)
@@ -140,6 +164,7 @@ def test_what_stands_in_texts_is_told_from_what_does_not_across_parts(monkeypatc
         assert outside == "[[, , , ], {: , : []}]"
 
 
+@pytest.mark.slow
 def test_long_runs_of_digits_are_looked_at_once() -> None:
     digits = "1" * wire.MAX_DIGITS
     assert not wire.has_long_number(json.dumps([digits] * 4000))

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from actbox import FileError, InvalidValue, Limits
-from actbox.sandbox.workspace import Workspace, read_regular
+from actbox.sandbox.guest.beneath import read_file, set_folder_mode
+from actbox.sandbox.workspace import Workspace
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -125,6 +127,7 @@ def test_a_link_at_the_end_is_described_replaced_moved_or_removed_and_never_foll
     assert (outside / "file").read_bytes() == b"untouched"
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_swapped_for_a_link_again_and_again_never_leads_out(
     workspace: Workspace, folder: Path, outside: Path
 ) -> None:
@@ -175,6 +178,7 @@ def test_only_regular_files_are_read_and_nothing_blocks(workspace: Workspace, fo
     }
 
 
+@pytest.mark.slow
 def test_a_file_appears_whole_or_not_at_all(workspace: Workspace, folder: Path) -> None:
     workspace.write("a", b"old" * 100_000)
     seen = set()
@@ -269,8 +273,8 @@ def test_files_and_folders_belong_to_the_guest(folder: Path) -> None:
 def test_reading_stops_at_the_most_that_is_asked(folder: Path) -> None:
     (folder / "file").write_bytes(b"0123456789")
     descriptor = os.open(folder, os.O_RDONLY)
-    assert read_regular(descriptor, "file", 4) == b"0123"
-    assert read_regular(descriptor, "file") == b"0123456789"
+    assert read_file(descriptor, "file", 4) == b"0123"
+    assert read_file(descriptor, "file") == b"0123456789"
     os.close(descriptor)
 
 
@@ -282,13 +286,14 @@ def test_names_that_are_no_text_are_listed_and_can_be_used(workspace: Workspace,
     assert os.listdir(folder) == []
 
 
+@pytest.mark.slow
 def test_a_file_is_read_up_to_as_much_as_is_wanted_however_much_that_is(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(content := os.urandom(2**25 + 5))
     folder = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
     try:
-        assert read_regular(folder, "a") == content
+        assert read_file(folder, "a") == content
         for most in (0, 1, 2**24, 2**24 + 1, 2**25 + 4, 2**25 + 5, 2**50):
-            assert read_regular(folder, "a", most) == content[:most]
+            assert read_file(folder, "a", most) == content[:most]
     finally:
         os.close(folder)
 
@@ -367,3 +372,19 @@ def test_a_file_put_into_input_that_lies_apart_leaves_a_trace(apart: Workspace) 
     apart.write("input/a", b"1")
     time.sleep(0.05)
     assert apart.trace() != before
+
+
+def test_no_file_becomes_setuid_and_none_is_told_to_be(workspace: Workspace, folder: Path) -> None:
+    workspace.write("f", b"#!/bin/sh", 0o4755)
+    assert (folder / "f").stat().st_mode & 0o7777 == 0o755
+    (folder / "f").chmod(0o6755)
+    assert workspace.stat("f").mode == 0o755
+
+
+def test_a_link_in_place_of_a_locked_folder_lets_nobody_into_another(folder: Path, outside: Path) -> None:
+    outside.chmod(0o500)
+    (folder / "link").symlink_to(outside)
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    assert not set_folder_mode(inside, "link", 0o700)
+    os.close(inside)
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o500

@@ -27,11 +27,13 @@ def test_each_limit_is_tried_whatever_language_an_engine_runs(limit: str) -> Non
     assert any(f"limit: {limit}" in whats and not any(what.startswith("python") for what in whats) for whats in of_it)
 
 
+@pytest.mark.slow
 def test_an_engine_of_less_than_full_python_that_claims_what_nobody_enforces_is_noticed(tmp_path: Path) -> None:
     case = "TestClaims_processes::test_processes_are_counted"
     assert outcomes([f"tests/testing/broken_suite.py::{case}"], tmp_path) == {case: "failed"}
 
 
+@pytest.mark.slow
 def test_what_no_program_could_go_beyond_is_said_and_who_is_said_to_enforce_it() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "actbox.testing", "rtfs", "-p", "no:cacheprovider", "-k", "counted or a_share_of"],

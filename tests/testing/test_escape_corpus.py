@@ -14,6 +14,7 @@ from actbox import Policy, Sandbox
 from actbox.testing import EscapeAttempt, Prey, SandboxEscape, escape_attempts
 from actbox.testing.cases.needs import ISOLATED
 from tests.conftest import INSTALLED_APART, engine_check
+from tests.left_out import is_left_out
 from tests.testing.unwalled import Unwalled
 
 # What a process of another namespace, or what is not installed, must be there for.
@@ -64,15 +65,24 @@ def _has_walls(engine: str) -> bool:
     return traits is not None and traits.isolated and "python" in traits.languages
 
 
+def _mark_of(engine: str) -> str:
+    if engine == "container":  # of which tests/escape tries many more in the run of the engines
+        return "long"
+    if engine == "wasm":  # of which tests/engines/wasm tries some in every run
+        return "slow"
+    # Of linux, tests/escape tries many more in every run.
+    return "engines" if engine in INSTALLED_APART | {"linux"} else ""
+
+
 # What needs a hypervisor has its attempts in tests/engines/hyperlight, which goes where there is one.
-for _name in filter(_has_walls, sorted(set(actbox.ENGINES) - {"hyperlight"})):
+for _name in sorted(set(actbox.ENGINES) - {"hyperlight"}):
+    if is_left_out([_mark_of(_name)]) or not _has_walls(_name):
+        continue
     _class = f"Test{_name.title()}Walls"
     _made = type(_class, (_Engine,), {"engine": _name, "__module__": __name__})
-    if _name == "container":  # of which tests/escape tries many more in the run of the engines
-        globals()[_class] = pytest.mark.long(_made)
-    else:
-        # Of linux, tests/escape tries many more in every run.
-        globals()[_class] = pytest.mark.engines(_made) if _name in INSTALLED_APART | {"linux"} else _made
+    if not (_found := engine_check(_name)).works:
+        _made = pytest.mark.skip(f"the {_name} engine does not work here: {_found.reason}. {_found.advice}")(_made)
+    globals()[_class] = getattr(pytest.mark, _mark_of(_name))(_made) if _mark_of(_name) else _made
 
 
 async def test_a_sandbox_without_walls_must_say_so() -> None:

@@ -22,6 +22,7 @@ async def open_process(policy: Policy) -> Sandbox:
     return actbox.open_sandbox("process", policy=policy, allow_unisolated=True)
 
 
+@pytest.mark.slow
 async def test_it_measures_what_there_is() -> None:
     report = await measure(open_process, samples=3)
     assert list(report.timings) == ["cold start", "next sandbox", "fresh run", "tool call", "session run"]
@@ -38,6 +39,7 @@ async def test_a_sandbox_that_fails_is_not_measured() -> None:
         await measure(open_dull)
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_writes_json(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "actbox.testing.bench", "rtfs", "--samples", "2", "--json", str(tmp_path / "report")],

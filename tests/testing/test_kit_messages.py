@@ -29,9 +29,10 @@ class TestOther(SandboxContract):
 """
 
 
+@pytest.mark.slow
 def test_a_class_that_opens_nothing_of_the_kind_is_told_what_to_write(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(_MODULE)
-    command = [sys.executable, "-m", "pytest", *with_plugin(), "-q", "-c", "/dev/null", "."]
+    command = [sys.executable, "-m", "pytest", *with_plugin(), "-q", "-c", "/dev/null", "--confcutdir", ".", "."]
     done = subprocess.run(
         [*command, "-k", "test_an_empty_program_succeeds"], capture_output=True, text=True, timeout=120, cwd=tmp_path
     )
@@ -39,6 +40,39 @@ def test_a_class_that_opens_nothing_of_the_kind_is_told_what_to_write(tmp_path: 
     assert "TestPlain must have `async def open(self, policy)`" in done.stdout
     assert "TestOther must have `async def open(self, policy)`" in done.stdout
     assert "this open() returns 'a box'" in done.stdout
+
+
+_WORDS = """
+import actbox
+from actbox.testing import SandboxContract
+from actbox.testing.words.python import Python
+
+class Bare(Python):
+    beyond_json = {}
+    uncrossable = ("[0]", "")
+
+class TestBare(SandboxContract):
+    async def open(self, policy):
+        return actbox.open_sandbox("process", policy=policy, allow_unisolated=True)
+
+    def words_for(self, traits):
+        return Bare("subset")
+"""
+
+
+@pytest.mark.slow
+def test_words_that_say_nothing_of_values_fail_the_cases_that_need_them(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(_WORDS)
+    command = [sys.executable, "-m", "pytest", *with_plugin(), "-q", "-c", "/dev/null", "--confcutdir", ".", "."]
+    done = subprocess.run(
+        [*command, "-k", "what_json_lacks_crosses or what_cannot_cross_is_a_failed_call"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+    )
+    assert "Bare.beyond_json is empty: `lacks` must name it" in done.stdout, done.stdout
+    assert "Bare.uncrossable must be an expression and a place in it" in done.stdout, done.stdout
 
 
 _DULL = """
@@ -85,9 +119,10 @@ class TestSilent(SandboxContract):
 """
 
 
+@pytest.mark.slow
 def test_what_is_not_claimed_is_tried_as_far_as_it_can_be_and_said_to_be_so(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(_DULL)
-    command = [sys.executable, "-m", "pytest", *with_plugin(), "-q", "-c", "/dev/null", "."]
+    command = [sys.executable, "-m", "pytest", *with_plugin(), "-q", "-c", "/dev/null", "--confcutdir", ".", "."]
     checkout = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([checkout, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from actbox.sandbox.contract import Files, Sandbox, Session
+from actbox.sandbox.contract import Sandbox, Session
+from actbox.sandbox.storage import Files
 from actbox.testing import SandboxContract, escape_attempts
 from actbox.testing.__main__ import with_plugin
 from tests.code_blocks import Block, blocks_of, check_python
@@ -35,12 +36,14 @@ def an_isolated_engine() -> None:
         pytest.skip(f"the page opens the linux engine, which does not work here: {found.reason}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", _MODULES, ids=lambda block: f"line {block.line}")
 def test_a_module_of_the_page_is_a_test_module(block: Block, tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(block.code)
     cases = _CASES_OF.get(_class_in(block), _CASES)
+    command = [sys.executable, "-m", "pytest", *with_plugin(), "-q", "-c", "/dev/null", "--confcutdir", ".", "."]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *with_plugin(), "-q", "-k", cases, "-c", "/dev/null", "."],
+        [*command, "-k", cases],
         capture_output=True,
         text=True,
         timeout=120,
@@ -50,6 +53,7 @@ def test_a_module_of_the_page_is_a_test_module(block: Block, tmp_path: Path) -> 
     assert f"{_class_in(block)}: what this sandbox lacks, and refuses as it should" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "block", [block for block in _PYTHON if block not in _MODULES], ids=lambda block: f"line {block.line}"
 )
@@ -58,15 +62,15 @@ def test_a_program_of_the_page_prints_what_it_says(block: Block, tmp_path: Path)
 
 
 def test_the_page_names_what_a_sandbox_has_to_have_and_has() -> None:
-    rows = dict(re.findall(r"^\| (to be.*|there.*) \| (.*) \|$", _PAGE.read_text(), re.MULTILINE))
+    rows = dict(re.findall(r"^\| (required.*|built.*|provided.*) \| (.*) \|$", _PAGE.read_text(), re.MULTILINE))
     named = {what: set(re.findall(r"`(\w+)`", names)) for what, names in rows.items()}
-    assert named["to be written"] | named["to be written, of files"] == Sandbox.__abstractmethods__
-    assert named["to be written, of files"] == Files.__abstractmethods__
+    assert named["required"] | named["required for files"] == Sandbox.__abstractmethods__
+    assert named["required for files"] == Files.__abstractmethods__
     public = {name for name in dir(Sandbox) if not name.startswith("_")}
-    assert named["there already, made of these"] | named["there already, and refuses"] == (
-        public - Sandbox.__abstractmethods__
+    assert named["built from these"] | named["provided, raises `Unsupported`"] == (public - Sandbox.__abstractmethods__)
+    of_a_session = re.search(
+        r"a `Session`, for which you write (.*?) and the file methods", _PAGE.read_text(), re.DOTALL
     )
-    of_a_session = re.search(r"a `Session`, of which (.*?) and the methods", _PAGE.read_text(), re.DOTALL)
     assert of_a_session is not None
     assert set(re.findall(r"`(\w+)`", of_a_session[1])) == Session.__abstractmethods__ - Files.__abstractmethods__
 
@@ -76,6 +80,7 @@ def test_the_page_names_every_group_of_cases() -> None:
     assert set(re.findall(r"`(\w+Cases)`", _PAGE.read_text())) == groups
 
 
+@pytest.mark.slow
 def test_the_groups_are_tried_in_the_order_of_the_page() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *with_plugin(), "--pyargs", "actbox.testing.suite", "--collect-only", "-q"],
@@ -85,7 +90,7 @@ def test_the_groups_are_tried_in_the_order_of_the_page() -> None:
     )
     found = re.findall(r"::TestContract::(test_\w+)", done.stdout)
     group_of = {name: group.__name__ for group in SandboxContract.__mro__ for name in vars(group) if "test_" in name}
-    of_the_page = re.search(r"The groups, in an order in which one can build: (.*?)\.\n", _PAGE.read_text(), re.DOTALL)
+    of_the_page = re.search(r"The groups, in an order in which you can build: (.*?)\.\n", _PAGE.read_text(), re.DOTALL)
     assert of_the_page is not None
     assert list(dict.fromkeys(group_of[name] for name in found)) == re.findall(r"`(\w+)`", of_the_page[1])
 

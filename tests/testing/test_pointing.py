@@ -12,7 +12,7 @@ import pytest
 from actbox import InvalidValue, Policy
 from actbox.testing.__main__ import with_plugin
 from actbox.testing.cases.mounts import MountCases
-from actbox.testing.pointed import opener
+from actbox.testing.target import opener
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _TOY = "tests.testing.toy_to_point_at"
@@ -29,6 +29,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_command_tries_a_sandbox_by_the_contract_and_says_what_it_lacks() -> None:
     done = command(f"{_TOY}:open_box", "-k", "test_an_empty_program_succeeds or test_a_copy_can_be_copied_again")
     assert "2 passed" in done.stdout, done.stdout + done.stderr
@@ -37,18 +38,21 @@ def test_the_command_tries_a_sandbox_by_the_contract_and_says_what_it_lacks() ->
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_group_of_cases_is_chosen_by_its_name() -> None:
     done = command(f"{_TOY}:open_box", "-k", "MountCases", "--collect-only", "-q")
     named = {line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line}
     assert {name.partition("[")[0] for name in named} == {name for name in vars(MountCases) if name.startswith("test_")}
 
 
+@pytest.mark.slow
 def test_a_function_is_given_options_typed_as_those_of_actbox_run() -> None:
     told = ["--option", "say=[1, 2]", "--option", "name=runsc"]
     done = command(f"{_TOY}:open_told", *told, "-k", "test_an_empty_program_succeeds", "-x")
     assert "Unsupported: told [1, 2] and 'runsc'" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_option_of_pytest_reaches_an_engine() -> None:
     pytest_of_the_suite = [sys.executable, "-m", "pytest", *with_plugin(), "--pyargs", "actbox.testing.suite", "-x"]
     done = subprocess.run(
@@ -61,6 +65,7 @@ def test_the_option_of_pytest_reaches_an_engine() -> None:
     assert "the container engine has no option 'engine'" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "option", "said"),
     [
@@ -76,12 +81,14 @@ def test_an_option_that_there_is_not_is_named(module: str, target: str, option: 
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.slow
 def test_the_command_tries_to_get_out_of_it() -> None:
     done = command("linux", "-k", "TestEscape and environment")
     assert "passed" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["nothing", "no_such_module:open", f"{_TOY}:missing"])
 def test_a_sandbox_that_there_is_not_is_named(target: str) -> None:
     done = command(target)
@@ -89,6 +96,7 @@ def test_a_sandbox_that_there_is_not_is_named(target: str) -> None:
     assert target.partition(":")[0] in done.stderr
 
 
+@pytest.mark.slow
 def test_the_suite_without_a_sandbox_says_how_it_is_given() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *with_plugin(), "--pyargs", "actbox.testing.suite", "-x", "-q"],
@@ -111,6 +119,7 @@ async def test_what_returns_no_sandbox_is_refused() -> None:
         await opener(f"{_TOY}:no_box")(Policy())
 
 
+@pytest.mark.slow
 def test_the_plugin_costs_a_run_without_the_kit_none_of_it() -> None:
     code = (
         "import sys, actbox.testing.plugin\n"

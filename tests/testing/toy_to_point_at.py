@@ -1,4 +1,4 @@
-"""What the tests point the kit's command at."""
+"""A sandbox for the tests of the kit's command to name."""
 
 from __future__ import annotations
 

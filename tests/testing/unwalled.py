@@ -34,7 +34,7 @@ from actbox.sandbox.contract import Command, Tools
 
 
 class Unwalled(Sandbox):
-    """What anyone writes first. It says that it isolates, and does not."""
+    """A naive sandbox, as anyone writes it first: it claims to isolate, and does not."""
 
     traits = Traits(engine="unwalled", isolation="said, and not there", isolated=True)
 

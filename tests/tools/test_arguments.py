@@ -238,3 +238,25 @@ async def test_an_async_callable_object_is_awaited():
 
     made = Tool.from_function(Fetch(), name="fetch")
     assert made.is_async and await made.call({"url": "u"}) == "u"
+
+
+async def test_a_name_that_is_no_text_takes_the_place_of_no_argument():
+    passed: list[Any] = []
+
+    def write_file(path: Annotated[str, Field(pattern="^/safe/")], **more: Any) -> None:
+        passed.append((path, more))
+
+    written = tool(write_file)
+    with pytest.raises(ToolError, match="there is no argument b'path'"):
+        await written.call({"path": "/safe/x", b"path": "/etc/evil"})  # type: ignore[dict-item]
+    await written.call({"path": "/safe/x", "mode": 1})
+    assert passed == [("/safe/x", {"mode": 1})]
+
+
+async def test_an_argument_without_a_name_is_one_like_others():
+    @tool
+    def add_up(**numbers: int) -> int:
+        return sum(numbers.values())
+
+    assert await add_up.call({"": 5, "a": 1}) == 6
+    assert await add_up.prepare({"": 5}).make() == 5

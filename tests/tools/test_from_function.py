@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from actbox.core.errors import InvalidValue
+from actbox.core.errors import InvalidValue, ToolError
 from actbox.tools import Tool, Toolset, tool
 
 
@@ -151,7 +152,7 @@ def test_a_parameter_without_annotation_takes_anything_and_without_return_annota
     made = Tool.from_function(lambda x, y=1: x, name="first")
     assert made.input_schema["properties"] == {"x": {}, "y": {"default": 1}}
     assert made.output_schema is None
-    assert made.signature == "(x: Any, y: Any = 1)"
+    assert made.signature == "(x: Any, y: Any = 1) -> Any"
 
 
 def test_descriptions_come_from_annotated_before_the_docstring():
@@ -404,21 +405,14 @@ def test_an_annotation_that_names_nothing_is_named():
 
 
 def test_what_no_program_could_call_is_refused():
-    def variadic(*names: str) -> None: ...
-
     def callback(then: Callable[[int], int]) -> None: ...
-
-    def generates() -> Any:
-        yield 1
 
     def gives(x: int) -> Desk: ...
 
     for function, sentence in [
-        (variadic, r"\*names cannot be called by name; take a list"),
         (lambda x: x, "a lambda has no name"),
         (functools.partial(lambda x: x), "a lambda has no name"),
         (callback, "'callback': the type of parameter 'then' has no JSON form"),
-        (generates, "generator function; return a list"),
         (gives, "the return annotation has no JSON form"),
         (Desk, "made from a function"),
         (7, "made from a function"),
@@ -437,3 +431,81 @@ def test_a_name_that_cannot_be_written_down_is_refused(name: str):
 def test_an_unknown_approval_mode_is_refused():
     with pytest.raises(InvalidValue, match="always_require, never_require, not 'sometimes'"):
         Tool.from_function(lambda: None, name="f", approval="sometimes")
+
+
+def total(first: int, *numbers: float, scale: float = 1.0) -> list[float]:
+    return [first, *numbers, scale]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed"),
+    [
+        ({"first": 1}, [1, 1.0]),
+        ({"first": 1, "numbers": [2, "3"], "scale": 2}, [1, 2.0, 3.0, 2.0]),
+        ({"first": 1, "numbers": []}, [1, 1.0]),
+    ],
+)
+async def test_further_positional_arguments_are_collected_by_name(arguments: dict[str, Any], passed: list[float]):
+    made = Tool.from_function(total)
+    assert made.signature == "(first: int, *numbers: float, scale: float = 1.0) -> list[float]"
+    assert (made.parameters, made.collects) == (("first",), "numbers")
+    assert await made.call(arguments) == passed
+    prepared = made.prepare(arguments)
+    assert await prepared.make() == passed
+    assert prepared.shown()["numbers"] == passed[1:-1]
+
+
+async def test_a_further_positional_argument_that_does_not_fit_is_named():
+    with pytest.raises(ToolError, match=r"argument 'numbers' at \[1\] should be a valid number"):
+        await Tool.from_function(total).call({"first": 1, "numbers": [1, "x"]})
+
+
+async def test_parameters_before_the_further_ones_are_filled_with_their_defaults():
+    def gather(a: int, b: int = 7, *rest: str, **more: int) -> Any:
+        return [a, b, list(rest), more]
+
+    made = Tool.from_function(gather)
+    assert await made.call({"a": 1, "rest": ["x"], "k": 2}) == [1, 7, ["x"], {"k": 2}]
+    assert await made.call({"a": 1, "b": 2}) == [1, 2, [], {}]
+
+
+async def test_what_is_given_one_by_one_is_collected_into_a_list():
+    def count(n: int) -> Iterator[int]:
+        yield from range(n)
+
+    async def count_async(n: int) -> AsyncIterator[int]:
+        for number in range(n):
+            yield number
+
+    async def iterator(n: int) -> Any:
+        return iter(range(n))
+
+    for function in (count, count_async, iterator):
+        assert await Tool.from_function(function).call({"n": 3}) == [0, 1, 2]
+    for function in (count, count_async):
+        made = Tool.from_function(function)
+        assert made.output_schema == {"type": "array", "items": {"type": "integer"}}
+        with pytest.raises(ToolError, match=f"tool {made.name!r} gave more than 100,000 items one by one"):
+            await made.call({"n": 10**12})
+
+
+async def test_an_iterator_that_fails_halfway_is_a_failed_call():
+    def count() -> Iterator[int]:
+        yield 1
+        raise ValueError("no more")
+
+    with pytest.raises(ToolError, match="ValueError: no more") as caught:
+        await Tool.from_function(count).call({})
+    assert caught.value.builtin == "ValueError"
+
+
+async def test_built_in_functions_are_tools_or_refused_in_a_sentence_of_ours():
+    for function, arguments, value in [
+        (math.sqrt, {"x": 4}, 2.0),
+        (len, {"obj": [1]}, 1),
+        (sorted, {"iterable": [2, 1], "reverse": True}, [2, 1]),
+        (divmod, {"x": 7, "y": 2}, (3, 1)),
+    ]:
+        assert await Tool.from_function(function).call(arguments) == value
+    with pytest.raises(InvalidValue, match="tool 'max' has no signature that can be read; wrap it in a function"):
+        Tool.from_function(max)

@@ -6,15 +6,31 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import fractions
+import ipaddress
 import json
+import pathlib
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretStr, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AnyUrl,
+    BaseModel,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    Secret,
+    SecretBytes,
+    SecretStr,
+    WithJsonSchema,
+    field_serializer,
+)
 
 from actbox.core.errors import ToolError
-from actbox.tools import Tool
+from actbox.tools import Tool, tool
 
 
 class Colour(enum.Enum):
@@ -226,3 +242,119 @@ def test_bytes_for_a_tool_from_a_schema_are_shown_as_such(bytes_given: bytes):
     schema = {"type": "object", "properties": {"data": {"type": "string", "format": "binary"}}}
     made = Tool.from_schema("keep", "", schema, lambda **arguments: None)
     assert set(made.prepare({"data": bytes_given}).shown()["data"]) == {"base64"}
+
+
+def test_what_cannot_cross_is_no_call():
+    @tool(approval="always_require")
+    def pay(amount: Any) -> None: ...
+
+    deep: list[Any] = []
+    for _ in range(2_000):
+        deep = [deep]
+    for amount, why in ((object(), r"arguments\['amount'\] is of type object"), (deep, "nested")):
+        with pytest.raises(ToolError, match=why):
+            pay.prepare({"amount": amount})
+
+
+@pytest.mark.parametrize(
+    "value", ["\ud800", {"\ud800": 1, "\\ud800": 2}, ["\udfff"] * 2_000], ids=["text", "keys", "many"]
+)
+def test_half_of_a_surrogate_pair_which_would_be_spelt_as_other_text_is_not_shown(value: Any):
+    made, _ = taking(Any)
+    elsewhere = Tool.from_schema("t", "", {"type": "object"}, made.function)
+    for each in (made, elsewhere):
+        with pytest.raises(ToolError, match="surrogate"):
+            each.prepare({"value": value})
+    with pytest.raises(ToolError, match="surrogate"):
+        elsewhere.prepare({"\ud800": 1})
+    assert made.prepare({"value": ["\U0001f600"] * 2_000}).shown()["value"][0] == "\U0001f600"
+
+
+@pytest.mark.parametrize("annotation", [int, int | str, Any, list[int], fractions.Fraction])
+def test_an_integer_of_more_digits_than_python_writes_is_a_tool_error(annotation: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)  # pydantic reports a fraction to it
+    made, _ = taking(annotation)
+    value = decimal.Decimal("1E+4300")
+    given = int(value) if annotation is Any else [value] if annotation == list[int] else value
+    with pytest.raises(ToolError):
+        made.prepare({"value": given})
+
+
+@dataclasses.dataclass
+class Post:
+    to: str
+    body: dataclasses.InitVar[str] = ""
+
+
+@pytest.mark.parametrize("annotation", [Post, list[Post], dict[str, Post | None]])
+def test_what_a_dataclass_takes_and_does_not_keep_is_not_hidden_from_whoever_approves(annotation: Any):
+    made, _ = taking(annotation)
+    given = {"to": "bob", "body": "all the secrets"}
+    value = given if annotation is Post else [given] if annotation == list[Post] else {"a": given}
+    with pytest.raises(ToolError, match="'body' is an InitVar"):
+        made.prepare({"value": value})
+
+
+class Pay(BaseModel):
+    who: str
+    amount: Annotated[int, Field(exclude=True)] = 1
+
+
+class Starred(BaseModel):
+    a: str
+
+    @field_serializer("a")
+    def _stars(self, value: str) -> str:
+        return "*"
+
+
+class Keeping(BaseModel):
+    a: int = 0
+    _more: Any = PrivateAttr(None)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(a=given.get("a", 0))
+        self._more = given
+
+
+class Node(BaseModel):
+    key: Secret[int]
+    next: Node | None = None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "one", "other"),
+    [
+        (SecretStr, "a", "b"),
+        (SecretBytes, b"a", b"b"),
+        (Node, {"key": 1}, {"key": 2}),
+        (list[Pay], [{"who": "bob", "amount": 1}], [{"who": "bob", "amount": 999_999}]),
+        (Starred, {"a": "x"}, {"a": "y"}),
+        (Keeping, {"a": 1, "b": 1}, {"a": 1, "b": 2}),
+        (Annotated[float, PlainSerializer(lambda value: 1)], 1.25, 1.5),
+    ],
+)
+def test_calls_that_look_alike_since_a_type_hides_a_part_are_told_apart_by_a_digest(
+    annotation: Any, one: Any, other: Any
+):
+    made, _ = taking(annotation)
+    first, again, second = (made.prepare({"value": value}) for value in (one, one, other))
+    assert first.shown() == second.shown()
+    assert first.hidden == again.hidden != second.hidden
+    assert first.hidden.keys() == {"value"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (int, 1),
+        (Parcel, {"weight": "1"}),
+        (Place, {"street": "x"}),
+        (pathlib.Path, "/x"),
+        (ipaddress.IPv4Address, "127.0.0.1"),
+        (AnyUrl, "http://a/"),
+    ],
+)
+def test_types_that_hide_nothing_have_no_digest(annotation: Any, value: Any):
+    made, _ = taking(annotation)
+    assert made.prepare({"value": value}).hidden == {}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import enum
+import uuid
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
 
+from actbox import open_sandbox
 from actbox.tools import Tool, Toolset, stubs, tool
 
 
@@ -168,6 +172,21 @@ def test_a_type_does_not_take_a_tools_name():
     assert "def Point(p: Point_2)" in source and "class Point_2(TypedDict)" in source
 
 
+NAMES = ["print", "sum", "Exception", "list", "class", "None", "__builtins__", "__name__", "ToolError", "call_tool"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_type_does_not_take_the_name_of_what_each_program_has(name: str) -> None:
+    fields = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    schema = {"type": "object", "properties": {"of": {"$ref": f"#/$defs/{name}"}}, "$defs": {name: fields}}
+    tools = Toolset.of([made("find", schema, "Find it.")])
+    assert f"of: {name}_" in stubs(tools) and f"class {name}_(TypedDict)" in stubs(tools)
+    program = f"print(sum([1, 2]), isinstance(ValueError(), Exception), list(), __name__)\n{name}_(id=1)"
+    async with open_sandbox("process", allow_unisolated=True) as box:
+        result = await box.run(program, tools=tools)
+    assert (result.error, result.stdout, result.value) == (None, "3 True [] __main__\n", {"id": 1})
+
+
 def test_a_schema_from_elsewhere_gets_a_signature_and_its_objects_get_names():
     schema = {
         "type": "object",
@@ -184,7 +203,7 @@ def test_a_schema_from_elsewhere_gets_a_signature_and_its_objects_get_names():
     output = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": ["integer", "null"]}}}}
     source = stubs(Toolset.of([made("find-it", schema, "Find it.", output)]))
     assert (
-        "def find_it(query: str, page: int = 1, where: FindItWhere = ..., pair: list[str | int] = ...,"
+        "def find_it(query: str, page: int = 1, where: FindItWhere = ..., pair: tuple[str, int] = ...,"
         " mode: Literal['fast'] = ..., flags: dict[str, bool] = ...) -> list[FindItResultItem]:"
     ) in source
     assert "FindItWhere = TypedDict(\"FindItWhere\", {'room': NotRequired[str], 'in': NotRequired[int]})" in source
@@ -195,7 +214,7 @@ def test_a_schema_from_elsewhere_gets_a_signature_and_its_objects_get_names():
 def test_an_argument_whose_name_is_no_identifier_can_still_be_seen():
     schema = {"type": "object", "properties": {"page-size": {"type": "integer", "description": "Rows"}, "if": {}}}
     source = stubs(Toolset.of([made("list", schema)]))
-    assert "def list(**arguments: Any):" in source and "'page-size': Rows" in source
+    assert "def list(**arguments: Any) -> Any:" in source and "'page-size': Rows" in source
 
 
 HOSTILE = [
@@ -235,7 +254,7 @@ def test_a_parameter_whose_name_is_no_python_is_said_and_leaves_no_position_to_c
         "required": ["from"],
     }
     source = stubs(Toolset.of([made("move", schema)]))
-    assert "def move(*, to: str = ..., **arguments: Any):" in source
+    assert "def move(*, to: str = ..., **arguments: Any) -> Any:" in source
     assert "Also takes 'from' (str), given in a dict: move(**{'from': …})." in source
     run(source)
 
@@ -253,5 +272,51 @@ def test_an_object_without_properties_has_no_parameters_where_it_lists_none() ->
     def source_of(schema: dict[str, Any]) -> str:
         return Tool.from_schema("who", "Say who.", schema, lambda **arguments: None).signature
 
-    assert source_of({"type": "object", "properties": {}}) == "()"
-    assert source_of({"type": "object"}) == "(**arguments: Any)"
+    assert source_of({"type": "object", "properties": {}}) == "() -> Any"
+    assert source_of({"type": "object"}) == "(**arguments: Any) -> Any"
+
+
+class Sort(enum.Enum):
+    SMALL = "small"
+
+
+class Parcel(BaseModel):
+    sent: datetime.datetime
+    size: tuple[str, int]
+    labels: set[str]
+    sort: Sort
+
+
+def test_types_are_written_as_values_cross():
+    def track(day: datetime.date) -> dict[int, Parcel]: ...
+
+    def weigh(parcel: Parcel, /) -> tuple[decimal.Decimal, datetime.timedelta, uuid.UUID]: ...
+
+    def mark(flags: dict[bool, int], spans: dict[tuple[int, int], str]) -> dict[bytes, int]: ...
+
+    source = stubs(Toolset.of([track, weigh, mark]))
+    assert source.startswith("import datetime\nimport decimal\nimport uuid\nfrom typing import Literal, TypedDict\n")
+    for part in (
+        "    sent: datetime.datetime",
+        "    size: tuple[str, int]",
+        "    labels: set[str]",
+        "Sort = Literal['small']",
+        "def track(day: datetime.date) -> dict[int, Parcel]:",
+        "-> tuple[decimal.Decimal, datetime.timedelta, uuid.UUID]:",
+        "def mark(flags: dict[bool, int], spans: dict[tuple, str]) -> dict[bytes, int]:",
+    ):
+        assert part in source
+    names, code = Toolset.of([track, weigh]).type_code()
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    assert set(names) == {"Parcel", "Sort"}
+    assert scope["Parcel"](sent=1) == {"sent": 1}
+
+
+def test_only_a_program_that_names_a_type_is_given_the_types():
+    def track(parcel: Parcel) -> None: ...
+
+    tools = Toolset.of([track])
+    assert tools.types_for("track({})") is None
+    assert tools.types_for("x: Parcel = {}") is not None
+    assert Toolset.of([len]).types_for("Parcel") is None

@@ -17,7 +17,7 @@ from actbox.tools.threads import ThreadPool, run_in_thread
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -50,7 +50,7 @@ async def test_calls_run_at_once_up_to_the_limit_and_then_in_the_order_in_which_
 
     def work(n: int) -> int:
         begun.append(n)
-        gate.wait(5)
+        gate.wait(60)
         return n
 
     tasks = []
@@ -72,7 +72,7 @@ async def test_a_dropped_call_that_never_returns_gives_its_place_to_the_next():
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(pool.run(gate.wait), 0.02)
-        assert await asyncio.wait_for(pool.run(abs, -1), 1) == 1
+        assert await asyncio.wait_for(pool.run(abs, -1), 60) == 1
         assert pool.threads == 1
     finally:
         gate.set()
@@ -88,7 +88,7 @@ async def test_a_call_that_waits_gets_the_place_of_a_dropped_one_at_once():
         await asyncio.sleep(0.02)
         assert not waiting.done()
         stuck.cancel()
-        assert await asyncio.wait_for(waiting, 1) == 1
+        assert await asyncio.wait_for(waiting, 60) == 1
     finally:
         gate.set()
 
@@ -102,12 +102,16 @@ async def test_dropped_calls_cannot_pile_up_without_bound():
         begun.append(n)
         gate.wait()
 
-    for n in range(6):
+    for n in range(3):
+        call = asyncio.create_task(pool.run(stuck, n))
+        await until(lambda n=n: len(begun) > n)
+        call.cancel()
+    for n in range(3, 6):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(pool.run(stuck, n), 0.05)
     assert begun == [0, 1, 2]  # two were dropped, the third keeps the place that the others wait for
     gate.set()
-    assert await asyncio.wait_for(pool.run(abs, -1), 1) == 1
+    assert await asyncio.wait_for(pool.run(abs, -1), 60) == 1
 
 
 async def test_a_cancelled_call_that_has_not_begun_never_begins():
@@ -133,6 +137,7 @@ async def test_idle_threads_end():
     assert await pool.run(abs, -1) == 1
 
 
+@pytest.mark.slow
 async def test_an_idle_thread_keeps_nothing_of_the_last_call_alive():
     class Big:
         pass
@@ -160,12 +165,14 @@ def test_a_loop_that_ended_while_a_call_ran_leaves_the_pool_usable():
     assert asyncio.run(pool.run(abs, -1)) == 1
 
 
+@pytest.mark.slow
 async def test_ten_thousand_calls_all_return():
     pool = ThreadPool(limit=8)
     assert await asyncio.gather(*(pool.run(abs, -n) for n in range(10_000))) == list(range(10_000))
     assert pool.threads <= 8
 
 
+@pytest.mark.slow
 def test_a_call_that_never_returns_does_not_keep_the_interpreter_from_ending():
     program = (
         "import asyncio, threading\n"
@@ -176,10 +183,11 @@ def test_a_call_that_never_returns_does_not_keep_the_interpreter_from_ending():
         "asyncio.run(main())\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr, done.returncode) == ("dropped\n", "", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_starts_threads_of_its_own():
     program = (
@@ -193,12 +201,13 @@ def test_a_forked_child_starts_threads_of_its_own():
         "os.waitpid(child, 0)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout == "1\n2\n", done.stderr
 
 
+@pytest.mark.slow
 def test_importing_the_room_does_not_import_pydantic():
     program = "import sys, actbox.tools; print('pydantic' in sys.modules, 'pydantic_core' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout == "False False\n", done.stderr

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -228,3 +230,74 @@ def test_one_that_was_left_out_is_told_as_such_by_its_name_and_its_alias():
         for told in (some.unknown(name), some.with_tools(named("more")).unknown(name)):
             assert f"only the tools that it names, and {name!r} is none of them: write its name out" in told
     assert some.unknown("male") == "there is no tool 'male'. Tools: look"
+
+
+def test_a_function_is_read_once_whatever_number_of_runs_has_it(monkeypatch: pytest.MonkeyPatch):
+    def lend(book: str) -> str:
+        """Lend a book."""
+        return book
+
+    first = Toolset.of([lend]).get("lend")
+    monkeypatch.setattr("actbox.tools.definition.read", lambda *_: pytest.fail("the function was read again"))
+    assert Toolset.of([lend]).get("lend") is first
+
+
+def change_docstring(function: Any) -> None:
+    function.__doc__ = "Lend a map."
+
+
+def change_default(function: Any) -> None:
+    function.__defaults__ = (3,)
+
+
+def change_annotation(function: Any) -> None:
+    function.__annotations__["weeks"] = float
+
+
+@pytest.mark.parametrize("change", [change_docstring, change_default, change_annotation])
+def test_a_function_that_says_something_else_by_now_is_read_again(change: Any):
+    def lend(weeks: int = 2) -> None:
+        """Lend a book."""
+
+    before = Toolset.of([lend]).get("lend")
+    change(lend)
+    after = Toolset.of([lend]).get("lend")
+    assert before is not None and after is not None
+    assert (after.description, after.input_schema) != (before.description, before.input_schema)
+
+
+def test_a_wrapper_is_not_taken_for_the_function_that_it_wraps():
+    def lend(book: str) -> str:
+        """Lend a book."""
+        return book
+
+    Toolset.of([lend])
+
+    @functools.wraps(lend)
+    def loudly(book: str) -> str:
+        return lend(book).upper()
+
+    wrapper = Toolset.of([loudly]).get("lend")
+    assert wrapper is not None and wrapper("emma") == "EMMA"
+
+
+def test_what_is_kept_with_a_function_is_not_copied_or_pickled_with_its_attributes():
+    def lend(book: str) -> str:
+        """Lend a book."""
+        return book
+
+    Toolset.of([lend])
+    assert [*pickle.loads(pickle.dumps(vars(lend))).values()] == [()]
+
+
+def test_a_function_with_a_default_that_may_be_changed_in_place_is_read_each_time():
+    books = ["emma"]
+
+    def lend(names: list[str] = books) -> None:
+        """Lend books."""
+
+    before = Toolset.of([lend]).get("lend")
+    books.append("persuasion")
+    after = Toolset.of([lend]).get("lend")
+    assert before is not None and after is not None
+    assert after.input_schema["properties"]["names"]["default"] == ["emma", "persuasion"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
+import re
 import subprocess
+import uuid
 from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
 
+import actbox
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.engines.node.binary import Node, find_node
 from actbox.tools import Tool, Toolset, tool, typescript_declarations
@@ -70,6 +74,7 @@ def assert_is_typescript_without_code(node: Node, text: str) -> None:
     assert (done.returncode, done.stdout) == (0, b""), (done.stderr.decode(), done.stdout, text)
 
 
+@pytest.mark.slow
 def test_a_toolset_is_written_with_its_types_and_documentation(node: Node) -> None:
     text = written(search)
     assert text == (
@@ -111,6 +116,7 @@ def test_arguments_that_may_all_be_left_out_are_optional_together() -> None:
     assert "declare function page(args?: { number?: number }): Promise<string>;" in written(page)
 
 
+@pytest.mark.slow
 def test_names_that_are_none_in_javascript(node: Node) -> None:
     @tool(name="delete")
     def remove(path: str) -> None: ...
@@ -124,6 +130,7 @@ def test_names_that_are_none_in_javascript(node: Node) -> None:
     assert_is_typescript_without_code(node, text)
 
 
+@pytest.mark.slow
 def test_one_definition_is_shared_and_two_of_one_name_are_told_apart(node: Node) -> None:
     other = {"type": "object", "properties": {"hit": {"$ref": "#/$defs/Hit"}}, "required": ["hit"]}
     other["$defs"] = {"Hit": {"type": "object", "properties": {"other": {"type": "string"}}}}
@@ -151,6 +158,7 @@ SCHEMAS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize(
     "doc",
@@ -176,3 +184,57 @@ def test_tools_are_left_out_on_request_and_none_is_no_text() -> None:
 
     assert "search" not in written(search, other, only={"other"})
     assert written() == "" == written(search, only=())
+
+
+def test_types_that_json_lacks_are_those_of_javascript(node: Node) -> None:
+    def plan(on: datetime.datetime, days: set[int], by: dict[int, str]) -> dict[uuid.UUID, datetime.timedelta]:
+        """Plan."""
+        return {}
+
+    text = written(plan)
+    assert_is_typescript_without_code(node, text)
+    assert "args: { on: Date; days: Set<number>; by: Map<number, string> | Record<string, never> })" in text
+    assert "): Promise<Map<string, number> | Record<string, never>>;" in text
+
+
+# The type of a value, as a declaration would have it.
+SHOWN = """
+const shown = (value) => {
+  if (Array.isArray(value)) return "Array<any>";
+  if (typeof value !== "object") return typeof value;
+  if (value instanceof Set) return "Set<any>";
+  if (value instanceof Map) return `Map<${[...value].map((pair) => pair.map(shown).join(", "))[0]}>`;
+  if (value.constructor !== Object) return value.constructor.name;
+  return `Record<string, ${Object.values(value).map(shown)[0] ?? "never"}>`;
+};
+shown(await give())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mapping", "value"),
+    [
+        (dict[str, int], {"a": 1}),
+        (dict[uuid.UUID, int], {uuid.UUID(int=5): 1}),
+        (dict[datetime.date, int], {datetime.date(2026, 1, 1): 1}),
+        (dict[datetime.datetime, int], {datetime.datetime(2026, 1, 1): 1}),
+        (dict[datetime.timedelta, int], {datetime.timedelta(1): 1}),
+        (dict[int, int], {1: 1}),
+        (dict[int, int], {}),
+        (dict[float, bool], {0.5: True}),
+        (dict[bool, int], {True: 1}),
+        (dict[bytes, int], {b"x": 1}),
+        (dict[tuple[int, int], str], {(1, 2): "a"}),
+        (dict[frozenset[int], int], {frozenset([1]): 1}),
+    ],
+)
+async def test_mappings_arrive_as_they_are_declared(node: Node, mapping: Any, value: Any) -> None:
+    def give() -> Any:
+        return value
+
+    give.__annotations__["return"] = mapping
+    (declared,) = re.findall(r"Promise<(.*)>;", written(give))
+    async with actbox.open_sandbox("node") as box:
+        result = await box.run(SHOWN, tools=[give])
+    assert result.error is None and result.value in declared.split(" | "), (result, declared)

@@ -17,8 +17,7 @@ import typer
 from actbox._version import __version__
 from actbox.core.errors import ActboxError, SandboxUnavailable
 
-from .exits import SANDBOX_FAILED, SIGNALLED, USAGE, NoSandbox, UsageError
-from .flags import in_flags
+from .errors import SANDBOX_FAILED, SIGNALLED, USAGE, NoSandbox, UsageError, in_flags
 
 app = typer.Typer(
     name="actbox",
@@ -28,12 +27,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# typer's errors of use share no base with a public name in every version; all are what BadParameter is one of.
+# typer's usage errors have no common public base class in every version; the base of BadParameter covers them all.
 _TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 def run_app(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line (the process's own unless told) and return its exit code. Errors of use are on stderr."""
+    """Run one command line (default: the process's own) and return its exit code. Usage errors go to stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = typer.main.get_command(app).main(given or ["--help"], prog_name="actbox", standalone_mode=False)
@@ -154,8 +153,9 @@ def run(
 ) -> int:
     """Run a program in a sandbox: Python, JavaScript, TypeScript or RTFS.
 
-    Its output appears as it is printed. As with `python FILE`, the value of a last expression is not: `--json` has it.
-    Of an RTFS program, which prints nothing, it is the value that appears.
+    Its output appears as it is printed. As with `python FILE`, the value
+    of the last expression does not appear: print it, or take `--json`.
+    An RTFS program prints nothing, and its value appears instead.
 
     A review (--rule) is advice on top of isolation, never instead of it.
 
@@ -192,8 +192,9 @@ def repl(
 ) -> int:
     """Evaluate RTFS line by line; definitions last.
 
-    A form may go on over several lines until its brackets are closed. `:doc NAME` tells of a function or a form,
-    `:quit` or Ctrl-D ends; Ctrl-C ends what is being evaluated or typed.
+    A form may go on over several lines until its brackets are closed.
+    `:doc NAME` tells of a function or a form, `:quit` or Ctrl-D ends;
+    Ctrl-C ends what is being evaluated or typed.
     """
     from .repl import converse
 
@@ -237,8 +238,9 @@ def map_programs(
     A line of FILE is an object with `code` and, where wanted, `id`
     (text or a whole number; without one it is the text "line 7"),
     `inputs` (variables by name), `language` and `timeout` (seconds).
-    Other fields are ignored. A line of RESULTS has the id and what `actbox run --json`
-    prints; a program that fails, or cannot be run, has its line too.
+    Other fields are ignored. A line of RESULTS has the id and what
+    `actbox run --json` prints; a program that fails, or cannot be run,
+    has its line too.
 
     Nothing that was done is lost: after Ctrl-C every finished program is
     in RESULTS (with --ordered, those that waited for their turn too);
@@ -249,7 +251,7 @@ def map_programs(
     came to; 1 where some line could not be run as it is; 125 when the
     sandbox failed a program, or RESULTS cannot be written; 2 for an
     error of use; 130 after Ctrl-C.
-    """  # short lines, since typer keeps the breaks of all but the first paragraph
+    """  # short lines: typer keeps the line breaks of all but the first paragraph
     from .engine import Opening, options_from
     from .map import map_request, parse_map_request
 
@@ -337,19 +339,21 @@ def doctor(
         list[str] | None,
         typer.Argument(metavar="[ENGINE]...", help="Which to try; all of them unless told.", show_default=False),
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show each limit and wall as it was tried.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,
 ) -> int:
-    """Say which engines work here, what each enforces — measured by trying it — and what to do about the rest.
+    """Say which engine is used here, and in a line each which work, what they lack, and what to do about the rest.
 
-    Every engine is started and each of its limits tried with a program that goes beyond it, which takes a while on a
-    busy machine; naming an engine tries that one only.
+    Every engine is started, and each of its limits is tried with a program
+    that goes beyond it. That takes a while, on a busy machine minutes; each
+    line is printed when it is known. `actbox doctor linux` tries one engine.
 
     The exit code is 0 where some engine of full CPython, or one of
     those named, isolates programs from this machine, and 1 where none does.
     """
     from .doctor import examine
 
-    return examine(engines or [], as_json=as_json)
+    return examine(engines or [], full=full, as_json=as_json)
 
 
 @app.command()
@@ -368,8 +372,8 @@ def demo(
     ),
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
-    """Watch an agent answer a question about real data with code: look at it, slip, mend it, draw a chart."""
-    from .demonstration import show_demo
+    """Run the demo: an agent answers a question about real data with code, makes a mistake, fixes it, draws a chart."""
+    from .demo import show_demo
     from .engine import Opening
 
     opening = Opening(engine=sandbox, allow_unisolated=allow_unisolated)

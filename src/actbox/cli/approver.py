@@ -1,4 +1,4 @@
-"""Asking whoever sits at the terminal whether a program may run, or a call be made."""
+"""`TerminalApprover`: asks the person at the terminal whether a program may run, or a tool call be made."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ import termios
 import threading
 from typing import Any, Final
 
+from actbox.content.safe_text import spelt_out
 from actbox.tools import ApprovalDecision, ApprovalRequest
 from actbox.tools.threads import ThreadPool
 
 from .output import to_bytes
-from .terminal import spelt_out
 
 MOST_ARGUMENT_CHARACTERS: Final = 2000
-"""Of one argument; how many more there are is said."""
+"""The most characters of one argument that are shown; the number of further ones is given."""
 
 _READ_BYTES = 4096
-# How often a thread that waits for an answer looks whether there still is a question.
+# Seconds between two checks, by a thread that waits for an answer, whether the question still stands.
 _LOOK_EVERY_SECONDS = 0.1
 _NO_TERMINAL = ApprovalDecision(False, "no person is at a terminal to be asked", cause="unavailable")
 _UNANSWERED = ApprovalDecision(False, "the question was left unanswered", cause="unavailable")
-# One question at a time, in the order in which they came.
+# `iterencode` yields one scalar after another, so the event loop can go on in between.
+_written_in_pieces = json.JSONEncoder(ensure_ascii=False, default=repr).iterencode
+# A single thread: questions are asked one at a time, in the order in which they came.
 _threads = ThreadPool(limit=1)
 _turn = threading.Lock()
 
 
 class TerminalApprover:
-    """Shows what is asked and reads `y` or `n`; what follows the `n` is the reason. No answer is no.
+    """An approver that shows the request and reads `y` or `n`; text after the `n` is the reason. No answer counts as
+    no.
 
         from actbox.cli import TerminalApprover
         agent = CodeAgent(model, box, tools=tools, approver=TerminalApprover())
 
-    `input` and `output` are descriptors of terminals, standard input and standard error unless told. Where one of them
-    is none, everything is refused. What was typed before a question was shown is no answer to it. Text of a program is
-    shown so that it cannot act on the terminal or hide: control, formatting and colour codes are spelt out, each line
-    of code has its number in front of it.
+    `input` and `output` are descriptors of terminals, by default standard input and standard error. If one of them is
+    no terminal, everything is refused. Text typed before the question was shown is not an answer. Text of a program is
+    shown so that it cannot control the terminal or hide: control, formatting and color codes are escaped, and each line
+    of code has its number.
     """
 
     def __init__(self, *, input: int = 0, output: int = 2, by: str = "the person at the terminal") -> None:
@@ -46,16 +49,17 @@ class TerminalApprover:
         self._by = by
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Ask, and wait for the answer; when cancelled, say that the question is withdrawn."""
+        """Ask, and wait for the answer; on cancellation, print that the question is withdrawn."""
         if not (os.isatty(self._input) and os.isatty(self._output)):
             return _NO_TERMINAL
         withdrawn = threading.Event()
         try:
-            return await _threads.run(self._ask, question(request), withdrawn)
+            return await _threads.run(self._ask, request, withdrawn)
         finally:
-            withdrawn.set()  # which a thread that still waits for an answer notices
+            withdrawn.set()  # a thread that still waits for an answer checks this
 
-    def _ask(self, text: str, withdrawn: threading.Event) -> ApprovalDecision:
+    def _ask(self, request: ApprovalRequest, withdrawn: threading.Event) -> ApprovalDecision:
+        text = question(request)
         with _turn:
             termios.tcflush(self._input, termios.TCIFLUSH)
             self._write(text)
@@ -71,9 +75,9 @@ class TerminalApprover:
                 return _NO_TERMINAL
             try:
                 typed = os.read(self._input, _READ_BYTES)
-            except OSError:  # the terminal has gone away
+            except OSError:  # the terminal is gone
                 return _NO_TERMINAL
-            if not typed:  # Ctrl-D: somebody is there, and does not answer
+            if not typed:  # Ctrl-D: the person declines to answer
                 self._write("\n")
                 return _UNANSWERED
             word, _, reason = typed.decode("utf-8", "replace").strip().partition(" ")
@@ -89,11 +93,13 @@ class TerminalApprover:
 
 
 def question(request: ApprovalRequest) -> str:
-    """Return a request as text for a terminal: what is asked and why, the arguments, the code."""
+    """Return a request as text for a terminal: the question and its reason, the arguments, the code."""
     what = "This program is to run" if request.what == "run" else f"The program calls {spelt_out(request.tool)}"
     why = spelt_out(request.reason)
     lines = ["", f"{what}. {why[:1].upper()}{why[1:]}."]
-    lines += [f"  {spelt_out(name)} = {_argument(value)}" for name, value in request.arguments.items()]
+    for name, value in request.arguments.items():
+        hides = " (its type may hide a part)" if name in request.hidden else ""
+        lines.append(f"  {name if name.isidentifier() else _cut(name)} = {_cut(value)}{hides}")
     if request.excerpt:
         lines.append("The program:" if request.what == "run" else "Around the call, by the program's own word:")
     width = len(str(request.excerpt[-1][0])) if request.excerpt else 0
@@ -103,7 +109,15 @@ def question(request: ApprovalRequest) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _argument(value: Any) -> str:
-    text = spelt_out(repr(value) if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, default=repr))
-    more = len(text) - MOST_ARGUMENT_CHARACTERS
-    return text if more <= 0 else f"{text[:MOST_ARGUMENT_CHARACTERS]} … and {more:,} characters more"
+def _cut(value: Any) -> str:
+    """Return the beginning of a value's JSON text, escaped for the terminal. Different values give the same text only
+    if they are cut.
+    """
+    length = 0
+    begun = ""
+    for piece in _written_in_pieces(value):
+        begun += piece[: MOST_ARGUMENT_CHARACTERS - len(begun)]
+        length += len(piece)
+    text = spelt_out(begun)
+    more = length - len(begun)
+    return text if not more else f"{text} … and {more:,} characters more"

@@ -1,4 +1,6 @@
-"""From the words of `actbox run`'s command line to a program and a policy. No sandbox is needed to get them wrong."""
+"""The parser of `actbox run`'s arguments: it makes a program and a policy, and needs no sandbox to reject wrong
+ones.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from actbox.core.policy import Policy
 from actbox.core.program import MAX_SOURCE_BYTES, Program
 from actbox.sandbox.languages import ENGINES_OF, language_of
 
-from .exits import UsageError
+from .errors import UsageError
 
 if TYPE_CHECKING:
     from actbox.review import Rules
@@ -39,7 +41,7 @@ _FILES: Final = {"python": "a Python", "rtfs": "an RTFS", "javascript": "a JavaS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What one command line asks for.
+    """The parsed command line of `actbox run`.
 
     `output` is an existing folder to save artifacts in, or `None`. `rules` are those of a review before the run; `None`
     is no review.
@@ -52,7 +54,7 @@ class RunRequest:
 
     @property
     def engine(self) -> str:
-        """The engine of the program's language; `auto`, which is for Python, chooses among those of Python."""
+        """The engine for the program's language: `auto` for Python, else the first engine of that language."""
         language = self.program.language
         return "auto" if language == "python" else ENGINES_OF[language][0]
 
@@ -73,7 +75,7 @@ def parse_request(
     sandbox: str = "auto",
 ) -> RunRequest:
     """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
-    chosen = _rules(rules)
+    chosen = rules_from(rules) if rules else None
     try:
         mounted = tuple(_mount(spec) for spec in mounts)
         policy = Policy(
@@ -93,12 +95,24 @@ def parse_request(
     return RunRequest(program=program, policy=policy, output=_folder(output), rules=chosen)
 
 
-def _rules(verdicts: Sequence[str]) -> Rules | None:
-    if not verdicts:
-        return None
-    from .rules import rules_from  # what it costs to import is for those who review
+def rules_from(verdicts: Sequence[str]) -> Rules:
+    """Return the rules that `RULE=VERDICT` options describe; `all` stands for every rule that is not named.
 
-    return rules_from(verdicts)
+    Raises `UsageError` for a rule or verdict that there is not.
+    """
+    from actbox.review import Rules  # imported only for a review, since the import takes long
+
+    named: dict[str, str] = {}
+    for spec in verdicts:
+        rule, equals, verdict = spec.rpartition("=")
+        if not equals:
+            raise UsageError(f"--rule {spec!r} is not RULE=VERDICT", "such as --rule process=block")
+        named[rule] = verdict
+    otherwise = named.pop("all", None)
+    try:
+        return Rules(named, otherwise)
+    except InvalidValue as error:
+        raise UsageError(f"--rule: {error}", "such as --rule process=block") from None
 
 
 def limits_from(timeout: float | None, memory: int | None) -> Limits:
@@ -110,12 +124,12 @@ def limits_from(timeout: float | None, memory: int | None) -> Limits:
     mib = default.memory_mib if memory is None else memory
     if mib <= 0:
         raise UsageError(f"--memory takes MiB above zero, not {mib}", "such as --memory 512")
-    # A program that may run for so long may also compute for so long.
+    # The limit of processor time is at least the wall time.
     return Limits(wall_seconds=wall, cpu_seconds=max(default.cpu_seconds, wall), memory_mib=mib)
 
 
 def _mount(spec: str) -> FileMount:
-    # A host path may itself have colons, so the words are taken from the right.
+    # A host path may itself contain colons, so the fields are split from the right.
     rest, _, last = spec.rpartition(":")
     mode: str = "ro"
     if rest.count(":") and last in _MODES:
@@ -128,7 +142,10 @@ def _mount(spec: str) -> FileMount:
     try:
         return FileMount(host, guest, mode)  # type: ignore[arg-type]  # one of _MODES
     except InvalidValue as error:
-        raise UsageError(f"--mount {spec}: {error}", _MOUNT_HINT) from None
+        why, _, advice = str(error).rpartition("; ")
+        if not why:
+            why, advice = advice, "give --mount a file or folder that is there, and a place in the sandbox for it"
+        raise UsageError(f"--mount {spec}: {why}", advice) from None
 
 
 def _domain(spec: str) -> AllowedDomain:
@@ -160,7 +177,9 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def language_of_file(file: str | None, language: str | None, sandbox: str = "auto") -> str:
-    """Return the language that `--language` says, else the file's suffix, else the sandbox. Raises `UsageError`."""
+    """Return the language given by `--language`, else by the file's suffix, else by the sandbox. Raises
+    `UsageError`.
+    """
     if language is None:
         return _LANGUAGES.get(Path(file or "").suffix) or language_of(sandbox)
     if language not in ENGINES_OF:
@@ -203,7 +222,7 @@ def _read(stream: BinaryIO, place: str) -> bytes:
 
 
 def _decode(source: bytes, place: str) -> str:
-    """Decode as Python itself would: UTF-8 unless a byte order mark or a coding comment says otherwise."""
+    """Decode source as Python does: as UTF-8 unless a byte order mark or a coding comment says otherwise."""
     try:
         return importlib.util.decode_source(source)
     except UnicodeDecodeError as error:
@@ -226,7 +245,7 @@ def _decode_utf8(source: bytes, place: str) -> str:
 def _folder(output: Path | None) -> Path | None:
     if output is None:
         return None
-    # Made before the run: a program's work should not be lost to a mistyped path.
+    # Created before the run: a mistyped path must not cost the program's work.
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

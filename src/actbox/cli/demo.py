@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.panel import Panel
@@ -26,19 +27,47 @@ from actbox.codeact import (
     TurnStarted,
 )
 from actbox.codeact.blocks import program_in
+from actbox.content.safe_text import TerminalText
 from actbox.core.events import Event, Output, ToolFinished, ToolStarted
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 
 from .demo_case import QUESTION, SCRIPTED_REPLIES, demo_tools
-from .terminal import TerminalText
+from .engine import Opening
+from .errors import UsageError
+from .interrupt import Interrupted, run_interruptibly
+
+# The packages that the demo imports, by the extra that installs them; `models` is needed for a real model only.
+_NEEDS: Final = {"demo": ("pandas", "matplotlib", "vega_datasets"), "models": ("pydantic_ai",)}
+
+
+def show_demo(model: str | None, folder: Path, opening: Opening) -> int:
+    """Run the demonstration and return its exit code.
+
+    Raises `UsageError` for a missing extra: what it needs is looked for first.
+    """
+    _require("demo")
+    if model is not None:
+        _require("models")
+    try:
+        with opening.explained():
+            return run_interruptibly(lambda: demo(model, folder, Console(), opening.open))
+    except Interrupted as error:
+        return error.exit_code
+
+
+def _require(extra: str) -> None:
+    missing = [name for name in _NEEDS[extra] if importlib.util.find_spec(name) is None]
+    if missing:
+        sentence = f"this needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        raise UsageError(sentence, f"pip install 'actbox[{extra}]'")
 
 
 async def demo(model_name: str | None, folder: Path, console: Console, open_sandbox: Callable[[], Sandbox]) -> int:
-    """Run the demo and return its exit code: 0 only when an answer and a chart came out.
+    """Run the demo and return its exit code: 0 only if an answer and a chart came out.
 
-    Without a model's name a scripted model is used, and called that. The chart is saved into `folder`. Raises
-    `ActboxError` where a package, the model or the sandbox cannot be had.
+    Without a model's name a scripted model is used, and the output says so. The chart is saved into `folder`. Raises
+    `ActboxError` if a package, the model or the sandbox is unavailable.
     """
     model = _model(model_name)
     tools = demo_tools()
@@ -85,7 +114,7 @@ def _show(console: Console, event: Any, model: ChatModel) -> None:
             kind = "the scripted model" if isinstance(model, ScriptedModel) else "the model"
             console.rule(f"turn {turn}: {kind} answers", style="cyan")
         case ModelSpoke(text=text):
-            # The program is shown by itself, highlighted, when it runs.
+            # The program is shown separately, highlighted, when it runs.
             words = text if program_in(text) is None else text.partition("```")[0]
             if words.strip():
                 console.print(_shown(words.strip(), "italic"))
@@ -114,8 +143,8 @@ def _show_result(console: Console, result: ExecutionResult) -> None:
     if result.error is not None:
         console.print(_shown(result.error.traceback.rstrip() or result.error.message, "red"))
         line = f" in line {result.error.line}" if result.error.line else ""
-        said = f"{result.error.kind.value}{line}: {result.error.type}: {result.error.message}"
-        console.print(_shown(said, "bold red"))
+        failure = f"{result.error.kind.value}{line}: {result.error.type}: {result.error.message}"
+        console.print(_shown(failure, "bold red"))
         if result.error.hint:
             console.print(_shown(f"hint: {result.error.hint}", "yellow"))
     outcome = "ended well" if result.success else f"failed with exit code {result.exit_code}"
@@ -147,7 +176,7 @@ def _conclude(console: Console, outcome: AgentOutcome, folder: Path) -> int:
 
 
 def _shown(text: str, style: str = "") -> Text:
-    """Return text of a model's or a program's as text that does nothing to the terminal."""
+    """Return text of a model or a program with all terminal control made harmless."""
     safe = TerminalText()
     return Text(safe.feed(text) + safe.end(), style=style)
 

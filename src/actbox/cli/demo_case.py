@@ -52,7 +52,7 @@ def _local_data() -> Any:
 
 
 def demo_tools() -> list[Tool]:
-    """Return the host tools. Raises `ActboxError` where the demo's packages are missing."""
+    """Return the demo's host tools. Raises `ActboxError` if the demo's packages are missing."""
     _local_data()
     return [list_datasets, load_dataset]
 

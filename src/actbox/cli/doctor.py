@@ -1,16 +1,15 @@
-"""`actbox doctor`: which engines work here, what each really keeps, and what to do about the rest."""
+"""`actbox doctor`: which engines work here, which promises each keeps in trials, and how to fix the others."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from actbox._version import __version__
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
-from actbox.sandbox.languages import FULL_CPYTHON
 from actbox.sandbox.opening import ENGINES, check, open_sandbox
 from actbox.sandbox.registry import engine_meant
 from actbox.sandbox.traits import EngineCheck
@@ -18,10 +17,10 @@ from actbox.sandbox.trial import try_isolation, try_limits
 from actbox.sandbox.trial_javascript import try_javascript_isolation, try_javascript_limits
 from actbox.sandbox.trial_rtfs import try_rtfs_isolation, try_rtfs_limits
 
-from .document import print_document
-from .exits import BROKEN_PIPE, UsageError
-from .finding import Finding
+from .doctor_report import Finding, print_as_found, strongest_of
+from .errors import BROKEN_PIPE, UsageError
 from .interrupt import Interrupted, run_interruptibly
+from .output import print_document
 
 _TRIALS: Final = {
     "python": (try_limits, try_isolation),
@@ -31,22 +30,24 @@ _TRIALS: Final = {
 """The trials of limits and of isolation, in each language."""
 
 
-def examine(names: Sequence[str], *, as_json: bool) -> int:
-    """Try engines, all where none is named, and print what was found. Return 0 where one isolates programs, else 1.
+def examine(names: Sequence[str], *, full: bool, as_json: bool) -> int:
+    """Try the named engines (default: all), print the findings, and return 0 if one isolates programs, else 1.
 
-    Where none is named only those count that `auto` would take, and it is said which that is: the named ones alone do
-    not tell.
+    A person gets a line for each engine as soon as it was tried, or with `full` a table.
+
+    Without names, only the engines count that `auto` may take, and the one that it would take is printed; the results
+    of named engines alone do not tell which that is.
     """
     if unknown := [name for name in names if name not in ENGINES]:
         sentences = [f"there are: {', '.join(ENGINES)}", engine_meant(unknown[0])]
         raise UsageError(f"there is no engine {unknown[0]}", ". ".join(filter(None, sentences)))
     wanted = [name for name in ENGINES if name in names or not names]
     try:
-        findings = _progress(wanted, as_json)
+        tried = _tried(wanted, quietly=as_json)
+        findings = list(tried) if as_json else print_as_found(tried, full=full, with_verdict=not names)
     except Interrupted as error:
         return error.exit_code
-    isolating = {finding.check.engine for finding in findings if finding.isolates}
-    strongest = next((engine for engine in FULL_CPYTHON if engine in isolating), None)
+    strongest = strongest_of(findings)
     if as_json:
         document = {
             "actbox": __version__,
@@ -57,28 +58,20 @@ def examine(names: Sequence[str], *, as_json: bool) -> int:
         }
         if not print_document(document):
             return BROKEN_PIPE
-    else:
-        from .doctor_table import print_conclusion, print_findings
-
-        print_findings(findings)
-        if not names:
-            print_conclusion(findings, strongest)
-    return 0 if (isolating if names else strongest) else 1
+    isolates = any(finding.isolates for finding in findings) if names else strongest
+    return 0 if isolates else 1
 
 
-def _progress(engines: Sequence[str], as_json: bool) -> list[Finding]:
-    """Find out about each engine in turn, telling a person at a terminal which one takes the time."""
-    if as_json:
-        return [_find_out(engine) for engine in engines]
+def _tried(engines: Sequence[str], *, quietly: bool) -> Iterator[Finding]:
+    """Yield a finding for each engine in turn, and show on a terminal which engine is being tried."""
     from rich.console import Console
 
-    findings = []
-    # On stderr, and gone when done: what is redirected is the findings only.
-    with Console(stderr=True).status("") as status:
-        for engine in engines:
-            status.update(f"trying the {engine} engine …")
-            findings.append(_find_out(engine))
-    return findings
+    # On stderr, and removed when done: redirected output holds only the findings.
+    console = Console(stderr=True, quiet=quietly)
+    for engine in engines:
+        with console.status(f"trying the {engine} engine …"):
+            finding = _find_out(engine)
+        yield finding
 
 
 def _find_out(engine: str) -> Finding:
@@ -90,7 +83,7 @@ def _find_out(engine: str) -> Finding:
 
 async def _try(found: EngineCheck) -> Finding:
     def open_box(policy: Policy) -> Sandbox:
-        # The trials are this package's own programs, so they may also run where nothing isolates them.
+        # The trials are this package's own programs, so they may run without isolation too.
         return open_sandbox(found.engine, policy=policy, allow_unisolated=True)
 
     assert found.traits is not None

@@ -1,4 +1,4 @@
-"""From `--sandbox`, `--option` and `--allow-unisolated` to a sandbox, with sentences that name these options."""
+"""Opening of a sandbox from `--sandbox`, `--option` and `--allow-unisolated`, with errors that name these options."""
 
 from __future__ import annotations
 
@@ -14,59 +14,53 @@ from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.opening import ENGINES, open_sandbox
 from actbox.sandbox.registry import TABLE, engine_meant
 
-from .exits import NoSandbox, UsageError
-from .flags import in_flags
+from .errors import NoSandbox, UsageError, in_flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """Which sandbox a command line asks for."""
+    """The sandbox that a command line asks for: an engine and its options."""
 
     engine: str
     allow_unisolated: bool
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The engine's own."""
+    """The engine's own options."""
 
     def open(self, policy: Policy | None = None) -> Sandbox:
-        """Return what `open_sandbox` does. Raises `UsageError` for an engine that there is not."""
+        """Return the sandbox from `open_sandbox`. Raises `UsageError` for an unknown engine."""
         if self.engine not in ("auto", *ENGINES):
             meant = engine_meant(self.engine)
             raise UsageError(
                 f"--sandbox {self.engine}: there is no such engine; there are: auto, {', '.join(ENGINES)}",
                 in_flags(meant) if meant else "actbox doctor says which of them work here",
             )
-        if self.engine in TABLE and not (TABLE[self.engine].isolates or self.allow_unisolated):
-            raise SandboxUnavailable(
-                f"the {self.engine} engine isolates nothing: programs may do what their account may; if that is"
-                " meant, say --allow-unisolated too"
-            )
         try:
             return open_sandbox(self.engine, policy=policy, allow_unisolated=self.allow_unisolated, **self.options)
         except InvalidValue as error:
-            taken = TABLE[self.engine].options() if self.engine in TABLE else []
-            if not taken and not self.options:
+            names = TABLE[self.engine].options() if self.engine in TABLE else []
+            if not names and not self.options:
                 raise
-            raise UsageError(f"--option: {in_flags(str(error), taken)}", self._options_hint(taken)) from None
+            raise UsageError(f"--option: {in_flags(str(error), names)}", self._options_hint(names)) from None
 
-    def _options_hint(self, taken: Sequence[str]) -> str:
+    def _options_hint(self, names: Sequence[str]) -> str:
         if self.engine not in TABLE:
             return f"such as --sandbox container --option image=python:3.13-slim; engines: {', '.join(ENGINES)}"
-        if not taken:
+        if not names:
             return f"leave out --option: the {self.engine} engine has nothing to be told"
-        return f"options of the {self.engine} engine, each said as --option NAME=VALUE: {', '.join(taken)}"
+        return f"options of the {self.engine} engine, each said as --option NAME=VALUE: {', '.join(names)}"
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise `NoSandbox`, with what to do about it, for a `SandboxUnavailable` in the block."""
+        """Raise `NoSandbox`, with advice, in place of a `SandboxUnavailable` from the `with` block."""
         try:
             yield
         except SandboxUnavailable as error:
             raise NoSandbox(in_flags(str(error)), self.advice(str(error))) from error
 
     def advice(self, failure: str) -> str:
-        """Return what to do about a failure; nothing where the engine works here, as then it is about another thing."""
+        """Return advice about a failure, "" if the engine itself works here, since the cause then lies elsewhere."""
         if self.engine in TABLE:
-            # An engine that isolates nothing is not tried: whether ssh works is a matter of the machine that was named.
+            # An engine that isolates nothing is not checked: whether ssh works depends on the machine that was named.
             found = TABLE[self.engine].check() if TABLE[self.engine].isolates else None
             if found is None or found.works:
                 return ""
@@ -76,7 +70,7 @@ class Opening:
 
 
 def options_from(given: Sequence[str], flag: str = "--option") -> dict[str, Any]:
-    """Return an engine's options by name, from `NAME=VALUE` each; a VALUE that is JSON counts as that.
+    """Return an engine's options by name, each from `NAME=VALUE`; a VALUE that is valid JSON is parsed.
 
     `flag` is what the command line calls them. Raises `UsageError`.
     """

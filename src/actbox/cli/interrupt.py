@@ -1,4 +1,4 @@
-"""Ending a command early without leaving anything behind."""
+"""Interruption of a command by signals or a closed pipe, with a full cleanup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from .exits import BROKEN_PIPE, SIGNALLED
+from .errors import BROKEN_PIPE, SIGNALLED
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class Interrupted(Exception):
 
 
 class Broken:
-    """Tells a running command, from any thread, that nobody reads its output any more."""
+    """A thread-safe flag that tells a running command that the reader of its output is gone."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,11 +30,11 @@ class Broken:
         self._listener: Callable[[], None] | None = None
 
     def is_set(self) -> bool:
-        """Whether the reader has gone away."""
+        """True if the reader is gone."""
         return self._set
 
     def set(self) -> None:
-        """Say so; whoever listens is told at once."""
+        """Set the flag, and call the listener at once."""
         with self._lock:
             self._set = True
             listener = self._listener
@@ -42,7 +42,7 @@ class Broken:
                 listener()
 
     def listen(self, listener: Callable[[], None] | None) -> None:
-        """Have `listener` called by `set()`, at once where that has happened already. `None` ends it."""
+        """Register the function that `set()` calls; it is called at once if the flag is set. `None` removes it."""
         with self._lock:
             self._listener = listener
             if self._set and listener is not None:
@@ -50,7 +50,7 @@ class Broken:
 
 
 def run_interruptibly(work: Callable[[], Coroutine[Any, Any, T]], give_up_when: Broken | None = None) -> T:
-    """Run a coroutine in an event loop of its own, so that what it holds is given back however it ends.
+    """Run a coroutine in a new event loop, so that it releases its resources however it ends.
 
     SIGINT, SIGTERM, SIGHUP and a reader that has gone away cancel it; once it has cleaned up, `Interrupted` is raised.
     A second signal ends this process as it would any other. A signal that the caller's caller ignores stays ignored.

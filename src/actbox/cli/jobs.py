@@ -1,4 +1,6 @@
-"""From the lines of a JSONL file to programs with ids. A line that makes no sense is a job with a problem, no error."""
+"""The reader of `actbox map`'s programs: a JSONL file, a job per line. An invalid line is a job with a problem, not an
+error.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,19 @@ from actbox.core.errors import InvalidValue
 from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
 
-from .exits import UsageError
+from .errors import UsageError
 
 JobId = str | int
 
 MAX_LINE_BYTES: Final = 64 * 2**20
-"""What a guest takes as its first message; no longer line could be run."""
+"""The longest line that is read: the size of a guest's first message."""
 _PIECE_BYTES: Final = 2**18
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One line: a program and its `timeout` in seconds, or the `problem` that keeps it from being one.
+    """One line of the file: a program and its `timeout` in seconds, or the `problem` with the line.
 
     `id` is the line's own, or `line 7` where it has none that can be used: a text, so that it is nobody's number.
     """
@@ -40,7 +42,7 @@ class Job:
 
 
 def parse_job(number: int, line: bytes, language: str) -> Job:
-    """Return the job that a line describes; never raises. Lines count from 1; `language`: of one that says none."""
+    """Return the job that a line describes; never raises. Lines count from 1; `language` is the default language."""
     identity: JobId = f"line {number}"
     try:
         fields = _fields(line)
@@ -52,14 +54,14 @@ def parse_job(number: int, line: bytes, language: str) -> Job:
 
 
 def is_job_id(value: object) -> bool:
-    """Return whether a JSON value can be an id: a whole number, or text that UTF-8 can say."""
+    """Return True if a JSON value can be an id: a whole number, or text that UTF-8 can encode."""
     if isinstance(value, str):
         return not _SURROGATE.search(value)
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 async def read_jobs(descriptor: int, language: str) -> AsyncIterator[Job]:
-    """Read jobs as they are asked for; `language` is that of lines that say none.
+    """Yield jobs as they are requested; `language` is the default for lines that name none.
 
     Raises `UsageError` where the file cannot be read on.
     """
@@ -74,7 +76,7 @@ async def read_jobs(descriptor: int, language: str) -> AsyncIterator[Job]:
 async def jobs_to_do(
     jobs: AsyncIterator[Job], done: Collection[JobId], on_skip: Callable[[], None]
 ) -> AsyncIterator[Job]:
-    """Yield the jobs that are not done yet. One whose id an earlier line has is a job with a problem."""
+    """Yield the jobs that are not done yet. A job whose id occurred in an earlier line becomes a job with a problem."""
     seen: dict[JobId, int] = {}
     async for job in jobs:
         first = seen.setdefault(job.id, job.line)
@@ -89,7 +91,7 @@ async def jobs_to_do(
 
 @contextmanager
 def opened(file: str) -> Iterator[int]:
-    """Open the file of programs, `-` for standard input, and give its descriptor. Raises `UsageError`."""
+    """Open the file of programs (`-` for standard input) and yield its descriptor. Raises `UsageError`."""
     if file == "-":
         yield 0
         return
@@ -106,7 +108,7 @@ def opened(file: str) -> Iterator[int]:
 
 
 def count_jobs(file: str) -> int | None:
-    """Return how many lines a file has that are not empty; `None` for what can be read only once."""
+    """Return the number of non-empty lines of a file; `None` for a stream that can be read only once."""
     if not Path(file).is_file():
         return None
     with Path(file).open("rb") as lines:
@@ -117,7 +119,7 @@ _FILE_HINT = 'give a JSONL file, one program a line: {"id": 1, "code": "print(1)
 
 
 async def _read(descriptor: int) -> bytes:
-    # In a thread: it may be a pipe that somebody fills slowly.
+    # In a thread: it may be a pipe that is filled slowly.
     try:
         return await run_blocking(os.read, descriptor, _PIECE_BYTES)
     except OSError as error:
@@ -125,7 +127,7 @@ async def _read(descriptor: int) -> bytes:
 
 
 class _Lines:
-    """Cuts a stream into numbered lines and leaves out empty ones. Of a line that is too long the rest is dropped."""
+    """A splitter of a stream into numbered lines, without empty ones. The rest of a too long line is dropped."""
 
     def __init__(self) -> None:
         self._number = 1

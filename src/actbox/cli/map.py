@@ -1,4 +1,6 @@
-"""`actbox map`: every program of a JSONL file, many at once, each in a workspace of its own; a line for each result."""
+"""`actbox map`: runs the programs of a JSONL file, many at once, each in its own workspace, and writes a line for each
+result.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from actbox.sandbox.parallel import in_parallel
 
 from .arguments import limits_from
 from .engine import Opening
-from .exits import SANDBOX_FAILED, UsageError
+from .errors import SANDBOX_FAILED, UsageError
 from .interrupt import Interrupted, run_interruptibly
 from .jobs import Job, count_jobs, jobs_to_do, opened, read_jobs
 from .progress import ProgressBar, Tally, programs
@@ -28,12 +30,12 @@ from .results_file import CannotWrite, ResultsFile
 from .run import no_isolation
 
 NOT_ALL_COULD_RUN: Final = 1
-"""Some line was not a program that could be run."""
+"""The exit code when some line was not a runnable program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapRequest:
-    """What one command line asks for. `file` may be `-`; `concurrency` is a number of programs."""
+    """The parsed command line of `actbox map`. `file` may be `-`; `concurrency` is a number of programs."""
 
     file: str
     out: Path
@@ -43,7 +45,7 @@ class MapRequest:
     ordered: bool
     opening: Opening
     language: str
-    """Of lines that say none."""
+    """The default language of lines."""
 
 
 def parse_map_request(
@@ -59,7 +61,7 @@ def parse_map_request(
     ordered: bool,
     language: str | None,
 ) -> MapRequest:
-    """Return what the options describe. Raises `UsageError`, which names the wrong option."""
+    """Return the request that the options describe. Raises `UsageError`, which names the wrong option."""
     if language is not None and language not in ENGINES_OF:
         raise UsageError(f"--language {language}: there is no such language", f"there are: {', '.join(ENGINES_OF)}")
     if language is not None and opening.engine == "auto" and len(ENGINES_OF[language]) == 1:
@@ -122,7 +124,7 @@ async def _map(request: MapRequest, source: int, results: ResultsFile, tally: Ta
         tally.add(result)
         show()
 
-    finished: dict[int, tuple[Job, ExecutionResult]] = {}  # by line, until it is written
+    finished: dict[int, tuple[Job, ExecutionResult]] = {}  # by line number, until it is written
 
     async def call(job: Job) -> int:
         finished[job.line] = job, await result_of(_run(box, job), box.traits.engine)
@@ -140,7 +142,7 @@ async def _map(request: MapRequest, source: int, results: ResultsFile, tally: Ta
                     write(*finished[line])
                     del finished[line]
         finally:
-            # What was done when the end came, also where it still waited for its turn.
+            # Results that were finished at the end, including those that waited for their turn to be written.
             for line in sorted(finished):
                 write(*finished[line])
 

@@ -1,23 +1,30 @@
-"""Guest output on its way to this process's own standard output and error."""
+"""Output on this process's standard output and error: guest text, JSON documents, and the description of a failure."""
 
 from __future__ import annotations
 
+import json
 import os
 import queue
+import re
 import select
 import threading
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
+from actbox.content.safe_text import TerminalText
+from actbox.core.errors import ErrorInfo, ErrorKind
+
+from .errors import in_flags
 from .interrupt import Broken
-from .terminal import TerminalText
 
 Stream = Literal["stdout", "stderr"]
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _DESCRIPTORS: dict[Stream, int] = {"stdout": 1, "stderr": 2}
 
 
 class LiveOutput:
-    """Writes guest text as it comes, in order, without ever holding up the event loop. A context manager.
+    """A writer of guest text, live and in order, that never blocks the event loop. A context manager.
 
     A reader that stops reading (a pager, a full pipe) blocks `write(2)`. So a thread does the writing: a run's time
     limit and Ctrl-C hold all the same. What waits here is bounded by the run's own output limit. Leaving the context
@@ -29,7 +36,7 @@ class LiveOutput:
         self._abandoned = False
         self._filters = {stream: TerminalText() for stream, fd in _DESCRIPTORS.items() if os.isatty(fd)}
         self._queue: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
-        # A daemon: a reader that never reads again must not keep this process alive.
+        # A daemon thread: a reader that never reads again must not keep this process alive.
         self._thread = threading.Thread(target=self._write_all, name="actbox-output", daemon=True)
 
     def __enter__(self) -> Self:
@@ -47,12 +54,12 @@ class LiveOutput:
         self._put(stream, safe.feed(text) if safe else text)
 
     def end_streams(self) -> None:
-        """Say that the guest has printed all it will, so that colours which it left on end with it."""
+        """End the streams: colors that the guest left on are reset."""
         for stream, safe in self._filters.items():
             self._put(stream, safe.end())
 
     def abandon(self) -> None:
-        """Do not wait for what is queued still."""
+        """Stop waiting for queued text."""
         self._abandoned = True
 
     def _put(self, stream: Stream, text: str) -> None:
@@ -70,7 +77,7 @@ class LiveOutput:
 
 
 def to_bytes(text: str) -> bytes:
-    """Return text as UTF-8; a lone surrogate that stands for a byte is that byte again, any other is spelt out."""
+    """Return text as UTF-8; a lone surrogate that stands for a byte becomes that byte, any other is escaped."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -78,10 +85,51 @@ def to_bytes(text: str) -> bytes:
 
 
 def _write(fd: int, data: bytes) -> None:
-    # Not through sys.stdout: a thread that is blocked in it when the interpreter ends would bring that down.
+    # Not through sys.stdout: a thread blocked in it would crash the interpreter's exit.
     view = memoryview(data)
     while view:
         try:
             view = view[os.write(fd, view) :]
         except BlockingIOError:  # the caller's shell left it non-blocking
             select.select([], [fd], [])
+
+
+def describe_failure(error: ErrorInfo) -> str:
+    """Return the lines that explain a program's failure: its traceback or one sentence, then a hint.
+
+    A program that ended itself with a code of its choice has nothing to explain: for `ErrorKind.EXIT` there are none.
+    """
+    if error.kind is ErrorKind.EXIT:
+        return ""
+    if error.traceback:
+        text = error.traceback
+    else:
+        name = f"{error.kind.value} ({error.type})" if error.type else error.kind.value
+        text = f"{name}: {error.message}"
+    lines = [text.rstrip("\n")]
+    if error.hint:
+        lines.append(f"hint: {in_flags(error.hint)}")
+    return "\n".join(lines) + "\n"
+
+
+def print_document(document: Mapping[str, Any]) -> bool:
+    """Write the document and a newline; return False if the reader has closed the pipe."""
+    try:
+        _write(1, to_json(document).encode() + b"\n")
+    except BrokenPipeError:
+        return False
+    return True
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    """Return the document as JSON that every reader takes.
+
+    A number that JSON cannot write (NaN, infinity) becomes null, as in JavaScript, and half of a surrogate pair, which
+    is no character and which some readers refuse even when escaped, becomes U+FFFD.
+    """
+    try:
+        text = json.dumps(document, allow_nan=False, ensure_ascii=False)
+    except ValueError:
+        finite = json.loads(json.dumps(document), parse_constant=lambda _: None)
+        text = json.dumps(finite, ensure_ascii=False)
+    return _SURROGATE.sub("\ufffd", text)

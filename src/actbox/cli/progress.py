@@ -1,4 +1,4 @@
-"""How far many programs have come: a bar on a terminal, and one sentence at the end everywhere."""
+"""The progress of `actbox map`: a bar on a terminal, and one sentence at the end."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from actbox.core.result import ExecutionResult
 
 @dataclass(slots=True)
 class Tally:
-    """What has been counted so far. `refused` and `unrun` are among the `failed`."""
+    """The counts so far. `refused` and `unrun` are among the `failed`."""
 
     done: int = 0
     failed: int = 0
     refused: int = 0
-    """Lines that could not be run as they are."""
+    """Lines that could not be run as written."""
     unrun: int = 0
-    """Programs that the sandbox failed."""
+    """Programs that did not run because the sandbox failed."""
     skipped: int = 0
-    """Programs whose results were there already."""
+    """Programs whose results existed already."""
     _begun: float = field(default_factory=time.monotonic)
 
     def add(self, result: ExecutionResult) -> None:
@@ -39,7 +39,7 @@ class Tally:
             self.unrun += result.error.kind is ErrorKind.SANDBOX
 
     def summary(self) -> str:
-        """Return one sentence: how many, how fast, and what became of them."""
+        """Return one sentence: the number of programs, the rate, and the failures by reason."""
         seconds = time.monotonic() - self._begun
         text = f"{programs(self.done)} in {seconds:.1f} s, {_rate(self.done / seconds if seconds else None)}"
         text += f": {self.done - self.failed} succeeded, {self.failed} failed"
@@ -53,7 +53,7 @@ class Tally:
 
 
 class ProgressBar:
-    """A bar on standard error where that is a terminal, nothing elsewhere. A context manager.
+    """A progress bar on standard error if that is a terminal, else nothing. A context manager.
 
     `total` is how many programs there are, those done before included; without it there is no estimate.
     """
@@ -89,7 +89,7 @@ class ProgressBar:
             self._bar.stop()
 
     def update(self) -> None:
-        """Show what the tally says. What was done before counts neither as work nor for the rate."""
+        """Show the tally. Skipped programs count neither as work nor for the rate."""
         if self._bar is not None:
             left = None if self._total is None else self._total - self._tally.skipped
             self._bar.update(self._task, completed=self._tally.done, total=left, failed=self._tally.failed)
@@ -107,5 +107,5 @@ def _rate(each_second: float | None) -> str:
 
 
 def programs(count: int) -> str:
-    """Return a number of programs in words that agree with it."""
+    """Return "1 program" or "N programs"."""
     return "1 program" if count == 1 else f"{count} programs"

@@ -1,4 +1,4 @@
-"""`actbox repl`: RTFS line by line, in a session of the engine that programs have too."""
+"""`actbox repl`: RTFS line by line, in a session of the RTFS engine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable
 
+from actbox.content.safe_text import TerminalText
 from actbox.rtfs.errors import ReadError
 from actbox.rtfs.hints import undefined
 from actbox.rtfs.library import LIBRARY
@@ -15,18 +16,17 @@ from actbox.rtfs.reader import read
 from actbox.rtfs.special import SPECIAL_FORMS
 from actbox.sync import open_sandbox
 
-from .exits import UsageError
-from .report import describe_failure
-from .terminal import TerminalText
+from .errors import UsageError
+from .output import describe_failure
 
 _PROMPT = "rtfs> "
 _MORE = " ...> "
-# What the reader expected where more lines may mend what it found.
+# The end of an RTFS syntax error that says that further lines may complete the program.
 _AT_THE_END = "before the end of the source"
 
 
 def converse(language: str) -> int:
-    """Read, evaluate and print until there is nothing more to read. Raises `UsageError` for another language."""
+    """Read, evaluate and print until the input ends; return the exit code. Raises `UsageError` for another language."""
     if language != "rtfs":
         raise UsageError(f"--language {language}: there is no such conversation", "actbox repl --language rtfs")
     with contextlib.suppress(ImportError):
@@ -53,7 +53,7 @@ def converse(language: str) -> int:
 
 
 def describe(name: str) -> str:
-    """Return what there is to know of a function of the library or a special form."""
+    """Return the documentation of a library function or a special form."""
     if name in LIBRARY:
         function = LIBRARY[name]
         return f"{function.signature}\n  {function.doc}"
@@ -69,7 +69,7 @@ def describe(name: str) -> str:
 
 
 def _next_program(person: bool) -> str | None:
-    """Return the next lines that are whole together, `None` at the end of the input and after `:quit`."""
+    """Return the next lines that form a whole program; `None` at the end of the input and after `:quit`."""
     ask: Callable[[str], str] = input if person else _line
     lines: list[str] = []
     while True:
@@ -87,7 +87,7 @@ def _next_program(person: bool) -> str | None:
 
 
 def _line(_: str) -> str:
-    # What is no UTF-8 is an error of the program that it stands in, and not the end of the conversation.
+    # Invalid UTF-8 is an error of the program that contains it, not the end of the conversation.
     line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")
     if not line:
         raise EOFError
@@ -95,7 +95,7 @@ def _line(_: str) -> str:
 
 
 def _goes_on(source: str) -> bool:
-    """Return whether more lines may make a program of these."""
+    """Return True if further lines may complete this program."""
     try:
         read(source)
     except ReadError as error:

@@ -1,4 +1,6 @@
-"""The file of results: one whole line for each, written at once, so that a crash tears at most the last one."""
+"""The results file of `actbox map`: one whole line per result, written at once, so that a crash tears at most the last
+line.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +14,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from .document import to_json
-from .exits import UsageError
+from .errors import UsageError
 from .jobs import JobId, is_job_id
+from .output import to_json
 
 
 class CannotWrite(Exception):
-    """A result could not be written, such as for want of room; the file ends with the last whole line."""
+    """A result could not be written, for example because the disk is full; the file ends with the last whole line."""
 
 
 class ResultsFile:
-    """Results by id, appended to a file that one writer at a time has. A context manager.
+    """Results by id, appended to a file that only one writer may have open. A context manager.
 
-    `done` are the ids that were in it when it was opened, `repaired` a sentence on what was mended at its end.
+    `done` are the ids that were in it when it was opened; `repaired` is a sentence on a repair of its end, or "".
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         """Open or create the file.
 
-        Raises `UsageError` where it cannot be written, has results already and `resume` is false, is being written
-        by another process, or has a damaged line before its end. A torn last line is cut off.
+        Raises `UsageError` if it cannot be written, has results already and `resume` is false, is being written by
+        another process, or has a damaged line before its end. An incomplete last line is cut off.
         """
         self.path = path
         self.done: set[JobId] = set()
@@ -43,7 +45,7 @@ class ResultsFile:
         try:
             self._take()
             found = os.fstat(self._descriptor)
-            # A pipe or a device has no end that could be mended.
+            # A pipe or a device has no end that could be repaired.
             self._regular = stat.S_ISREG(found.st_mode)
             self._size = found.st_size if self._regular else 0
             if self._size and not resume:
@@ -62,7 +64,7 @@ class ResultsFile:
         os.close(self._descriptor)
 
     def write(self, identity: JobId, document: Mapping[str, Any]) -> None:
-        """Append one line. Raises `CannotWrite`; nothing of the line is left in the file then."""
+        """Append one line. Raises `CannotWrite` after removing what was written of the line."""
         line = to_json({"id": identity, **document}).encode() + b"\n"
         view = memoryview(line)
         try:
@@ -115,7 +117,7 @@ class ResultsFile:
 
 
 def _identity_in(line: bytes) -> JobId | None:
-    """Return the id of the result that a line holds; `None` where it holds none."""
+    """Return the id of the result in a line; `None` if the line is not a result."""
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):

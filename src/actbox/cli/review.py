@@ -1,4 +1,6 @@
-"""`actbox review`: what programs do, read without running them, as tables or JSON, and a verdict as exit code."""
+"""`actbox review`: reads programs without running them, prints the findings as tables or JSON, and exits with the
+verdict's code.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,9 @@ from typing import Any, Final
 from actbox.core.program import Program
 from actbox.review import Review, ToolCall, Verdict, review, tool_calls
 
-from .arguments import read_program
-from .document import print_document
-from .exits import BROKEN_PIPE
-from .rules import rules_from
+from .arguments import read_program, rules_from
+from .errors import BROKEN_PIPE
+from .output import print_document
 
 _EXIT_CODES: Final = {Verdict.ALLOW: 0, Verdict.WARN: 0, Verdict.ASK: 3, Verdict.BLOCK: 1}
 _COLOURS: Final = {Verdict.ALLOW: "dim", Verdict.WARN: "yellow", Verdict.ASK: "magenta", Verdict.BLOCK: "red"}
@@ -28,7 +29,7 @@ class _Reviewed:
         calls = [
             {
                 "tool": call.tool,
-                # A literal of Python need not be one of JSON.
+                # A Python literal need not be valid JSON.
                 "arguments": {name: repr(value) for name, value in call.arguments.items()},
                 "complete": call.complete,
                 "line": call.line,
@@ -41,7 +42,7 @@ class _Reviewed:
 
 
 def review_files(files: Sequence[str], verdicts: Sequence[str], tools: Sequence[str], *, as_json: bool) -> int:
-    """Read each file, print what was found, and return the exit code of the strictest verdict.
+    """Read each file, print the findings, and return the exit code of the strictest verdict.
 
     Raises `UsageError` for a file that cannot be read as text, and for a rule or verdict that there is not.
     """
@@ -91,5 +92,5 @@ def _print(reviewed: Sequence[_Reviewed]) -> None:
 
 
 def _visible(text: str) -> str:
-    # Nothing of a program may act on the terminal, or turn the direction in which its text is shown.
+    # No text of a program may act on the terminal, or change the direction of writing.
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)

@@ -1,4 +1,4 @@
-"""`actbox run`: one program in a sandbox of its own, its output as it comes, its result as exit code or JSON."""
+"""`actbox run`: one program in its own sandbox, with live output, and its result as exit code or JSON."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from actbox.sandbox.contract import closing
 from actbox.sandbox.traits import Traits
 
 from .arguments import RunRequest
-from .document import print_document
 from .engine import Opening
-from .exits import BROKEN_PIPE, SANDBOX_FAILED, exit_status
-from .flags import in_flags
+from .errors import BROKEN_PIPE, SANDBOX_FAILED, exit_status, in_flags
 from .interrupt import Interrupted, run_interruptibly
-from .output import LiveOutput
-from .report import describe_failure
+from .output import LiveOutput, describe_failure, print_document
 
 
 def no_isolation(traits: Traits) -> str:
-    """Return what a program of an engine that isolates nothing may do, and where."""
+    """Return the warning for an engine without isolation, with its own description of what that means."""
     return f"no isolation: a program can read and change whatever its account can ({traits.isolation})"
 
 
@@ -55,7 +52,7 @@ def _run_live(request: RunRequest, opening: Opening) -> int:
         except Interrupted:
             output.abandon()
             raise
-        if result.success and request.program.language == "rtfs":  # whose programs have no other output
+        if result.success and request.program.language == "rtfs":  # an RTFS program has no other output than its value
             output.write("stdout", f"{result.value_text}\n")
         output.end_streams()
         for warning in result.warnings:
@@ -90,10 +87,10 @@ async def _run(
 ) -> ExecutionResult:
     if request.rules is None:
         return await _run_unread(request, opening, show, warn)
-    from .reviewed import advice_on, kept_from_running  # what it costs to import is for those who review
+    from .run_review import advice_on, result_without_running  # imported only for a review, since the import takes long
 
     advice = await advice_on(request.program, request.rules)
-    result = await kept_from_running(request.program, advice, opening.engine)
+    result = await result_without_running(request.program, advice, opening.engine)
     return advice.warn(result or await _run_unread(request, opening, show, warn))
 
 
@@ -116,7 +113,7 @@ async def _run_unread(
 
 
 def _save(request: RunRequest, result: ExecutionResult, say: Callable[[str], None]) -> list[str]:
-    """Save the artifacts where a folder is given; return what could not be saved, one sentence each."""
+    """Save the artifacts to the `--output` directory, if given; return a sentence for each that could not be saved."""
     if request.output is None:
         if result.artifacts:
             names = ", ".join(artifact.name for artifact in result.artifacts)

@@ -1,4 +1,4 @@
-"""`actbox show`: a result or a transcript of whatever provider, on the terminal, as a page, or as JSON."""
+"""`actbox show`: a result or a transcript of any provider, on the terminal, as a page, or as JSON."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 
 from actbox.content.transcripts import FORMATS, Transcript, TranscriptError, read_transcript
 
-from .document import print_document
-from .exits import BROKEN_PIPE, UsageError
-from .output import to_bytes
+from .errors import BROKEN_PIPE, UsageError
+from .output import print_document, to_bytes
 
 _FILE_HINT = "give a result of `actbox run --json`, or a transcript as JSON, JSON lines or captured events"
 _BEGINNING = 1024
-"""Characters of a file among which binary data have a zero, which no transcript has."""
+"""The number of characters that are searched for a zero, which binary files have and transcripts do not."""
 
 
 def show_file(file: str, *, format: str | None, page: str | None, as_json: bool) -> int:
-    """Show what a file holds and return the exit code; `page` is where a page of HTML goes, `-` standard output.
+    """Show the contents of a file and return the exit code; `page` is the path of the HTML page to write, `-` standard
+    output.
 
     Raises `UsageError` for a file that cannot be read as a transcript, and a page that cannot be written.
     """
@@ -57,7 +57,7 @@ def _read(file: str, format: str | None) -> Transcript:
 
 
 def _text_of(data: bytes, place: str) -> str:
-    """Return the text of a file: UTF-8, or UTF-16 where a byte order mark says so."""
+    """Return the text of a file: UTF-8, or UTF-16 if a byte order mark says so."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
     try:
         text = data.decode(encoding)
@@ -65,8 +65,8 @@ def _text_of(data: bytes, place: str) -> str:
         if b"\0" in data[:_BEGINNING] or encoding != "utf-8":
             raise UsageError(f"{place} is no text, but binary data", _FILE_HINT) from None
         line = data.count(b"\n", 0, error.start) + 1
-        said = f"{place}, line {line}: byte {data[error.start]:#04x} is not UTF-8 text"
-        raise UsageError(said, "save it as UTF-8") from None
+        problem = f"{place}, line {line}: byte {data[error.start]:#04x} is not UTF-8 text"
+        raise UsageError(problem, "save it as UTF-8") from None
     if "\0" in text[:_BEGINNING]:
         raise UsageError(f"{place} is no text, but binary data", _FILE_HINT)
     return text
@@ -89,7 +89,7 @@ def _write_page(transcript: Transcript, file: str, page: str) -> int:
 
 
 def _check_may_be_replaced(page: str, file: str) -> None:
-    """Raise `UsageError` where a page would take the place of what is shown, or of a file that is no page."""
+    """Raise `UsageError` if the page would overwrite the file that is shown, or a file that is not a page."""
     hint = "give --html a file that is not there yet, or a page of HTML"
     try:
         there = os.stat(page)
@@ -119,7 +119,7 @@ def _on_terminal(transcript: Transcript) -> str:
 
 
 def _write(text: str) -> bool:
-    """Write to standard output; return whether somebody was there to read it."""
+    """Write to standard output; return False if the reader has closed the pipe."""
     view = memoryview(to_bytes(text))
     try:
         while view:

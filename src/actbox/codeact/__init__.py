@@ -1,4 +1,4 @@
-"""Agents that act with code: the model writes a program, the program runs, the model reads what came of it."""
+"""Agents that act with code: the model writes a program, the program runs, and the model reads the result."""
 
 from .agent import (
     AgentOutcome,
@@ -11,7 +11,7 @@ from .agent import (
     RunEvent,
     TurnStarted,
 )
-from .approval import ApprovalStyle
+from .approvals import ApprovalStyle
 from .approvers import CallbackApprover
 from .capabilities import AllowedDomainInput, FileMountInput
 from .config import CodeActConfig, ToolEntry
@@ -21,6 +21,7 @@ from .model import (
     ChatModel,
     Message,
     ModelReply,
+    ScriptedModel,
     SystemMessage,
     TokenUsage,
     ToolCall,
@@ -29,9 +30,9 @@ from .model import (
     UserMessage,
 )
 from .outcome import CodeActOutcome
-from .pending import PendingApproval, PendingApprovals
+from .pending_questions import PendingApproval, PendingApprovals
+from .program_events import OnEvent, ProgramEvent
 from .runner import ApprovalNeeded, CodeActRunner
-from .scripted import ScriptedModel
 from .settings import CodeActOptions, CodeActSettings
 
 __all__ = [
@@ -57,8 +58,10 @@ __all__ = [
     "Message",
     "ModelReply",
     "ModelSpoke",
+    "OnEvent",
     "PendingApproval",
     "PendingApprovals",
+    "ProgramEvent",
     "RunEvent",
     "ScriptedModel",
     "SystemMessage",

@@ -1,4 +1,4 @@
-"""`CodeAgent`: the loop, driven by a model and a sandbox."""
+"""`CodeAgent`: an agent loop over a chat model and a sandbox."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ from actbox.tools import Approval, Approver, Tool, Toolset
 from actbox.tools.approval import decision_of
 from actbox.tools.threads import ThreadPool
 
-from .approval import ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
+from .approvals import MOST_CHARACTERS, ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
 from .approvers import Callback, approver_of
 from .final_answer import FINAL_ANSWER, FinalAnswer
 from .instructions import agent_instructions, execute_code_spec
 from .loop import Ask, End, Loop, Run, Stopped
 from .model import ChatModel, TokenUsage
-from .reviewing import Advice, blocked, decide
+from .review_decision import Advice, blocked, decide
 
 if TYPE_CHECKING:
     from actbox.review import Rules
 
 MAX_TURNS = 12
 REVIEWS_AT_ONCE: Final = 2
-"""Programs that are read at once, for all agents; further ones wait."""
+"""The number of programs that are reviewed at once, over all agents; further programs wait."""
 
-# A large program takes seconds to read, in which the event loop has other things to do.
+# Reading a large program takes seconds, which the event loop must not spend.
 _reviews = ThreadPool(limit=REVIEWS_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """The model is being asked. `turn` counts from 1."""
+    """The event that the model is being asked. `turn` counts from 1."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpoke:
-    """What the model said, programs in fenced blocks included."""
+    """The event of a model's answer: its text, including programs in fenced blocks."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CodeStarted:
-    """A program of the model's is about to run."""
+    """The event that a program of the model is about to run."""
 
     code: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """The running program said something; what the sandbox's own `stream` yields.
+    """An event of the running program, as the sandbox's own `stream` yields it.
 
-    Also, before it runs, that somebody is asked whether it may, and what came of that.
+    Events from before the run are included: that approval is requested, and the decision.
     """
 
     event: Event
@@ -70,14 +70,14 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True)
 class CodeFinished:
-    """The program is over."""
+    """The event that the program has ended."""
 
     result: ExecutionResult
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The agent is done; nothing follows."""
+    """The last event: the agent's outcome."""
 
     outcome: AgentOutcome
 
@@ -87,7 +87,7 @@ AgentEvent = TurnStarted | ModelSpoke | CodeStarted | RunEvent | CodeFinished | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUsage:
-    """What an answer cost. `tokens` are as the provider counts them, zero where it does not."""
+    """The cost of an answer. `tokens` are as the provider counts them, zero if it does not."""
 
     tokens: TokenUsage = field(default_factory=TokenUsage)
     model_calls: int = 0
@@ -97,10 +97,10 @@ class AgentUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOutcome:
-    """What an agent came to.
+    """The outcome of an agent: its answer, its files, and why it stopped.
 
-    `answer` is JSON data when the program called `final_answer`, the model's text when it answered in words, and `None`
-    when it ran out of turns; `stopped` says which. `artifacts` are the files of all runs, the last of each name.
+    `answer` is the value that the program gave `final_answer`, or the model's text if it answered in words, or `None`
+    if it ran out of turns; `stopped` says which. `artifacts` are the files of all runs, the last of each name.
     """
 
     answer: Any
@@ -113,18 +113,18 @@ class AgentOutcome:
 class CodeAgent:
     """Answers questions by letting a model write programs and running them in a sandbox.
 
-    `tools` are what the programs may call; `guidance` is put before the instructions. The sandbox must be running, and
-    stays the caller's. An agent keeps nothing from one question to the next.
+    `tools` are the functions that programs may call; `guidance` is put before the instructions. The sandbox must be
+    running, and still belongs to the caller. An agent keeps nothing from one question to the next.
 
-    `approval` is the mode of every run, which the tools that require approval can only tighten; `approval_style` says
-    when somebody is asked (`ApprovalStyle`), and `approver` who: an `Approver`, or a function of a request. A program
-    that is not approved does not run, and the model reads why.
+    `approval` is the mode of every run, which tools that require approval can only tighten; `approval_style` says when
+    a person is asked (`ApprovalStyle`), and `approver` who: an `Approver`, or a function of a request. A program
+    without approval does not run, and the model reads why.
 
-    `review` has the rules by which each program is read before it runs (`actbox.review`): what they block does not run,
-    and the model reads the findings; what they ask about is put to `approver`, in one question with what else must be
-    approved; what they warn of is in the result's warnings. The agent's own `final_answer` counts only where the rules
-    name `tool:final_answer`. This is advice on top of isolation, never instead of it: a program can be written so that
-    no review tells what it does, and what holds then is the sandbox alone.
+    `review` has the rules by which each program is reviewed before it runs (`actbox.review`). A blocked program does
+    not run, and the model reads the findings. Rules that ask are put to `approver`, in one request with everything else
+    that needs approval; warnings go into the result. The agent's own `final_answer` counts only if the rules name
+    `tool:final_answer`. This is advice on top of isolation, never instead of it: a program can be written so that no
+    review tells what it does, and then only the sandbox protects.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class CodeAgent:
     ) -> None:
         """`timeout` is in seconds and for each program. Without `review` no program is reviewed.
 
-        Raises `InvalidValue`, also where approval would be required and there is nobody to be asked.
+        Raises `InvalidValue`, also if approval could be required and there is no approver.
         """
         if max_turns < 1:
             raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
@@ -165,7 +165,7 @@ class CodeAgent:
         self._guidance = guidance
 
     async def run(self, question: str) -> AgentOutcome:
-        """Return what the agent came to. What the model raises is raised here."""
+        """Return the agent's outcome. An exception of the model is raised here."""
         async with aclosing(self.stream(question)) as events:
             async for event in events:
                 if isinstance(event, Answered):
@@ -173,7 +173,7 @@ class CodeAgent:
         raise AssertionError("an agent's stream ended without Answered")
 
     async def stream(self, question: str) -> AsyncGenerator[AgentEvent]:
-        """Yield what happens as it happens; the last event is `Answered`. Closing it ends the running program."""
+        """Yield events as they happen; the last one is `Answered`. Closing the generator ends the running program."""
         final = FinalAnswer()
         toolset = self._tools.with_tools(final.tool)
         text = agent_instructions(toolset, network=self._sandbox.traits.network, extra=self._guidance)
@@ -199,7 +199,7 @@ class CodeAgent:
                         results.append(event.result)
                         continue
                     if not (isinstance(event, ToolStarted | ToolFinished) and event.tool == FINAL_ANSWER):
-                        calls.feed(event)  # an answer that a failed program gave does not count, and must be repeated
+                        calls.feed(event)  # the answer of a failed program does not count and must be repeated
                     yield RunEvent(event)
             yield CodeFinished(results[-1])
             answered = final.given and results[-1].success
@@ -225,7 +225,7 @@ class CodeAgent:
         )
 
     async def _run(self, action: Run, toolset: Toolset) -> AsyncGenerator[Event]:
-        """Run a program if its review and whoever is asked let it; the last event is `Completed`."""
+        """Run a program if its review and its approver allow it; the last event is `Completed`."""
         advice = Advice()
         try:
             if self._rules is not None:
@@ -233,7 +233,7 @@ class CodeAgent:
             async with aclosing(self._run_advised(action.code, toolset, advice)) as events:
                 async for event in events:
                     yield Completed(advice.warn(event.result)) if isinstance(event, Completed) else event
-        except InvalidValue as error:  # the program itself is beyond bounds; the model can do something about that
+        except InvalidValue as error:  # the program itself exceeds a bound, which the model can fix
             info = ErrorInfo(kind=ErrorKind.SYNTAX, message=str(error))
             yield Completed(advice.warn(ExecutionResult(exit_code=1, error=info, sandbox=self._sandbox.traits.engine)))
 
@@ -254,7 +254,7 @@ class CodeAgent:
                 yield event
 
     async def _ask(self, program: str, approval: RunApproval) -> AsyncGenerator[Event]:
-        """Ask whether a program may run; where it may not, the last event is `Completed`."""
+        """Ask the approver whether a program may run; if it may not, the last event is `Completed`."""
         assert self._approver is not None
         request = approval.request(program)
         yield ApprovalRequested(request_id=request.id, what="run", reason=request.reason, tools=request.tools)
@@ -274,7 +274,7 @@ class CodeAgent:
 
 
 def _checked(rules: Rules, *, can_ask: bool) -> Rules:
-    """Return the rules of an agent's reviews. Raises `InvalidValue` where they could ask and there is nobody to be."""
+    """Return the rules of an agent's reviews. Raises `InvalidValue` if they could ask and there is no approver."""
     from actbox.review import Rules, Verdict
 
     if not isinstance(rules, Rules):
@@ -285,6 +285,10 @@ def _checked(rules: Rules, *, can_ask: bool) -> Rules:
 
 
 async def _advice(program: str, rules: Rules, toolset: Toolset) -> Advice:
-    from actbox.review import review
+    from actbox.review import Rules, Verdict, review
 
-    return decide(await _reviews.run(review, program, rules, tools=toolset))
+    if len(program) > MOST_CHARACTERS and "not-read" not in rules.verdicts:
+        # A longer program must not get around a rule.
+        strictest = max((verdict for verdict in Verdict if rules.can_be(verdict)), default=Verdict.WARN)
+        rules = Rules({**rules.verdicts, "not-read": strictest}, rules.otherwise)
+    return decide(await _reviews.run(review, program, rules, tools=toolset, most_characters=MOST_CHARACTERS))

@@ -15,7 +15,7 @@ Answer = ApprovalDecision | bool
 Callback = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
 
 CALLBACKS_AT_ONCE: Final = 16
-"""Sync functions that are asked at once; further questions wait. Tools have threads of their own."""
+"""The most sync functions that are asked at once; further requests wait. Tools have separate threads."""
 
 _threads = ThreadPool(limit=CALLBACKS_AT_ONCE)
 
@@ -23,9 +23,8 @@ _threads = ThreadPool(limit=CALLBACKS_AT_ONCE)
 class CallbackApprover:
     """Asks a function, sync or async, which returns `True`, `False` or an `ApprovalDecision`.
 
-    A sync function is called in a thread. One that is still at it when its question is withdrawn, or when `timeout`
-    seconds are over, goes on, and what it answers is dropped. Anything else that it returns, or an exception, is a
-    refusal.
+    A sync function is called in a thread. If its request is withdrawn, or `timeout` seconds are over, it runs on and
+    its answer is ignored. Any other return value, or an exception, is a refusal.
     """
 
     def __init__(self, function: Callback, *, timeout: float | None = None) -> None:
@@ -37,7 +36,7 @@ class CallbackApprover:
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Return what the function answers. Raises what it raises."""
+        """Return the function's answer. Raises the function's exceptions."""
         try:
             async with asyncio.timeout(self._timeout) as limit:
                 answer = await self._answer(request)
@@ -45,7 +44,7 @@ class CallbackApprover:
             if not limit.expired():
                 raise
             return timed_out(self._timeout)
-        if limit.expired():  # and the function has answered all the same
+        if limit.expired():  # the function answered, but too late
             return timed_out(self._timeout)
         if isinstance(answer, bool):
             return ApprovalDecision(answer)
@@ -62,7 +61,7 @@ class CallbackApprover:
 
 
 def approver_of(given: Approver | Callback | None) -> Approver | None:
-    """Return an approver: as it is, or one that asks a function. Raises `InvalidValue` for what is neither."""
+    """Return an approver: the given one, or one that calls a function. Raises `InvalidValue` for any other object."""
     if given is None or isinstance(given, Approver):
         return given
     return CallbackApprover(given)
@@ -74,7 +73,7 @@ def timed_out(seconds: float | None) -> ApprovalDecision:
 
 
 def checked_timeout(seconds: float | None) -> float | None:
-    """Return how long an approver may take. Raises `InvalidValue` for what is no number of seconds above zero."""
+    """Return the validated timeout of an approver. Raises `InvalidValue` unless it is a number above zero or `None`."""
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:

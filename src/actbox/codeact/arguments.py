@@ -1,8 +1,8 @@
-"""The program in what a model sent as the arguments of `execute_code`.
+"""The program in the arguments that a model sent to `execute_code`.
 
-The schema says `{"code": "…"}`. Models also send the arguments as JSON text, the program as a list of its lines, and
-the program in a fenced block inside of the argument: what is meant is clear, so it is taken. What is not clear is
-refused with a sentence that says how to send it.
+The schema says `{"code": "…"}`. Models also send the arguments as JSON text, the program as a list of its lines, or the
+program in a fenced block inside of the argument. These are unambiguous, so they are accepted. Anything else is refused
+with a sentence that says how to send a program.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _FENCES = ("```", "~~~")
 
 
 class NoProgram(ActboxError):
-    """The arguments have no program in them; the message says what is wrong, for the model."""
+    """The error for arguments without a program; its message tells the model what is wrong."""
 
 
 def program_of(arguments: Any, *, tool_name: str) -> str:
-    """Return the program of some arguments. Raises `NoProgram`."""
+    """Return the program in a tool call's arguments. Raises `NoProgram`."""
     how = f'send {tool_name} one JSON object, {{"code": "…"}}, with the whole program as text'
-    for _ in range(2):  # JSON text, and such as was encoded twice
+    for _ in range(2):  # JSON text, possibly encoded twice
         if isinstance(arguments, str):
             arguments = _read(arguments, how)
     if not isinstance(arguments, Mapping):
         raise NoProgram(f"{tool_name} was given {_kind(arguments)} for its arguments: {how}")
     if "code" not in arguments:
-        there = f"it has {', '.join(map(shown, list(arguments)[:5]))}" if arguments else "they are empty"
+        there = f"they have {', '.join(map(shown, list(arguments)[:5]))}" if arguments else "they are empty"
         raise NoProgram(f"the arguments of {tool_name} have no 'code', {there}: {how}")
     code = arguments["code"]
     if isinstance(code, list) and code and all(isinstance(line, str) for line in code):

@@ -1,4 +1,4 @@
-"""What a model is told that acts by programs in fenced blocks alone, in any language of its sandbox."""
+"""Instructions for a model that acts only by programs in fenced blocks, in any language of its sandbox."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from actbox.rtfs.prompt import PROMPT
 from actbox.sandbox.traits import Traits
 from actbox.tools import Toolset, stubs, typescript_declarations
 
-from .calling import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT
+from .blocks import fenced, joined
 from .final_answer import FINAL_ANSWER
-from .markdown import fenced, joined
+from .instructions import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT
 
 
 @dataclass(frozen=True, slots=True)
 class _Language:
-    """How programs are spoken of. `how` is how they call tools, `answer` the call of `final_answer`.
+    """The wording for a language: `how` is how programs call tools, `answer` the call of `final_answer`.
 
-    `awaiting` says how that call is written where it differs in programs that await.
+    `awaiting` is the form of that call in programs that await, if it differs.
     """
 
     name: str
@@ -31,10 +31,6 @@ class _Language:
 
 
 def _in_python(toolset: Toolset) -> str:
-    return fenced(stubs(toolset).rstrip(), "python")
-
-
-def _in_plain_python(toolset: Toolset) -> str:
     return fenced(stubs(toolset, awaitable=False).rstrip(), "python")
 
 
@@ -50,7 +46,7 @@ _LANGUAGES: Final = {
     ),
     "javascript": _Language("JavaScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
     "typescript": _Language("TypeScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
-    "rtfs": _Language("RTFS", _BY_KEYWORD, f"(call :{FINAL_ANSWER} {{:value value}})", _in_plain_python),
+    "rtfs": _Language("RTFS", _BY_KEYWORD, f"(call :{FINAL_ANSWER} {{:value value}})", _in_python),
 }
 
 _OPENING = (
@@ -87,12 +83,12 @@ def block_instructions(
     working_dir: str = "",
     guidance: str = "",
 ) -> str:
-    """Return the text for a model whose programs have these tools; `final_answer` among them is explained.
+    """Return the instructions for a model whose programs have these tools, `final_answer` among them.
 
-    `keeps_state` is whether the programs for one request run in one session, and `keeps_on` whether those for further
-    requests run there too. `root` is `Sandbox.root`, or nothing where that is not known
-    yet, and `working_dir` the folder in which programs start where that is another. `guidance` is put before the text.
-    Raises `Unsupported` for a language that nothing is known of.
+    `keeps_state` is true if the programs for one request run in one session, and `keeps_on` if those for further
+    requests run there too. `root` is `Sandbox.root`, or empty if it is not known yet; `working_dir` is the directory in
+    which programs start, if it is another one. `guidance` is put before the text. Raises `Unsupported` for an unknown
+    language.
     """
     if language not in _LANGUAGES:
         raise Unsupported(f"no model is told here how to write {language!r}; there are: {', '.join(_LANGUAGES)}")
@@ -129,7 +125,7 @@ def _folders(root: str, working_dir: str) -> str:
 def _figures(root: str) -> str:
     if not root:
         return _FIGURES.format(pictures="")
-    # There is `/output` where the workspace is `/workspace`.
+    # `/output` exists only if the workspace is `/workspace`.
     output = "/output" if root == "/workspace" else f"{root}/output"
     return _FIGURES.format(pictures=f", and pictures that it writes below {output}")
 

@@ -1,7 +1,7 @@
-"""The program in a model's answer: its fenced blocks of one language, found by a CommonMark parser.
+"""The program in a model's answer: the fenced blocks of one language, found by a CommonMark parser.
 
-A parser and not a regular expression: fences nest by length, may be tildes, may be indented, may stand in a list, and
-may lack an end where the model ran out of tokens; CommonMark says what each of these means.
+A parser is used instead of a regular expression: fences nest by length, may be tildes, may be indented, may stand in a
+list, and may lack an end if the model ran out of tokens. CommonMark defines what each of these means.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from markdown_it import MarkdownIt
 
 from actbox.core.program import Program
 
-# What stands within a line is no block, and takes long where a model writes much of it.
+# Inline content holds no blocks, and parsing much of it takes long.
 _PARSER: Final = MarkdownIt("commonmark").disable("inline")
 _JAVASCRIPT = ("javascript", "js", "node", "mjs")
 _NAMES: Final = {
     "python": ("python", "python3", "py"),
     "javascript": _JAVASCRIPT,
-    "typescript": ("typescript", "ts", *_JAVASCRIPT),  # what is JavaScript is TypeScript as well
+    "typescript": ("typescript", "ts", *_JAVASCRIPT),  # JavaScript is valid TypeScript
 }
-"""What models write behind a fence, by language; a language that is not here goes by its own name."""
+"""The info strings that models write after a fence, by language; any other language goes by its own name."""
 # A call, an assignment or an import. JavaScript is not parsed here.
 _DOES_SOMETHING: Final = re.compile(r"[\w\])]\(|[\w\]]\s*[-+*/%]?=(?![=>])|^\s*import\b", re.MULTILINE)
 
 
 def program_in(answer: str, language: str = "python") -> str | None:
-    """Return the source of the answer's blocks of a language, joined in order, or `None` where it has none.
+    """Return the source of the answer's blocks in a language, joined in order, or `None` if there are none.
 
-    A block without a language is more often something that the model shows, such as a table of what it has found. It
-    counts only when it is the answer's one block, reads as the language and does something: it calls, assigns, imports
-    or has another statement. A number or a name alone does nothing.
+    A block without a language is more often something that the model shows, such as a table of its findings. It counts
+    only if it is the answer's one block, parses as the language and has an effect: it calls, assigns, imports or has
+    another statement. A number or a name alone has none.
     """
     names = _NAMES.get(language, (language,))
     fences = [token for token in _PARSER.parse(answer) if token.type == "fence"]
@@ -43,7 +43,7 @@ def program_in(answer: str, language: str = "python") -> str | None:
 
 
 def only_block_of(text: str) -> str | None:
-    """Return what stands in the text's one fenced block if nothing stands outside of it, else `None`."""
+    """Return the content of the text's one fenced block if there is nothing outside of it, else `None`."""
     tokens = _PARSER.parse(text)
     return tokens[0].content if len(tokens) == 1 and tokens[0].type == "fence" else None
 
@@ -54,9 +54,9 @@ def _language(info: str) -> str:
 
 
 def _acts(code: str, language: str) -> bool:
-    """Return whether code is a program of a language that does something."""
+    """Return True if code parses in a language and has an effect."""
     if language == "python":
-        from actbox.review.source import Unread, parse  # what it costs is for those who need it
+        from actbox.review.source import Unread, parse  # imported only when it is needed, since the import takes long
 
         tree = parse(Program(code))
         return not isinstance(tree, Unread) and any(_does_something(node) for node in ast.walk(tree))
@@ -72,6 +72,17 @@ def _acts(code: str, language: str) -> bool:
 
 
 def _does_something(node: ast.AST) -> bool:
-    if isinstance(node, ast.AnnAssign):  # `total: 5` reads as one, without a value
+    if isinstance(node, ast.AnnAssign):  # `total: 5` parses as an annotation without a value
         return node.value is not None
     return isinstance(node, ast.Call | ast.stmt) and not isinstance(node, ast.Expr)
+
+
+def fenced(source: str, language: str) -> str:
+    """Return source in a fence that is longer than any run of backticks in it, so that it cannot end the fence."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", source)), default=0))
+    return f"{fence}{language}\n{source}\n{fence}"
+
+
+def joined(*parts: str) -> str:
+    """Return the non-empty parts, joined by blank lines."""
+    return "\n\n".join(part for part in parts if part)

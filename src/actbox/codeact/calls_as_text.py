@@ -1,4 +1,4 @@
-"""The tool call that a model has written as text: as JSON, bare or fenced, or between `<tool_call>` tags."""
+"""Recognition of a tool call that a model wrote as text: as JSON, bare or fenced, or between `<tool_call>` tags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from .model import ToolCall
 
 MOST_CHARS: Final = 100_000
-"""Characters of an answer that may be a call; a longer one is not looked at."""
+"""The most characters of an answer that is searched for a call."""
 
 _NAMES: Final = ("name", "tool", "function")
 _ARGUMENTS: Final = ("arguments", "parameters", "input", "args")
@@ -48,7 +48,7 @@ def _places(answer: str) -> Iterator[str]:
 
 
 def _call(found: Any) -> ToolCall | None:
-    for _ in range(3):  # a list below "tool_calls", with an object each, in which "function" has the call
+    for _ in range(3):  # up to three levels: a list below "tool_calls", an object in it, the call below "function"
         if isinstance(found, list) and found:
             found = found[0]
         if isinstance(found, Mapping):

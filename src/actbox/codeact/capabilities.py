@@ -1,4 +1,4 @@
-"""The forms in which file mounts and allowed domains are given, and the keys by which they are found again."""
+"""The input forms of file mounts and allowed domains, and the keys under which they are stored."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from actbox.core.mounts import INPUT, FileMount
 from actbox.core.secrets import Secret
 
 FileMountInput = str | tuple[str | Path, str] | FileMount
-"""A host path that is the path below `/input` as well, a pair of the two, or a `FileMount`."""
+"""A host path whose path below `/input` is the same, a pair of a host path and a path inside, or a `FileMount`."""
 
 AllowedDomainInput = str | tuple[str, str | Sequence[str] | None] | AllowedDomain
-"""A target, a pair of a target and its methods (one, several, or `None` for all), or an `AllowedDomain`."""
+"""A target; a pair of a target and its methods (one, several, or `None` for all); or an `AllowedDomain`."""
 
 
 def file_mounts(given: FileMountInput | Iterable[FileMountInput]) -> dict[str, FileMount]:
-    """Return mounts by their paths inside. Raises `InvalidValue`, also for what leaves `/input`.
+    """Return mounts by their paths inside the sandbox. Raises `InvalidValue`, also for a path that leaves `/input`.
 
-    A `FileMount` stands as it is, wherever it goes; of the other forms the path inside is one below `/input`, whether
-    it says so (`/input/a`) or not (`a`, `/a`).
+    A `FileMount` is kept unchanged, wherever its path inside is. In the other forms the path inside lies below
+    `/input`, whether it says so (`/input/a`) or not (`a`, `/a`).
     """
     return {str(mount.mount_path): mount for mount in map(_mount_of, _each(given, FileMount, _is_mount_pair))}
 
 
 def mount_key(path: str, there: Container[str] = ()) -> str:
-    """Return the key of a mount's path, normalised as when it was added; what is no path is a key of nothing.
+    """Return the key of a mount's path, normalized as when it was added; text that is no path gives a key that matches
+    nothing.
 
-    A mount that was given as a `FileMount` may lie outside of `/input`: the path of one that is `there` means that one.
+    A mount that was given as a `FileMount` may lie outside of `/input`: a path that is in `there` names that mount.
     """
     own = _own_key(path)
     if own in there:
@@ -43,13 +44,15 @@ def mount_key(path: str, there: Container[str] = ()) -> str:
 
 
 def _own_key(path: object) -> str:
-    """Return a path inside as a `FileMount` has it that was given this one, but for those below `/workspace`."""
+    """Return the path inside that a `FileMount` given this path would have, except for paths below `/workspace`."""
     normal = PurePosixPath(str(path))
     return str(PurePosixPath("/", *normal.parts[1:])) if normal.is_absolute() else ""
 
 
 def below_input(path: object) -> PurePosixPath:
-    """Return a path inside as one below `/input`. Raises `InvalidValue` for what leaves it and for `/input` itself."""
+    """Return a path inside the sandbox as one below `/input`. Raises `InvalidValue` for a path that leaves `/input`,
+    and for `/input` itself.
+    """
     if not isinstance(path, (str, PurePath)) or "\0" in str(path):
         raise InvalidValue(f"a mount path is text such as 'data/users.json', not {path!r}")
     parts = [part for part in PurePosixPath(str(path).strip().replace("\\", "/")).parts if part != "/"]
@@ -61,16 +64,18 @@ def below_input(path: object) -> PurePosixPath:
 
 
 def allowed_domains(given: AllowedDomainInput | Iterable[AllowedDomainInput]) -> dict[str, AllowedDomain]:
-    """Return allow-list entries by their normalised targets.
+    """Return allow-list entries by their normalized targets.
 
-    Raises `InvalidValue` as `AllowedDomain` does, and for methods that stand where targets do.
+    Raises `InvalidValue` as `AllowedDomain` does, and for methods in the place of targets.
     """
     _check_no_methods(given)
     return {str(domain): domain for domain in map(_domain_of, _each(given, AllowedDomain, _is_domain_pair))}
 
 
 def domain_key(target: str) -> str:
-    """Return the key of a target, normalised as when it was added; what is no target is a key of nothing."""
+    """Return the key of a target, normalized as when it was added; text that is no target gives a key that matches
+    nothing.
+    """
     try:
         return str(AllowedDomain(target))
     except InvalidValue:
@@ -78,7 +83,7 @@ def domain_key(target: str) -> str:
 
 
 def check_apart(mounts: Iterable[FileMount]) -> None:
-    """Raise `InvalidValue` where one mount lies in another, which would hide a part of it."""
+    """Raise `InvalidValue` if one mount lies inside another, which would hide a part of it."""
     paths = sorted(mount.mount_path for mount in mounts)
     for outer, inner in pairwise(paths):
         if inner.is_relative_to(outer):
@@ -86,7 +91,9 @@ def check_apart(mounts: Iterable[FileMount]) -> None:
 
 
 def check_secrets_go(secrets: Iterable[Secret], before: Iterable[AllowedDomain], left: Iterable[AllowedDomain]) -> None:
-    """Raise `InvalidValue` where a secret goes to a place that only entries which are not `left` allow."""
+    """Raise `InvalidValue` if a secret is bound for a place that only the removed entries (those in `before`, not in
+    `left`) allow.
+    """
     before, left = list(before), list(left)
     for secret in secrets:
         for place in secret.places():
@@ -100,7 +107,7 @@ def check_secrets_go(secrets: Iterable[Secret], before: Iterable[AllowedDomain],
 
 
 def _each(given: object, kind: type, is_pair: Callable[[object], bool]) -> list[object]:
-    """Return what was given as a list: one of them, or several."""
+    """Return the given mounts or domains as a list, whether one or several were given."""
     if isinstance(given, (str, kind)) or is_pair(given):
         return [given]
     if isinstance(given, Mapping) or not isinstance(given, Iterable):
@@ -109,7 +116,7 @@ def _each(given: object, kind: type, is_pair: Callable[[object], bool]) -> list[
 
 
 def _is_mount_pair(given: object) -> bool:
-    # A list of two is two mounts; a tuple of two texts is a pair, also a named tuple of a framework's own.
+    # A list of two is two mounts; a tuple of two texts is a pair, and so is a framework's own named tuple.
     if not isinstance(given, tuple) or len(given) != 2:
         return False
     return isinstance(given[0], (str, PurePath)) and isinstance(given[1], str)
@@ -154,7 +161,7 @@ def _domain_of(given: object) -> AllowedDomain:
     if isinstance(given, AllowedDomain):
         return given
     if isinstance(given, str):
-        if given.isupper() and is_method(given):  # as nobody writes a host
+        if given.isupper() and is_method(given):  # nobody writes a host in upper case
             raise InvalidValue(f"{given!r} is a method and no host: write a pair such as ('example.com', [{given!r}])")
         return AllowedDomain(given)
     _check_no_methods(given)

@@ -1,4 +1,6 @@
-"""`CodeActConfig`: what the programs of an agent may use, changed at any time, frozen for each run."""
+"""`CodeActConfig`: the tools, files and hosts of an agent's programs; it can change at any time and is frozen for each
+run.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Generic, TypeVar, Unpack
 
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
@@ -15,7 +17,7 @@ from actbox.core.mounts import INPUT, FileMount
 from actbox.tools import Approval, Tool, Toolset
 from actbox.tools.toolset import alias_of
 
-from .approval import check_modes
+from .approvals import check_modes
 from .capabilities import (
     AllowedDomainInput,
     FileMountInput,
@@ -27,19 +29,20 @@ from .capabilities import (
     mount_key,
 )
 from .frozen import FrozenRun
-from .identity import new_serial
 from .instructions import EXECUTE_CODE
-from .registry import Registry
+from .serial_numbers import new_serial
 from .settings import CodeActOptions, CodeActSettings
 from .tool_search import Listing
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEntry:
-    """Something that was given as a tool: one, or a server that has several.
+    """An entry of the configuration's tools: one tool, or a server with several.
 
-    `name` is its key, `given` what `get_tools` returns. `tools` is asked whenever a run is frozen, and returns the same
-    objects as long as they are the same tools. `group` is what a listing of many puts them under.
+    `name` is its key, and `get_tools` returns `given`. `tools` is called whenever a run is frozen, and returns the same
+    objects until the tools change. `group` is their heading in a listing of many tools.
     """
 
     name: str
@@ -49,23 +52,23 @@ class ToolEntry:
 
     @classmethod
     def of(cls, given: Tool | Callable[..., Any]) -> ToolEntry:
-        """Return the entry of a tool or a host function. Raises `InvalidValue` for what cannot be a tool."""
+        """Return the entry of a tool or a host function. Raises `InvalidValue` for an object that cannot be a tool."""
         tool = given if isinstance(given, Tool) else Tool.from_function(given)
-        Toolset([tool])  # what no run could have is refused here already
+        Toolset([tool])  # refuses here a tool that no run could have
         return cls(name=tool.name, given=tool, tools=lambda: (tool,))
 
 
 class CodeActConfig:
     """The tools, files, hosts and modes of an agent's programs. Safe to use from any thread.
 
-    What is changed counts for runs that are frozen later; a `FrozenRun` keeps what it has. Tools are kept by name,
-    mounts by their path inside, domains by their normalised target: adding a key again replaces what has it, in its
-    place. Removing normalises keys as adding does; where one is missing it raises `KeyError`, which lists what there
-    is, and removes nothing. What `get_…` returns are lists of the caller's own.
+    Changes count for runs that are frozen later; a `FrozenRun` never changes. Tools are keyed by name, mounts by their
+    path inside, domains by their normalized target: adding a key again replaces its value in place. Removing normalizes
+    keys as adding does; a missing key raises `KeyError`, which lists the existing ones, and nothing is removed. The
+    `get_…` methods return new lists.
 
-    `workspace_root` is a folder of the host that programs see read-only at `/input`. `approval_mode` is the mode of
-    every run, which tools that require approval can only tighten. `tool_name` is what the model calls. `adapt` makes an
-    entry of what a framework calls a tool.
+    `workspace_root` is a directory of the host that programs see read-only at `/input`. `approval_mode` is the mode of
+    every run, which tools that require approval can only tighten. `tool_name` is the name of the model's tool for
+    running programs. `adapt` converts a framework's tool to an entry.
     """
 
     def __init__(
@@ -103,11 +106,11 @@ class CodeActConfig:
         if allowed_domains is not None:
             self.add_allowed_domains(allowed_domains)
 
-    # What is given once
+    # Settings that do not change
 
     @property
     def settings(self) -> CodeActSettings:
-        """The options."""
+        """The settings that were given at the start and do not change."""
         return self._settings
 
     @property
@@ -117,7 +120,7 @@ class CodeActConfig:
 
     @property
     def tool_name(self) -> str:
-        """What the model calls to run programs."""
+        """The name of the tool by which the model runs programs."""
         return self._tool_name
 
     @property
@@ -128,10 +131,10 @@ class CodeActConfig:
     # Tools
 
     def add_tools(self, tools: Any, *, group: str = "") -> None:
-        """Add one or several: tools, host functions, and what `adapt` knows. All are added, or none.
+        """Add one or several tools: `Tool`s, host functions, and objects that `adapt` knows. All are added, or none.
 
-        `group` is what a listing of many tools puts these under. Raises `InvalidValue` for what cannot be a tool, and
-        for one that is called what the model calls to run programs.
+        `group` is their heading in a listing of many tools. Raises `InvalidValue` for an object that cannot be a tool,
+        and for a tool with the name of the model's tool for running programs.
         """
         given = [tools] if _is_one(tools) else list(tools)
         entries = [self._adapt(tool) for tool in given]
@@ -147,7 +150,7 @@ class CodeActConfig:
             self._tools.put({entry.name: entry for entry in entries})
 
     def get_tools(self) -> list[Any]:
-        """Return the tools, in order."""
+        """Return the tools as they were given, in order."""
         with self._lock:
             return [entry.given for entry in self._tools.values()]
 
@@ -168,7 +171,7 @@ class CodeActConfig:
     # File mounts
 
     def add_file_mounts(self, mounts: FileMountInput | Iterable[FileMountInput]) -> None:
-        """Add one or several, all or none. Raises `InvalidValue`, also for one that lies in another."""
+        """Add one or several mounts, all or none. Raises `InvalidValue`, also for a mount that lies inside another."""
         added = file_mounts(mounts)
         with self._changing():
             check_apart((self._mounts.snapshot() | added).values())
@@ -197,24 +200,24 @@ class CodeActConfig:
     # Allowed domains
 
     def add_allowed_domains(self, domains: AllowedDomainInput | Iterable[AllowedDomainInput]) -> None:
-        """Add one or several, all or none. Raises `InvalidValue` as `AllowedDomain` does."""
+        """Add one or several allow-list entries, all or none. Raises `InvalidValue` as `AllowedDomain` does."""
         added = allowed_domains(domains)
         with self._changing():
             self._domains.put(added)
 
     def get_allowed_domains(self) -> list[AllowedDomain]:
-        """Return the entries, in order."""
+        """Return the allow-list entries, in order."""
         with self._lock:
             return self._domains.values()
 
     def remove_allowed_domain(self, target: str) -> None:
-        """Remove the entry of a target. Raises what `remove_allowed_domains` does."""
+        """Remove the entry of a target. Raises the errors of `remove_allowed_domains`."""
         self.remove_allowed_domains(target)
 
     def remove_allowed_domains(self, *targets: str) -> None:
         """Remove the entries of these targets, all or none.
 
-        Raises `KeyError`, and `InvalidValue` where a secret could not go any more where it has to.
+        Raises `KeyError`, and `InvalidValue` if a secret would lose its only allowed place.
         """
         keys = [domain_key(target) for target in targets]
         with self._changing():
@@ -231,12 +234,11 @@ class CodeActConfig:
     # One run
 
     def freeze(self, *, listing: Mapping[str, Any] | Listing | None = None) -> FrozenRun:
-        """Return what a run has that begins now. It is made anew only when something has changed.
+        """Return the frozen configuration for a run that begins now. It is rebuilt only after a change.
 
-        `listing` is one of an earlier run of the same conversation, or its JSON form, where there are so many tools
-        that the description only lists them: it is told instead of today's, so that the text stays as it was, and
-        `FrozenRun.changes` says what is otherwise now. Raises `InvalidValue` where tools of several servers have one
-        name.
+        `listing` is one of an earlier run of the same conversation, or its JSON form, for so many tools that the
+        description only lists them. It replaces the present one, so that the text stays the same, and
+        `FrozenRun.changes` describes the differences. Raises `InvalidValue` if tools of several servers share a name.
         """
         pinned = Listing.from_dict(listing) if isinstance(listing, Mapping) else listing
         with self._lock:
@@ -272,7 +274,7 @@ class CodeActConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Frozen:
-    """The latest run, and of what it was made."""
+    """The latest frozen run, and the state that it was made from."""
 
     version: int
     tools: tuple[tuple[Tool, str], ...]
@@ -292,3 +294,46 @@ def _workspace(folder: str | Path) -> FileMount:
     if not mount.host_path.is_dir():
         raise InvalidValue(f"workspace_root must be a folder, and {mount.host_path} is none; mount a file instead")
     return mount
+
+
+class Registry(Generic[T]):
+    """A table of entries in the order in which their keys were first added. It has no lock: its owner has one.
+
+    `what` names an entry in messages, such as `tool`.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._entries: dict[str, T] = {}
+
+    def put(self, entries: Mapping[str, T]) -> None:
+        """Add entries at the end; an entry with a known key replaces the old one in its place."""
+        self._entries.update(entries)
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove the entries of all these keys, or none.
+
+        Raises `KeyError` for a missing one; the message lists the existing keys.
+        """
+        self._entries = self.without(keys)
+
+    def without(self, keys: Iterable[str]) -> dict[str, T]:
+        """Return the entries that removing these keys would leave, and remove nothing. Raises as `remove` does."""
+        wanted = list(dict.fromkeys(keys))
+        missing = [key for key in wanted if key not in self._entries]
+        if missing:
+            there = ", ".join(map(repr, self._entries)) or "none"
+            raise KeyError(f"there is no {self._what} {', '.join(map(repr, missing))}; there are: {there}")
+        return {key: entry for key, entry in self._entries.items() if key not in wanted}
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._entries.clear()
+
+    def values(self) -> list[T]:
+        """Return the entries, in a list of the caller's own."""
+        return list(self._entries.values())
+
+    def snapshot(self) -> dict[str, T]:
+        """Return the entries by key, in a dict of the caller's own."""
+        return dict(self._entries)

@@ -18,9 +18,9 @@ from actbox.sandbox.contract import Sandbox
 from .turns import Turns
 
 MOST_ENVIRONMENTS: Final = 32
-"""Sandboxes that stay open when nothing runs in them; the one that was not used for longest goes first."""
+"""The most idle sandboxes that stay open; the least recently used one is closed first."""
 MOST_FLEETING: Final = 8
-"""The same of scopes that do not last, which are counted by themselves."""
+"""The same bound for the sandboxes of short-lived scopes, which are counted separately."""
 _MOST_FORGOTTEN: Final = 1000
 
 Key = tuple[str, str | None]
@@ -31,7 +31,9 @@ _FORGOTTEN = "the files of earlier calls are gone: their sandbox was closed, as 
 
 @dataclass(eq=False, slots=True)
 class Environment:
-    """A sandbox and who uses it. `turns` are of what may go on only once here; `warnings` are for the next result."""
+    """A sandbox and its users. `turns` orders operations that must not overlap in it; `warnings` are for the next
+    result.
+    """
 
     sandbox: Sandbox
     started: Future[None] = field(default_factory=Future)
@@ -43,11 +45,11 @@ class Environment:
 
 
 class Environments:
-    """Sandboxes by what they are (`FrozenRun.environment`) and whose they are, opened when they are first used.
+    """A table of sandboxes by configuration (`FrozenRun.environment`) and scope, each opened when it is first used.
 
-    One that is nobody's (scope `None`) keeps no files that anybody would look for. Where a conversation needs another
-    sandbox than before, since mounts, hosts or limits were changed, it finds its files there. Runs may use one sandbox
-    at once, from several event loops and threads.
+    A sandbox without an owner (scope `None`) keeps no files that anybody would look for. If a conversation needs a new
+    sandbox, because mounts, hosts or limits were changed, it finds its files there. Several runs may use a sandbox at
+    once, from several event loops and threads.
     """
 
     def __init__(self, open_sandbox: Callable[[Policy], Sandbox], *, most: int = MOST_ENVIRONMENTS) -> None:
@@ -64,14 +66,15 @@ class Environments:
     async def use(
         self, environment: str, scope: str | None, policy: Policy, *, lasting: bool = True
     ) -> AsyncGenerator[Environment]:
-        """Have a running sandbox for a block. Raises what opening raises, and `SandboxStopped` after `close`.
+        """Provide a running sandbox for an `async with` block. Raises the errors of opening, and `SandboxStopped` after
+        `close`.
 
         Scopes that do not last never have others closed, and at most `MOST_FLEETING` of theirs stay open.
         """
         place, is_new, before = self._take((environment, scope), policy, lasting)
         try:
             if is_new:
-                # Shielded: others may wait for it whoever began it is cancelled.
+                # Shielded: others may wait for the start even if the task that began it is cancelled.
                 await asyncio.shield(asyncio.ensure_future(self._start((environment, scope), place, before)))
             elif not place.started.done():
                 await asyncio.shield(asyncio.wrap_future(place.started))
@@ -82,7 +85,7 @@ class Environments:
             await self._leave(place)
 
     async def leave(self, scope: str) -> None:
-        """Close what a scope has, when nothing runs there any more; its files are not missed."""
+        """Close the sandboxes of a scope once nothing runs in them; their files are lost."""
         with self._lock:
             left = [place for key, place in self._kept.items() if key[1] == scope]
             self._kept = OrderedDict((key, place) for key, place in self._kept.items() if key[1] != scope)
@@ -93,7 +96,7 @@ class Environments:
             await place.sandbox.stop()
 
     async def close(self) -> None:
-        """Stop all sandboxes, and with them what runs there."""
+        """Stop all sandboxes, and with them the programs that run there."""
         with self._lock:
             self._closed = True
             kept = list(self._kept.values())
@@ -103,7 +106,7 @@ class Environments:
         await asyncio.gather(*map(_end, kept))
 
     def _take(self, key: Key, policy: Policy, lasting: bool) -> tuple[Environment, bool, Environment | None]:
-        """Return the environment, whether it has to be started, and the one that its owner had before."""
+        """Return the environment, whether it has to be started, and the one that its scope used before."""
         with self._lock:
             if self._closed:
                 raise SandboxStopped(_CLOSED)
@@ -114,7 +117,7 @@ class Environments:
                 if key[1] is not None:
                     before = next((self._kept[other] for other in reversed(self._kept) if other[1] == key[1]), None)
                 place = self._kept[key] = Environment(self._open(policy), lasting=lasting)
-                place.users += 1  # whoever starts it, also when the caller is cancelled meanwhile
+                place.users += 1  # counted for the task that starts it, even if the caller is cancelled meanwhile
                 if key[1] is not None and key[1] in self._forgotten and before is None:
                     del self._forgotten[key[1]]
                     place.warnings = (_FORGOTTEN,)
@@ -135,7 +138,7 @@ class Environments:
         except BaseException as error:
             self._drop(place)
             place.started.set_exception(error if isinstance(error, Exception) else SandboxStopped("it did not start"))
-            place.started.exception()  # somebody has seen it: this caller
+            place.started.exception()  # marks the exception as retrieved: this caller raises it
             raise
         else:
             place.started.set_result(None)
@@ -147,7 +150,7 @@ class Environments:
             await self._leave(place)
 
     def _drop(self, place: Environment) -> None:
-        """Have an environment closed when nothing runs there any more, and used by nobody else from now on."""
+        """Remove an environment from the table, so that it closes once nothing runs there."""
         with self._lock:
             place.dropped = True
             for key, kept in list(self._kept.items()):
@@ -181,12 +184,12 @@ async def _end(place: Environment) -> None:
     if not place.started.done():
         starting = asyncio.wrap_future(place.started)
         await asyncio.wait({starting})
-        starting.exception()  # told to whoever waits to run there
+        starting.exception()  # marks the exception as retrieved: the callers that wait for this sandbox raise it
     await place.sandbox.stop()
 
 
 async def _carried_over(before: Environment, place: Environment) -> tuple[str, ...]:
-    """Copy files from the environment that the owner had before; return what is to be said of it."""
+    """Copy files from the environment that the scope used before, and return warnings about the copy."""
     if not before.started.done():
         starting = asyncio.wrap_future(before.started)
         await asyncio.wait({starting})
@@ -194,16 +197,18 @@ async def _carried_over(before: Environment, place: Environment) -> tuple[str, .
     if before.started.exception() is not None:
         return ()  # no program ever ran there
     left = await carry_over(before.sandbox, place.sandbox)
-    said = []
+    sentences = []
     if left:
-        said.append(f"files of earlier calls could not be kept: {', '.join(left)}")
+        sentences.append(f"files of earlier calls could not be kept: {', '.join(left)}")
     if before.users > 1:
-        said.append("another program of this conversation still runs elsewhere: files that it writes are not kept")
-    return tuple(said)
+        sentences.append("another program of this conversation still runs elsewhere: files that it writes are not kept")
+    return tuple(sentences)
 
 
 async def carry_over(old: Sandbox, new: Sandbox) -> list[str]:
-    """Copy the files of one workspace to another, but for those below `input`; return the paths that could not be."""
+    """Copy the files of one workspace to another, except those below `input`, and return the paths that could not be
+    copied.
+    """
     left = []
     for entry in await old.list_files(recursive=True):
         if entry.path == "input" or entry.path.startswith("input/"):
@@ -212,7 +217,7 @@ async def carry_over(old: Sandbox, new: Sandbox) -> list[str]:
             if entry.kind == "folder":
                 await new.make_dir(entry.path)
             elif entry.kind == "file":
-                await new.write_file(entry.path, await old.read_file(entry.path))
+                await new.write_file(entry.path, await old.read_file(entry.path), mode=entry.mode)
             else:
                 left.append(entry.path)
         except FileError:

@@ -1,12 +1,10 @@
-"""The tool by which a program says what the answer is."""
+"""`final_answer`: the tool by which a program gives the agent's answer."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
-from actbox.core.errors import ToolError
 from actbox.tools import Tool
 
 FINAL_ANSWER: Final = "final_answer"
@@ -20,39 +18,24 @@ _NOT_AWAITED: Final = (
 
 
 class FinalAnswer:
-    """What a program has given as the answer, if it has: `None` may be one.
-
-    It is JSON data. To a program that gives something else `final_answer` raises `ToolError`, and nothing is given.
-    """
+    """The answer that a program has given, if any. `None` may be an answer, as may any value that can cross."""
 
     def __init__(self) -> None:
         self.given = False
         self.value: Any = None
 
         async def final_answer(value: Any = None) -> None:
-            """Give the final answer, as a JSON value, and end the task with this program."""
-            _check(value)
+            """Give the final answer, and end the task with this program."""
             self.given = True
             self.value = value
 
         self.tool = Tool.from_function(final_answer, name=FINAL_ANSWER)
 
     def missed_by(self, program: str) -> str:
-        """Return what to write where a Python program that succeeded seems to have called it without `await`, or
-        nothing.
+        """Return a hint if a successful Python program seems to have called `final_answer` without `await`, else "".
 
-        There a call alone makes a coroutine that does nothing, and Python does not warn of each.
+        In a program that uses `await`, a plain call only makes a coroutine, and Python does not always warn about that.
         """
         if self.given or not (_AWAITS.search(program) and _PLAIN_CALL.search(program)):
             return ""
         return _NOT_AWAITED
-
-
-def _check(value: Any) -> None:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ToolError(
-            f"the answer is a JSON value ({error}): give bytes as base64 text, and NaN or an infinity as text or None",
-            tool=FINAL_ANSWER,
-        ) from None

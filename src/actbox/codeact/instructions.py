@@ -1,10 +1,11 @@
-"""What the model of a `CodeAgent` is told: how to answer, how its programs run, and what they may call."""
+"""Instructions for models: how to answer, how programs run, and how programs call tools."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from actbox.tools import Toolset, stubs
 
-from .calling import HOW_TOOLS_ARE_CALLED
 from .final_answer import FINAL_ANSWER
 from .model import ToolSpec
 
@@ -21,6 +22,18 @@ call {execute_code}. You then see what it printed, the value of its last express
 - Print only what you need to read. If a program fails, read the error, mend the program, and send all of it again.
 - When you know the answer, call {final_answer}(value) in a program, `await {final_answer}(value)` in one that uses
   `await`, or answer in plain words without code."""
+HOW_TOOLS_ARE_CALLED: Final = (
+    "They, and the types that they name, are there by name and need no import; modules do. Arguments may be given by"
+    " position or by name, and results are plain data. In a program that uses `await` they are coroutines, so that"
+    " after `import asyncio` `await asyncio.gather(f(1), f(2))` makes both calls at once; in one that does not, they"
+    " are plain calls. `call_tool(name, **arguments)` calls one by its name. A call that fails raises ToolError,"
+    " which the program may catch."
+)
+HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT: Final = (
+    "They are there by name and need no import. All are async: `await f({a: 1, b: 2})`, or `await f(1, 2)` with the"
+    " arguments in their order; `await Promise.all([f(1), f(2)])` makes several calls. `call_tool(name, {…})` calls one"
+    " by its name. A call that fails throws ToolError, which the program may catch."
+)
 
 
 def agent_instructions(toolset: Toolset, *, network: str = "none", extra: str = "") -> str:
@@ -30,13 +43,14 @@ def agent_instructions(toolset: Toolset, *, network: str = "none", extra: str = 
         final_answer=FINAL_ANSWER,
         network=network,
     )
-    tools = f"Your programs can call these functions. {HOW_TOOLS_ARE_CALLED}\n\n```python\n{stubs(toolset)}```"
+    declared = stubs(toolset, awaitable=False)
+    tools = f"Your programs can call these functions. {HOW_TOOLS_ARE_CALLED}\n\n```python\n{declared}```"
     parts = [extra.strip(), rules, tools if len(toolset) else ""]
     return "\n\n".join(part for part in parts if part)
 
 
 def execute_code_spec() -> ToolSpec:
-    """Return the tool by which a model may send a program, for models that prefer tool calls to fenced blocks."""
+    """Return the tool specification of `execute_code`, for models that prefer tool calls to fenced blocks."""
     return ToolSpec(
         name=EXECUTE_CODE,
         description="Run a Python program in the sandbox and see what came of it.",

@@ -1,4 +1,5 @@
-"""The act–observe loop as a state machine: replies and observations in, the next action out. No I/O, nothing awaited.
+"""The act–observe loop as a state machine: replies and observations go in, the next action comes out. No I/O, no
+awaits.
 
 action = loop.begin()                      # Ask
 action = loop.on_reply(reply)              # Run, Ask or End
@@ -21,7 +22,7 @@ Stopped = Literal["answer", "final_answer", "max_turns"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the model with these messages. `turn` counts from 1."""
+    """The action to ask the model with these messages. `turn` counts from 1."""
 
     messages: tuple[Message, ...]
     turn: int
@@ -29,7 +30,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run this program. `call_id` is the model's tool call that it came in, empty for a fenced block."""
+    """The action to run this program. `call_id` is that of the model's tool call, empty for a fenced block."""
 
     code: str
     call_id: str = ""
@@ -37,7 +38,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The agent is done. `answer` is what `final_answer` was given, or the model's words, or `None`."""
+    """The end of the loop. `answer` is the value given to `final_answer`, or the model's text, or `None`."""
 
     answer: Any
     stopped: Stopped
@@ -47,7 +48,7 @@ Action = Ask | Run | End
 
 
 class Loop:
-    """One question's way to its answer. Feeding it out of order is a `RuntimeError`.
+    """The state machine for one question. Calls out of order raise `RuntimeError`.
 
     Programs are in `language`. They come in fenced blocks, and with `by_call` also in calls of `execute_code`.
     """
@@ -69,12 +70,12 @@ class Loop:
         return tuple(self._messages)
 
     def begin(self) -> Action:
-        """Start."""
+        """Begin: return the first action."""
         self._expect("begin")
         return self._ask()
 
     def on_reply(self, reply: ModelReply) -> Action:
-        """Take the model's reply."""
+        """Add the model's reply, and return the next action."""
         self._expect("reply")
         self._messages.append(AssistantMessage(reply.text, reply.tool_calls))
         for call in reply.tool_calls:
@@ -91,7 +92,9 @@ class Loop:
         return self._next()
 
     def on_observation(self, text: str, *, answered: bool = False, answer: Any = None) -> Action:
-        """Take what came of the program that was to be run; `answered` if it called `final_answer` and succeeded."""
+        """Add the observation of the program that was to be run, and return the next action; `answered` if it called
+        `final_answer` and succeeded.
+        """
         self._expect("observation")
         program = self._programs.popleft()
         if program.call_id:
@@ -124,7 +127,7 @@ class Loop:
             raise RuntimeError(f"the loop expects {self._expects}, not {what}")
 
     def _program_of(self, call: ToolCall) -> str:
-        """Return the program that a tool call has. Raises `NoProgram`, with what the model is told."""
+        """Return the program of a tool call. Raises `NoProgram`, whose message is for the model."""
         if self._by_call and call.name == EXECUTE_CODE:
             return program_of(call.arguments, tool_name=EXECUTE_CODE)
         how = f"with {EXECUTE_CODE}(code=…)" if self._by_call else f"in a fenced ```{self._language} block"

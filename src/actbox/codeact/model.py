@@ -1,10 +1,14 @@
-"""What the loop needs of a chat model, and the messages that they exchange. No provider is named here."""
+"""`ChatModel`, the interface of a chat model to the agent loop; the messages between them; and a scripted model for
+tests.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from actbox.core.errors import ActboxError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens that a model read and wrote, as its provider counts them."""
+    """The number of tokens that a model read and wrote, as its provider counts them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -47,21 +51,21 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class SystemMessage:
-    """The instructions; the first message."""
+    """The system message with the instructions; it is the first message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """The question, or what came of a program that stood in a fenced block."""
+    """A message with the question, or with the observation of a program from a fenced block."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What the model said before."""
+    """An earlier answer of the model."""
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
@@ -69,7 +73,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultMessage:
-    """What came of a tool call."""
+    """The result of a tool call."""
 
     call_id: str
     name: str
@@ -80,13 +84,36 @@ Message = SystemMessage | UserMessage | AssistantMessage | ToolResultMessage
 
 
 class ChatModel(Protocol):
-    """A model that answers a conversation. Every tool call gets its result before it is asked again."""
+    """A model that continues a conversation. Every tool call gets its result before the model is asked again."""
 
     @property
     def name(self) -> str:
-        """What to call it in messages to people."""
+        """The model's name in messages to people."""
         ...
 
     async def complete(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelReply:
-        """Return the model's next answer. What it raises ends the agent's run and reaches its caller unchanged."""
+        """Return the model's next answer. Its exceptions end the agent's run and reach the caller unchanged."""
         ...
+
+
+class ScriptedModel:
+    """A stand-in for a model, named `scripted`, that returns given replies in order, whatever it is asked."""
+
+    name = "scripted"
+
+    def __init__(self, replies: Sequence[str | ModelReply]) -> None:
+        self._replies = [ModelReply(text=reply) if isinstance(reply, str) else reply for reply in replies]
+        self._given = 0
+        self.asked: list[tuple[Message, ...]] = []
+        """The conversations that the model was asked to continue, for tests to look at."""
+
+    async def complete(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelReply:
+        """Return the next reply. Raises `ActboxError` if none is left."""
+        self.asked.append(tuple(messages))
+        if self._given >= len(self._replies):
+            raise ActboxError(
+                f"the scripted model has only {len(self._replies)} replies, and was asked for one more; "
+                "use a real model where the conversation is not known"
+            )
+        self._given += 1
+        return self._replies[self._given - 1]

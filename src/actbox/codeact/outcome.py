@@ -1,7 +1,8 @@
-"""What came of one call of `execute_code`: the result, what the model reads of it, and the files that come back."""
+"""The outcome of one call of `execute_code`: the result, its text for the model, and the returned files."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from actbox.content.render import (
 from actbox.content.safe_text import encodable, spelt_out
 from actbox.core.call_log import CallLog
 from actbox.core.counted import counted
-from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxStopped, Unsupported
 from actbox.core.mounts import OUTPUT
 from actbox.core.result import EXIT_NOT_RUN, Artifact, ExecutionResult
 
@@ -28,20 +29,25 @@ if TYPE_CHECKING:
     from .settings import CodeActSettings
 
 MOST_NAMES: Final = 5
-"""Files that a warning names of those that do not come back since none do."""
+"""The most files that a warning names when no files are returned."""
 MOST_NAME_CHARS: Final = 100
 
-# What the guest calls the figures that a program has shown, or left open at its end.
-_FIGURE = re.compile(r"figure-[0-9]+\.png")
+RUN_GONE: Final = "RunGone"
+"""The type of the error for a program that had begun and whose run is gone."""
+
+_log = logging.getLogger("actbox")
+
+# The guest gives these names to files shown with `display`, and to figures left open at the end of a program.
+_SHOWN = re.compile(r"(?:figure|image)-[0-9]+\.png|display-[0-9]+\.[a-z]{2,4}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeActOutcome:
-    """What came of one call.
+    """The outcome of one call of `execute_code`.
 
-    `text` is all that a model is to read of it. `result` has the files that come back and says of others, in its
-    warnings, why they do not; `left_files` says whether there were any. `calls` are the calls of tools that the
-    `program` made, which is empty where the model sent none. `whole` is where all is of what the text leaves out.
+    `text` is everything that a model reads of it. `result` has the returned files, and its warnings explain why other
+    files are not returned; `left_files` is true if there are any. `calls` are the tool calls of the `program`, which is
+    empty if the model sent none. `whole` says where the part that the text omits can be found.
     """
 
     result: ExecutionResult
@@ -56,7 +62,7 @@ class CodeActOutcome:
     def of(
         cls, result: ExecutionResult, settings: CodeActSettings, *, program: str, calls: CallLog, file_surface: bool
     ) -> Self:
-        """Return what a model and its agent get of a result."""
+        """Return the outcome for a result of the sandbox, with the caps of the settings applied to its files."""
         left_files = bool(result.artifacts)
         kept, left_out = _files(result.artifacts, settings, file_surface=file_surface)
         result = replace(result, artifacts=kept, warnings=(*result.warnings, *left_out))
@@ -71,25 +77,25 @@ class CodeActOutcome:
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """The files that come back."""
+        """The files that are returned."""
         return self.result.artifacts
 
     @property
     def is_cut(self) -> bool:
-        """Whether the text leaves out something of what was printed, or of the value."""
+        """True if the text leaves out a part of the printed output or of the value."""
         return leaves_out(self.result, self.text)
 
     def printed(self) -> str:
-        """Return all that was printed, and the value, as it is kept where the text leaves some of it out."""
+        """Return the whole printed output and the value, for storing when the text leaves out a part."""
         stderr = f"\n[stderr]\n{encodable(self.result.stderr)}" if self.result.stderr else ""
         return render_stdout(self.result) + stderr
 
     def with_whole(self, whole: str) -> Self:
-        """Return the same with a text that says where all is of what it leaves out: one line, such as a path."""
+        """Return a copy whose text says where the whole output is: one line, such as a path."""
         return replace(self, whole=whole, text=self._render(whole=whole))
 
-    def with_calls_told(self) -> Self:
-        """Return the same with a text that has the calls of tools also where the program ended well."""
+    def with_calls_listed(self) -> Self:
+        """Return a copy whose text lists the tool calls also if the program succeeded."""
         return replace(self, text=self._render(whole=self.whole, always_calls=True))
 
     def _render(self, *, whole: str, always_calls: bool = False) -> str:
@@ -104,14 +110,14 @@ class CodeActOutcome:
         )
 
     def to_json_shape(self) -> dict[str, Any]:
-        """Return the object of .NET's providers: `stdout`, `stderr`, `exit_code`, `success`.
+        """Return the result as the object of .NET's providers: `stdout`, `stderr`, `exit_code`, `success`.
 
-        `stdout` ends with the text of the last expression's value where there is one, `stderr` with the error and what
-        else is to be known. `output_files` has the paths of the files that come back, where there are any.
+        `stdout` ends with the text of the last expression's value if there is one, `stderr` with the error and the
+        warnings. `output_files` has the paths of the returned files, if there are any.
 
-        All of it, as JSON text in which characters beyond ASCII stand as they are (`ensure_ascii=False`), has at most
-        `max_chars` characters: paths take a quarter of it at most, and a warning tells how many are not listed; of the
-        rest `stderr` takes what it needs up to two thirds, and `stdout` what is left.
+        The object as JSON text with unescaped non-ASCII characters (`ensure_ascii=False`) has at most `max_chars`
+        characters: paths get at most a quarter, and a warning has the number of those not listed. Of the rest `stderr`
+        gets what it needs up to two thirds, and `stdout` the remainder.
         """
         result, paths = self.result, self._paths()
         missing = len(result.artifacts) - len(paths)
@@ -129,13 +135,13 @@ class CodeActOutcome:
             has_run=self.left_files,
             whole=self.whole,
         )
-        # Each has its two quotes in the shape already.
+        # The two quotes of each text are counted with the shape already.
         shape["stderr"] = cut_json(stderr, 2 + 2 * room // 3, whole=self.whole)
         shape["stdout"] = cut_json(render_stdout(result), 2 + self.max_chars - json_length(shape), whole=self.whole)
         return shape
 
     def _paths(self) -> list[str]:
-        """Return the paths of the files that come back, as many as a quarter of the characters has room for."""
+        """Return the paths of the returned files, as many as fit into a quarter of `max_chars`."""
         paths: list[str] = []
         for artifact in self.result.artifacts:
             paths.append(f"{OUTPUT}/{encodable(artifact.name)}")
@@ -150,6 +156,25 @@ def not_run(kind: ErrorKind, message: str, *, hint: str = "", type: str = "") ->
     return ExecutionResult(exit_code=EXIT_NOT_RUN, error=error)
 
 
+def run_gone(why: str) -> ExecutionResult:
+    """Return the result of a program that had begun and whose run is gone, for the reason `why`."""
+    hint = "find out what was done already before you send a program that does the rest"
+    return not_run(ErrorKind.CANCELLED, why, hint=hint, type=RUN_GONE)
+
+
+def could_not_run(error: Exception) -> ExecutionResult:
+    """Return the result of a program whose sandbox raised an error; a fault of ours goes into the log, whole."""
+    match error:
+        case SandboxStopped():
+            return not_run(ErrorKind.CANCELLED, str(error))
+        case Unsupported() | InvalidValue():
+            return not_run(ErrorKind.UNSUPPORTED, str(error))
+        case ActboxError():
+            return not_run(ErrorKind.SANDBOX, str(error), hint="`actbox doctor` says what works here")
+    _log.error("a program could not be run", exc_info=error)
+    return not_run(ErrorKind.SANDBOX, f"the program could not be run: {type(error).__name__}: {error}")
+
+
 def _files(
     artifacts: Iterable[Artifact], settings: CodeActSettings, *, file_surface: bool
 ) -> tuple[tuple[Artifact, ...], list[str]]:
@@ -158,7 +183,7 @@ def _files(
     elsewhere: list[str] = []
     total = 0
     for artifact in artifacts:
-        if not file_surface and not _FIGURE.fullmatch(artifact.name):
+        if not file_surface and not _SHOWN.fullmatch(artifact.name):
             elsewhere.append(cut(spelt_out(artifact.name), MOST_NAME_CHARS))
             continue
         why = ""

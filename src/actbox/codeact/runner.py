@@ -1,19 +1,22 @@
-"""`CodeActRunner`: from what a model sent to what it reads, with approvals that a framework can come back with."""
+"""`CodeActRunner`: runs the program that a model sent and returns its outcome, or a question that a framework must
+answer first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from actbox.core.call_log import CallLog
-from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, FileError, InvalidValue, SandboxStopped, Unsupported
-from actbox.core.events import Completed
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, FileError
+from actbox.core.events import Completed, Event
 from actbox.core.policy import Policy
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
@@ -21,46 +24,43 @@ from actbox.sandbox.paths import NO_FOLDER
 from actbox.tools import ApprovalDecision, ApprovalRequest, Toolset
 from actbox.tools.threads import ThreadPool
 
-from .approval import refused
+from .approvals import Approvals, RunApproval, refused
 from .approvers import checked_timeout
 from .arguments import NoProgram, program_of
 from .environments import MOST_ENVIRONMENTS, Environment, Environments
 from .frozen import FrozenRun
-from .outcome import CodeActOutcome, not_run
-from .pending import TIMEOUT_SECONDS
-from .planning import Plan, plan_of
-from .questions import Questions
+from .outcome import CodeActOutcome, could_not_run, not_run, run_gone
+from .paused_run import PausableRun, PausingApprover, Waiting
+from .pending_questions import TIMEOUT_SECONDS
+from .program_events import OnEvent, ProgramEvent, checked_on_event, notify
 from .turns import Paused
-from .waiting import PausableRun, PausingApprover, Waiting
 
 MOST_WAITING: Final = 100
-"""Questions that wait for a framework's answer; beyond it the oldest is given up."""
-
-RUN_GONE: Final = "RunGone"
-"""The type of the error where a program had begun and its run is gone."""
+"""The most requests that wait for a framework's answer; beyond it the oldest is dropped."""
 
 CHECKS_AT_ONCE: Final = 2
-"""Type checkers that run at once, for one runner in one event loop: each takes a processor and much memory."""
+"""The most type checkers that run at once, for one runner in one event loop: each takes a processor and much memory."""
 MOST_PRINTED: Final = 4
-"""Files of one conversation that have the whole of what texts left out: the latest."""
+"""The number of files per conversation that keep the whole of cut texts: the latest."""
 READ_AT_ONCE: Final = 2
-"""Programs that are read for the tools that they name, at once and for all agents; further ones wait."""
+"""The most programs that are searched for tool names at once, over all agents; further ones wait."""
 
-# A large program takes seconds to read, in which the event loop has other things to do.
+# Reading a large program takes seconds, which the event loop must not spend.
 _readers = ThreadPool(limit=READ_AT_ONCE)
 
 _PRINTED = re.compile(r"printed-[0-9a-f]{8}\.txt")
 
-_log = logging.getLogger("actbox")
+Key = tuple[str, str]
+"""A scope and a call id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalNeeded:
-    """Somebody has to decide before the call of `execute_code` can go on; `CodeActRunner.answer` takes the decision.
+    """The result of `execute` when somebody must decide before the call can go on; pass the decision to
+    `CodeActRunner.answer`.
 
-    `request` is the question: about the whole program, before it has begun, or about one call of it, which waits.
-    `named` are the tools that the program calls by names that can be read out of it. The decision counts for the
-    program that is shown and no other.
+    `request` is about the whole program, before it has begun, or about one call of it, which waits. `named` are the
+    tools that the program calls by names found in its source. The decision counts only for the program that was shown.
     """
 
     request: ApprovalRequest
@@ -73,18 +73,18 @@ class ApprovalNeeded:
 class CodeActRunner:
     """Runs the programs of one provider, several at once.
 
-    `open_sandbox` makes a sandbox for a policy. `scope` says whose the files are: calls of one scope share their
-    sandbox's files, and no other sees them. A run without a file surface has a folder of its own that is thrown away.
+    `open_sandbox` makes a sandbox for a policy. `scope` names the owner of the files: calls of one scope share their
+    sandbox's files, and no other scope sees them. A run without a file surface has a temporary directory of its own.
 
-    Where a question has to be decided by a framework that calls again with the answer, `execute` returns
-    `ApprovalNeeded`, and the question waits under its scope and call id, for `approval_timeout` seconds: a call of a
-    program is then refused, and a program that has not begun never does. So calls that may ask need call ids of their
-    own: while one waits, another under the same scope and call id that would ask does not run, and its outcome says so.
-    The bundled style asks nobody here: that a run requires approval is said by `FrozenRun.approval`, and who calls
-    `execute` has had it given.
+    If a framework must decide a request and call again with the answer, `execute` returns `ApprovalNeeded`, and the
+    request waits under its scope and call id for `approval_timeout` seconds. After that a call of a program is refused,
+    and a program that has not begun never does. So calls that may ask need unique call ids: while one waits, another
+    with the same scope and call id that would ask does not run, and its outcome says so. The bundled style asks nobody
+    here: `FrozenRun.approval` says that a run requires approval, and the caller of `execute` must have obtained it.
 
-    Methods raise nothing but what they are cancelled with: whatever goes wrong is an outcome. Cancelling `execute` ends
-    the program.
+    `on_event` is called with the events of each program while it runs (`program_events.py`).
+
+    Methods raise only cancellation: failures are outcomes. Cancelling `execute` ends the program.
     """
 
     def __init__(
@@ -94,40 +94,50 @@ class CodeActRunner:
         most_environments: int = MOST_ENVIRONMENTS,
         most_waiting: int = MOST_WAITING,
         approval_timeout: float | None = TIMEOUT_SECONDS,
+        on_event: OnEvent | None = None,
     ) -> None:
         self._environments = Environments(open_sandbox, most=most_environments)
+        self._on_event = checked_on_event(on_event)
         self._approval_timeout = checked_timeout(approval_timeout)
-        self._questions = Questions(most=most_waiting, timeout=self._approval_timeout)
+        self._approvals: Approvals[Key, Waiting] = Approvals(most=most_waiting, timeout=self._approval_timeout)
         self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
     async def execute(
         self, run: FrozenRun, arguments: Any, *, scope: str = "", call_id: str = "", lasting: bool = True
     ) -> CodeActOutcome | ApprovalNeeded:
-        """Run the program that a model sent, or say what has to be approved first.
+        """Run the program that a model sent, or return the request that has to be approved first.
 
-        `arguments` are as the model sent them: an object with `code`, JSON text, or something else that is answered
-        with how to send it. A scope that is not `lasting` is one of which nobody knows when it is not used any more,
-        but soon: its files never push those of lasting ones out, see `leave`.
+        `arguments` are as the model sent them: an object with `code`, JSON text, or something else, for which the
+        outcome says how to send a program. A scope that is not `lasting` will soon be unused without notice: its files
+        never displace those of lasting scopes, see `leave`.
+        """
+        return await self._execute(run, arguments, scope, call_id, lasting)
+
+    async def _execute(
+        self, run: FrozenRun, arguments: Any, scope: str, call_id: str, lasting: bool, *, approved: bool = False
+    ) -> CodeActOutcome | ApprovalNeeded:
+        """Run the program or ask, as `execute` does; `approved` is True if somebody has already approved this very
+        program.
         """
         try:
             program = program_of(arguments, tool_name=run.tool_name)
         except NoProgram as error:
             return _outcome(run, not_run(ErrorKind.SYNTAX, str(error), type="InvalidArguments"), "")
-        if self._questions.closed:
+        if self._approvals.is_stopped:
             return _outcome(run, not_run(ErrorKind.CANCELLED, _CLOSED), program)
-        wrong = await self._check(run, program)
+        wrong = None if run.settings.static_check is None else await self._check(run, program)
         if wrong is not None:
             return _outcome(run, ExecutionResult(exit_code=EXIT_NOT_RUN, error=wrong), program)
         plan = await _plan(run, program)
-        if plan.refused:
-            return _outcome(run, not_run(ErrorKind.POLICY, plan.refused, hint=_LONG_HINT, type="TooLong"), program)
+        if plan.too_long:
+            return _outcome(run, not_run(ErrorKind.POLICY, plan.too_long, hint=_LONG_HINT, type="TooLong"), program)
         waiting = Waiting(
-            run=run, program=program, code_hash=_hash(program), named=plan.named, paused=None, lasting=lasting
+            run=run, program=program, shown=_hash(program), named=plan.named, paused=None, lasting=lasting
         )
-        if plan.approval.required:
-            if self._questions.put((scope, call_id), waiting):
-                return _needed(plan.approval.request(program), waiting, scope, call_id)
-        elif not (plan.will_ask and self._questions.is_taken((scope, call_id))):
+        if plan.required and not approved:
+            if self._ask((scope, call_id), waiting):
+                return _needed(plan.request(program), waiting, scope, call_id)
+        elif not (self._approvals.is_taken((scope, call_id), time.monotonic()) and plan.will_ask):
             return await self._begin(waiting, plan, scope, call_id)
         return _outcome(run, not_run(ErrorKind.CANCELLED, _TAKEN, hint=_TAKEN_HINT, type="Busy"), program)
 
@@ -141,107 +151,121 @@ class CodeActRunner:
         decision: ApprovalDecision,
         begun: bool | None = None,
         lasting: bool = True,
+        edited: bool = False,
     ) -> CodeActOutcome | ApprovalNeeded:
-        """Go on with what waits for a decision; the program runs with what it had when it was asked about.
+        """Continue a call that waits for a decision; the program runs with the configuration that it had when the
+        question was asked.
 
-        If the program is another one than was shown, the decision does not count for it, and it is asked about anew.
+        If the program differs from the one that was shown, the decision does not count, and a new approval is
+        requested; unless it was `edited`: the approver changed the program before it began, and approved that.
 
-        Where nothing waits any more, a program that had begun is never run again: the outcome says so, with the calls
-        that it had made, as far as they are known. `begun` is what the caller knows of that, from the question: one
-        about a call (`request.what`) is of a program that had. What this runner knows counts more; and where neither
-        knows, a program that may have asked about a call is taken for one that had begun. One that had not is asked
-        about anew.
+        If nothing waits any more, a program that had begun is never run again: the outcome says so, with the calls that
+        it had made, as far as they are known. `begun` is the caller's knowledge of that, from the request: one about a
+        call (`request.what`) belongs to a program that had begun. The runner's own knowledge takes precedence. If
+        neither knows, a program that may have asked about a call counts as begun. For one that had not, a new approval
+        is requested.
         """
         try:
             program = program_of(arguments, tool_name=run.tool_name)
         except NoProgram:
             return await self.execute(run, arguments, scope=scope, call_id=call_id, lasting=lasting)
         key = (scope, call_id)
-        waiting = self._questions.take(key)
+        step, waiting = self._approvals.answer(
+            key, _hash(program), approved=decision.approved, edited=edited, now=time.monotonic()
+        )
         if waiting is not None and waiting.paused is not None and not _is_here(waiting.paused):
             waiting.give_up()
             waiting = None
-        if waiting is None or (waiting.paused is None and self._questions.is_over(waiting)):
-            known = self._questions.begun(key)
+        if waiting is None:
+            known = self._approvals.has_begun(key)
             plan = await _plan(run, program)
             if known is None:
                 known = plan.may_ask if begun is None else begun
-            if known or begun or not plan.approval.required:
+            if known or begun or not plan.required:
                 return self._gone(run, program, key)
-            return await self.execute(run, arguments, scope=scope, call_id=call_id, lasting=lasting)
-        if waiting.code_hash != _hash(program):
-            if waiting.paused is not None:
-                await waiting.paused.end()
-            return await self.execute(run, arguments, scope=scope, call_id=call_id, lasting=lasting)
-        if waiting.paused is not None:
+        elif step == "ask" and waiting.paused is not None:
+            await waiting.paused.end()
+        elif waiting.paused is not None:
             waiting.paused.answer(decision)
             return await self._go_on(waiting, waiting.paused, scope, call_id)
-        if not decision.approved:
+        elif step == "reject":
             return _outcome(run, refused(decision, ""), program)
-        return await self._begin(waiting, await _plan(waiting.run, program), scope, call_id)
+        elif step == "begin" and waiting.program != program:
+            return await self._execute(waiting.run, arguments, scope, call_id, lasting, approved=True)
+        elif step == "begin":
+            return await self._begin(waiting, await _plan(waiting.run, program), scope, call_id)
+        return await self.execute(run, arguments, scope=scope, call_id=call_id, lasting=lasting)
 
     def ended(self, *, scope: str = "", call_id: str = "") -> CodeActOutcome | None:
-        """Return, once, what came of a program whose question nobody answered in time, and that has ended since.
+        """Return, once, the outcome of a program whose question was not answered in time and that has ended since.
 
-        Its text has the calls of tools that it made also where it ended well, since nobody has read of them. `None`
-        where there is no such program, or it has not ended. The latest hundred of them are kept.
+        Its text lists its tool calls also after a success, since nobody has read about them. Returns `None` if there is
+        no such program, or it has not ended. The latest hundred are kept.
         """
-        outcome = self._questions.ended((scope, call_id))
-        return None if outcome is None else outcome.with_calls_told()
+        outcome: CodeActOutcome | None = self._approvals.ended((scope, call_id))
+        return None if outcome is None else outcome.with_calls_listed()
 
     def gone(self, run: FrozenRun, *, scope: str = "", call_id: str = "") -> CodeActOutcome | None:
-        """Return what is known of a program that had begun, as a question about a call says, and whose run is gone.
+        """Return what is known of a program that had begun and whose run is gone.
 
-        It has the calls of tools that it made, as far as they are known. `None` where it still waits for the answer.
+        The outcome has its tool calls as far as they are known. Returns `None` if it still waits for the answer.
         """
         key = (scope, call_id)
-        return None if self._questions.is_taken(key) else self._gone(run, "", key)
+        return None if self._approvals.is_taken(key, time.monotonic()) else self._gone(run, "", key)
 
     def withdraw(self, *, scope: str = "", call_id: str = "") -> None:
-        """Give up a question that nobody will answer: a program that waits is ended."""
-        waiting = self._questions.take((scope, call_id))
+        """Drop a request that nobody will answer, and end a program that waits for it."""
+        waiting = self._approvals.take((scope, call_id))
         if waiting is not None:
             waiting.give_up()
 
     def is_waiting(self, *, scope: str = "", call_id: str = "") -> bool:
-        """Return whether a question waits under this scope and call id."""
-        return self._questions.is_waiting((scope, call_id))
+        """Return whether a request waits under this scope and call id."""
+        return (scope, call_id) in self._approvals
 
     async def leave(self, *, scope: str) -> None:
-        """Close the sandbox of a scope, with its files, as soon as no program runs there: it is not used again."""
+        """Close the sandbox of a scope, with its files, as soon as no program runs there; the scope must not be used
+        again.
+        """
         await self._environments.leave(scope)
 
     async def close(self) -> None:
-        """End all runs, as `CANCELLED`, and close all sandboxes, with the files in them."""
-        self._questions.close()
+        """End all runs with the error `CANCELLED`, and close all sandboxes with their files."""
+        for waiting in self._approvals.stop():
+            waiting.give_up()
         await self._environments.close()
 
-    def _gone(self, run: FrozenRun, program: str, key: tuple[str, str]) -> CodeActOutcome:
-        gone = not_run(ErrorKind.CANCELLED, _GONE, hint=_GONE_HINT, type=RUN_GONE)
-        return _outcome(run, gone, program, self._questions.calls(key))
+    def _ask(self, key: Key, waiting: Waiting) -> bool:
+        """Add a request; return false if another waits under its key."""
+        asked = self._approvals.ask(key, waiting, time.monotonic())
+        for other in asked.given_up:
+            other.give_up()
+        return asked.state == "waits"
+
+    def _gone(self, run: FrozenRun, program: str, key: Key) -> CodeActOutcome:
+        return _outcome(run, run_gone(_GONE), program, self._approvals.calls(key))
 
     async def _check(self, run: FrozenRun, program: str) -> ErrorInfo | None:
-        """Return what a type checker finds wrong with a program, if that is wanted."""
-        checker = run.settings.static_check
-        if checker is None:
-            return None
+        """Return the error that a type checker finds in a program, `None` if it finds none."""
         from .static_check import check_types
 
         loop = asyncio.get_running_loop()
         turns = self._checks.setdefault(loop, asyncio.Semaphore(CHECKS_AT_ONCE))
         async with turns:
             try:
-                return await check_types(program, run.toolset, checker=checker)
-            except ActboxError as error:  # it has been removed since
+                return await check_types(program, run.toolset)
+            except ActboxError as error:  # ty was uninstalled since
                 return ErrorInfo(
                     kind=ErrorKind.SANDBOX, message=f"the program was not checked, and did not run: {error}"
                 )
 
-    async def _begin(self, waiting: Waiting, plan: Plan, scope: str, call_id: str) -> CodeActOutcome | ApprovalNeeded:
-        run, program, toolset, calls = waiting.run, waiting.program, plan.approval.toolset, CallLog()
-        place = (scope, waiting.lasting)
+    async def _begin(
+        self, waiting: Waiting, plan: RunApproval, scope: str, call_id: str
+    ) -> CodeActOutcome | ApprovalNeeded:
+        run, program, toolset, calls = waiting.run, waiting.program, plan.toolset, CallLog()
+        place = (scope, call_id, waiting.lasting)
         if run.settings.approval_style != "bundled":
-            self._questions.begin((scope, call_id), calls)
+            self._approvals.begin((scope, call_id), calls)
         if not plan.may_ask:
             return await self._perform(run, program, toolset, calls, place)
         paused = PausableRun(
@@ -254,39 +278,41 @@ class CodeActRunner:
         self, waiting: Waiting, paused: PausableRun, scope: str, call_id: str
     ) -> CodeActOutcome | ApprovalNeeded:
         while True:
-            came = await paused.next()
-            if isinstance(came, CodeActOutcome):
-                return came
-            if self._questions.put((scope, call_id), waiting):
-                return _needed(came, waiting, scope, call_id)
+            reached = await paused.next()
+            if isinstance(reached, CodeActOutcome):
+                return reached
+            if self._ask((scope, call_id), waiting):
+                return _needed(reached, waiting, scope, call_id)
             paused.answer(ApprovalDecision(False, _UNASKED, cause="unavailable"))
 
     async def _perform(
-        self, run: FrozenRun, program: str, toolset: Toolset, calls: CallLog, place_of: tuple[str, bool]
+        self, run: FrozenRun, program: str, toolset: Toolset, calls: CallLog, place_of: tuple[str, str, bool]
     ) -> CodeActOutcome:
         warnings: tuple[str, ...] = ()
         try:
-            scope, lasting = place_of
+            scope, call_id, lasting = place_of
+            take = partial(self._take, calls, partial(ProgramEvent, scope=scope, call_id=call_id, program=program))
             owner = scope if run.file_surface else None
             async with self._environments.use(run.environment, owner, run.policy, lasting=lasting) as place:
                 warnings, place.warnings = place.warnings, ()
                 if run.file_surface and run.settings.clear_output:
-                    result = await _run_in_turn(place, program, toolset, calls)
+                    result = await _run_in_turn(place, program, toolset, take)
                 else:
-                    result = await _run(place.sandbox, program, toolset, calls, alone=not run.file_surface)
+                    result = await _run(place.sandbox, program, toolset, take, alone=not run.file_surface)
                 result = _with_named_hint(replace(result, warnings=(*warnings, *result.warnings)), run, toolset)
-                return await _whole_kept(_outcome(run, result, program, calls), run, place.sandbox)
-        except SandboxStopped as error:
-            result = not_run(ErrorKind.CANCELLED, str(error))
-        except (Unsupported, InvalidValue) as error:
-            result = not_run(ErrorKind.UNSUPPORTED, str(error))
-        except ActboxError as error:
-            result = not_run(ErrorKind.SANDBOX, str(error), hint="`actbox doctor` says what works here")
-        except Exception as error:  # a fault of ours or of the machine, which must not end the agent
-            _log.exception("a program could not be run")
-            result = not_run(ErrorKind.SANDBOX, f"the program could not be run: {type(error).__name__}: {error}")
+                return await _with_stored_output(_outcome(run, result, program, calls), run, place.sandbox)
+        except Exception as error:  # a fault of ours or of the machine must not end the agent
+            result = could_not_run(error)
         return _outcome(run, replace(result, warnings=(*warnings, *result.warnings)), program, calls)
 
+    async def _take(self, calls: CallLog, event_with: Callable[..., ProgramEvent], event: Event) -> None:
+        calls.feed(event)
+        if self._on_event is not None:
+            await notify(self._on_event, event_with(event=event))
+
+
+Take = Callable[[Event], Awaitable[None]]
+"""A function that receives each event of a run before the next one is awaited."""
 
 _GONE = (
     "the run that waited for approval is gone, since it waited too long, or its process or its event loop has ended;"
@@ -305,46 +331,43 @@ _BUSY = (
 )
 _BUSY_HINT = "send it again when the other one has ended"
 _CLOSED = "the program did not run: its runner was closed; make a new provider or tool"
-_GONE_HINT = "find out what was done already before you send a program that does the rest"
 
 
 def _needed(request: ApprovalRequest, waiting: Waiting, scope: str, call_id: str) -> ApprovalNeeded:
-    return ApprovalNeeded(
-        request=request, scope=scope, call_id=call_id, code_hash=waiting.code_hash, named=waiting.named
-    )
+    return ApprovalNeeded(request=request, scope=scope, call_id=call_id, code_hash=waiting.shown, named=waiting.named)
 
 
-async def _plan(run: FrozenRun, program: str) -> Plan:
+async def _plan(run: FrozenRun, program: str) -> RunApproval:
     if run.settings.approval_style == "bundled":
-        return plan_of(run, program)
-    return await _readers.run(plan_of, run, program)
+        return run.plan(program)
+    return await _readers.run(run.plan, program)
 
 
-async def _run(sandbox: Sandbox, program: str, toolset: Toolset, calls: CallLog, *, alone: bool) -> ExecutionResult:
+async def _run(sandbox: Sandbox, program: str, toolset: Toolset, take: Take, *, alone: bool) -> ExecutionResult:
     stream = (sandbox.stream_alone if alone else sandbox.stream)(program, tools=toolset)
     async with closing(stream):
         async for event in stream:
+            await take(event)
             if isinstance(event, Completed):
                 return event.result
-            calls.feed(event)
     raise AssertionError("a stream ended without Completed")
 
 
-async def _run_in_turn(place: Environment, program: str, toolset: Toolset, calls: CallLog) -> ExecutionResult:
-    """Run a program after `/output` was emptied, when no other program of its conversation uses that."""
+async def _run_in_turn(place: Environment, program: str, toolset: Toolset, take: Take) -> ExecutionResult:
+    """Run a program after emptying `/output`, while no other program of its conversation uses that directory."""
     try:
         async with place.turns.one():
             if toolset.approver is not None:
                 toolset = toolset.asking(PausingApprover(toolset.approver, place.turns))
             await _empty_output(place.sandbox)
-            return await _run(place.sandbox, program, toolset, calls, alone=False)
+            return await _run(place.sandbox, program, toolset, take, alone=False)
     except Paused:
-        # Whoever answers the question may do so only when all calls of the model's turn have returned, this one too.
+        # The question may be answered only after all calls of the model's turn, this one included, have returned.
         return not_run(ErrorKind.CANCELLED, _BUSY, hint=_BUSY_HINT, type="Busy")
 
 
 def _with_named_hint(result: ExecutionResult, run: FrozenRun, toolset: Toolset) -> ExecutionResult:
-    """Say why there is no `call_tool` in a program that names no tool, where it has only those that it names."""
+    """Add a hint to a `NameError` for `call_tool` in a program that names no tool, under `only_named_tools`."""
     error = result.error
     if not run.settings.only_named_tools or len(toolset) or not len(run.toolset):
         return result
@@ -353,10 +376,10 @@ def _with_named_hint(result: ExecutionResult, run: FrozenRun, toolset: Toolset) 
     return replace(result, error=replace(error, hint=_NAMED_HINT))
 
 
-async def _whole_kept(outcome: CodeActOutcome, run: FrozenRun, sandbox: Sandbox) -> CodeActOutcome:
-    """Keep what the model's text leaves out of the output where a later program can read it, and say where that is.
+async def _with_stored_output(outcome: CodeActOutcome, run: FrozenRun, sandbox: Sandbox) -> CodeActOutcome:
+    """Store the whole output of a cut outcome where a later program can read it, and say in its text where that is.
 
-    It is no file of `/output`, from which it would come back, or be emptied, before anybody has read it.
+    The file lies outside `/output`, where it would be returned, or removed before a program has read it.
     """
     if not outcome.is_cut:
         return outcome
@@ -366,7 +389,7 @@ async def _whole_kept(outcome: CodeActOutcome, run: FrozenRun, sandbox: Sandbox)
         try:
             await sandbox.write_file(path, data)
             await _remove_older(sandbox)
-        except ActboxError as error:  # the program has ended, whatever comes after it
+        except ActboxError as error:  # the program itself has ended, so its outcome stands
             why = error.strerror if isinstance(error, FileError) else str(error)
             return outcome.with_whole(f"not kept, since it could not be written ({why}); print less"[:150])
         return outcome.with_whole(f"the file {path}")
@@ -374,7 +397,7 @@ async def _whole_kept(outcome: CodeActOutcome, run: FrozenRun, sandbox: Sandbox)
 
 
 async def _remove_older(sandbox: Sandbox) -> None:
-    """Keep the latest of what was printed and left out: all of it would fill the workspace."""
+    """Remove all but the latest stored outputs, which would otherwise fill the workspace."""
     kept = [entry for entry in await sandbox.list_files() if _PRINTED.fullmatch(entry.path)]
     for entry in sorted(kept, key=lambda entry: entry.modified)[:-MOST_PRINTED]:
         await sandbox.remove_file(entry.path)
@@ -384,7 +407,7 @@ async def _empty_output(sandbox: Sandbox) -> None:
     try:
         entries = await sandbox.list_files("output")
     except FileError as error:
-        if error.errno in NO_FOLDER:  # a program has removed or replaced it: the sandbox makes it anew for the next one
+        if error.errno in NO_FOLDER:  # a program removed or replaced it: the sandbox creates it again for the next one
             return
         raise
     for entry in entries:

@@ -1,10 +1,10 @@
-"""What a CodeAct configuration is given once and keeps: limits, caps, and how its runs are treated."""
+"""The fixed settings of a CodeAct configuration: limits, caps, and how its runs are treated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from actbox.content.render import LEAST_CHARS, MAX_CHARS
 from actbox.core.errors import InvalidValue
@@ -12,21 +12,18 @@ from actbox.core.limits import Limits
 from actbox.core.policy import Policy
 from actbox.core.secrets import Secret
 
-from .approval import ApprovalStyle
-
-if TYPE_CHECKING:
-    from .static_check import Checker
+from .approvals import ApprovalStyle
 
 SEARCH_ABOVE = 50
-"""With more tools than this a description lists names alone, and programs search."""
+"""The number of tools above which a description lists only names, and programs search."""
 
 
 Language = Literal["python", "javascript"]
-"""What programs are written in, as far as it matters for what a model is told of tools."""
+"""The language of the programs, as far as it affects the model's description of tools."""
 
 
 class CodeActOptions(TypedDict, total=False):
-    """The keyword arguments of a configuration that are no tools, mounts, domains or modes; see `CodeActSettings`."""
+    """The keyword arguments of a configuration other than tools, mounts, domains and modes; see `CodeActSettings`."""
 
     limits: Limits
     preload: Sequence[str]
@@ -43,30 +40,31 @@ class CodeActOptions(TypedDict, total=False):
     max_output_file_bytes: int
     max_output_total_bytes: int
     search_above: int | None
-    static_check: Checker | None
+    static_check: Literal["ty"] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeActSettings:
-    """How the runs of one configuration are treated.
+    """The settings of one configuration, which apply to all of its runs.
 
-    Raises `InvalidValue` for what makes no sense, and `Unsupported` for a type checker that is not installed.
+    Raises `InvalidValue` for an invalid setting, and `Unsupported` for a type checker that is not installed.
 
     * `limits`, `preload`, `secrets`, `variables`: as in `Policy`.
-    * `about`: what programs are written in and with, as a sentence for the model. `language` says how tools are shown:
-      as stubs of Python, or as the TypeScript declarations of async functions. What reads programs before they run (the
-      style `inspected`, `static_check`) reads Python alone, and only there are many tools searched.
-    * `approval_style`: when somebody is asked about tools that require approval. With `only_named_tools`, which goes
-      with the style `inspected`, a program has only those tools that it names literally.
-    * `file_surface`: whether programs are offered files, `/input` and `/output`; `None` where a workspace root or a
-      mount says so. Without it each program has a throwaway folder, and only figures that it shows come back.
-    * `clear_output`: whether `/output` is emptied before each call; else its files stay.
-    * `max_chars`: characters of text that a model gets of one call; at least 2,000.
-    * `max_output_files`, `max_output_file_bytes`, `max_output_total_bytes`: of the files that come back from one call.
+    * `about`: the language and packages of programs, as a sentence for the model. `language` selects how tools are
+      shown: as Python stubs, or as TypeScript declarations of async functions. The analysis of programs before they run
+      (the style `inspected`, `static_check`) supports only Python, and so does the search of many tools.
+    * `approval_style`: when a person is asked about tools that require approval. With `only_named_tools`, for the style
+      `inspected`, a program has only the tools that it names literally.
+    * `file_surface`: whether programs have files, `/input` and `/output`; `None` means only with a workspace root or a
+      mount. Without it each program has a temporary directory, and only displayed objects come back: figures, and
+      objects passed to `display`.
+    * `clear_output`: whether `/output` is emptied before each call; otherwise its files stay.
+    * `max_chars`: the most characters of text about one call for the model; at least 2,000.
+    * `max_output_files`, `max_output_file_bytes`, `max_output_total_bytes`: the limits of the returned files of a call.
     * `search_above`: with more tools than this the description lists names, and programs have `search_tools` and
-      `describe_tool`; `None` for never.
-    * `static_check`: the type checker by which each program is checked against its tools before it runs; it has to be
-      installed (extra `actbox[typecheck]` for `ty`).
+      `describe_tool`; `None` means never.
+    * `static_check`: the type checker that checks each program against its tools before it runs: `ty`, which must be
+      installed (extra `actbox[typecheck]`).
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -84,11 +82,11 @@ class CodeActSettings:
     max_output_file_bytes: int = 5 * 2**20
     max_output_total_bytes: int = 20 * 2**20
     search_above: int | None = SEARCH_ABOVE
-    static_check: Checker | None = None
+    static_check: Literal["ty"] | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> CodeActSettings:
-        """Return the settings of some keyword arguments. Raises `TypeError` for one that there is not."""
+        """Return the settings from keyword arguments. Raises `TypeError` for an unknown one."""
         known = [spec.name for spec in fields(cls)]
         for name in options:
             if name not in known:
@@ -96,12 +94,12 @@ class CodeActSettings:
         return cls(**options)
 
     def __post_init__(self) -> None:
-        # Whether a secret can go anywhere is known when the domains are, at each run.
+        # Whether a secret has an allowed place is known only at each run, with its domains.
         checked = Policy(limits=self.limits, variables=self.variables, preload=self.preload)
         object.__setattr__(self, "variables", checked.variables)
         object.__setattr__(self, "preload", checked.preload)
         object.__setattr__(self, "secrets", tuple(self.secrets))
-        # The JSON shape has half of it for errors and warnings.
+        # The JSON shape spends half of it on errors and warnings.
         _check_count("max_chars", self.max_chars, least=2 * LEAST_CHARS)
         for name in ("max_output_files", "max_output_file_bytes", "max_output_total_bytes"):
             _check_count(name, getattr(self, name), least=1)
@@ -113,9 +111,11 @@ class CodeActSettings:
         if self.file_surface not in (None, True, False):
             raise InvalidValue(f"file_surface is True, False or None, not {self.file_surface!r}")
         if self.static_check is not None:
-            from .static_check import check_available  # what it costs is for those who check
+            from .static_check import check_available  # imported only for the check, since the import takes long
 
-            check_available(self.static_check)
+            if self.static_check != "ty":
+                raise InvalidValue(f"static_check is 'ty' or None, not {self.static_check!r}")
+            check_available()
         if self.language not in get_args(Language):
             raise InvalidValue(f"language is 'python' or 'javascript', not {self.language!r}")
         if self.language != "python" and (self.approval_style == "inspected" or self.static_check is not None):

@@ -1,4 +1,4 @@
-"""An index of tools by their words: which of many a query means, the best first, without a model or a network.
+"""A search index of tools by their words, without a model or a network: the best match for a query comes first.
 
 The ranking is BM25F (Robertson, Zaragoza and Taylor, "Simple BM25 extension to multiple weighted fields", 2004): words
 of a tool's name weigh more than those of its description, rare words more than common ones. Words are compared without
@@ -19,18 +19,18 @@ from itertools import pairwise
 from actbox.tools import Tool, Toolset
 
 MAX_INDEXED = 4_000
-"""Characters of a description that are read."""
+"""The most characters of a description that are indexed."""
 
 _NAME, _GROUP, _PARAMETER, _DESCRIPTION, _NOTE = 4.0, 2.0, 1.0, 1.0, 0.5
-"""What a word counts, by where it stands; a note is the description of a parameter."""
+"""The weight of a word by where it stands; a note is the description of a parameter."""
 _SATURATION = 1.5  # BM25's k1
 _LENGTH = 0.5  # BM25's b, for descriptions and notes: names and groups are not padded with words
 _BEGINNING = 0.6
-"""What a match of one word's beginning counts, times the share of the longer word that it covers."""
+"""The weight of a match of one word's beginning, multiplied by the share of the longer word that it covers."""
 _SYNONYM = 0.5
-"""What another word for the same act counts."""
+"""The weight of a synonym for the same action."""
 _COMMON = 0.25
-"""What a common word of the query counts; it can match names only (`turn_on`)."""
+"""The weight of a common word of the query; it can match names only (`turn_on`)."""
 
 _ENGLISH = (
     "a all an and any are as at be by can do for from has have how i if in into is it its me my need of on one or our"
@@ -49,7 +49,7 @@ _VERBS = (
     "run execute start launch trigger",
     "stop end cancel abort",
 )
-"""What tools do, in the words that servers and models use for it."""
+"""Synonyms for the actions of tools, in the words that servers and models use."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # kana and ideographs
 _RUNS = re.compile(rf"[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]+|\d+")
 _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -64,8 +64,8 @@ class ToolIndex:
         self._names = toolset.names
         self._aliases = toolset.aliases
         self._exact: dict[str, list[int]] = {}
-        weights: list[dict[str, float]] = []  # of each tool: what each term of its name and group counts
-        texts: list[dict[str, float]] = []  # the same for what it says of itself
+        weights: list[dict[str, float]] = []  # for each tool, the weight of each term of its name and group
+        texts: list[dict[str, float]] = []  # the same for its parameters and description
         for at, tool in enumerate(toolset):
             parts = words(tool.name)
             for key in {tool.name, self._aliases[tool.name], " ".join(parts)} - {""}:
@@ -102,7 +102,7 @@ class ToolIndex:
         return [self._names[at] for at in order]
 
     def _meanings(self, parts: Sequence[str]) -> Iterator[list[tuple[str, float]]]:
-        """Yield for each term of a query the known terms that it may mean, each with what a match counts."""
+        """Yield, for each term of a query, the indexed terms that it may mean, each with the weight of a match."""
         factors = {stem(part): _COMMON if part in _COMMON_WORDS else 1.0 for part in parts}
         for term, factor in factors.items():
             synonyms = [(known, _SYNONYM) for known in _synonyms().get(term, ()) if known in self._postings]
@@ -142,7 +142,9 @@ def words(text: str) -> list[str]:
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
-    """Return a word without the commonest English endings, so that its forms meet; it need not be a word any more."""
+    """Return a word without the commonest English endings, so that its inflections match; the result need not be a
+    word.
+    """
     if len(word) <= 3 or not word.isascii():
         return word
     if word.endswith("ies"):
@@ -174,7 +176,7 @@ def _synonyms() -> dict[str, set[str]]:
 
 
 def _pairs(parts: Sequence[str]) -> Iterator[str]:
-    """Yield each two words in a row as one: `sendmail` finds `send_mail`, and `s3`, of two words, counts as one."""
+    """Yield each two adjacent words joined: `sendmail` finds `send_mail`, and `s3`, of two words, counts as one."""
     for first, second in pairwise(parts):
         yield stem(first + second)
 
@@ -208,7 +210,7 @@ def _add_text(terms: defaultdict[str, float], text: str, weight: float) -> None:
 
 
 def _scored(weights: Sequence[Mapping[str, float]]) -> dict[str, list[tuple[int, float]]]:
-    """Return for each term the tools that have it, each with what it adds to their score."""
+    """Return for each term the tools that contain it, each with the score that a match adds."""
     postings: dict[str, list[tuple[int, float]]] = {}
     for at, terms in enumerate(weights):
         for term, weight in terms.items():

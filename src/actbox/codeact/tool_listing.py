@@ -1,4 +1,4 @@
-"""`Listing`: the names of a toolset by group, which stands for the stubs where these would be too long."""
+"""`Listing`: the names of a toolset by group, which replaces the stubs if these would be too long."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from actbox.tools import Tool, Toolset
 from actbox.tools.problems import shown
 
 MAX_TEXT = 20_000
-"""Characters of a listing in a description: the names of about a thousand tools, some 5,000 tokens."""
+"""The most characters of a listing in a description: the names of about a thousand tools, some 5,000 tokens."""
 MAX_CHANGES = 50
-"""Names of each kind that a note of changes gives one by one."""
+"""The most names of each kind that a note of changes lists."""
 
 _REST = 60
-"""Characters that the line takes which counts what was left out."""
+"""The characters reserved for the last line, which counts the omitted groups."""
 _UNGROUPED = "(no group)"
 
 
 def one_line(text: str) -> str:
-    """Return a text of others as one line of printable characters."""
+    """Return untrusted text as one line of printable characters."""
     return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 
 def group_order(group: str) -> tuple[bool, str]:
-    """Return the key by which groups are sorted: the tools without one come last."""
+    """Return the sort key of a group: the tools without a group come last."""
     return group == "", group
 
 
@@ -37,14 +37,16 @@ def group_order(group: str) -> tuple[bool, str]:
 class Listing:
     """The names of a toolset's tools by group, both sorted; tools without a group come last, under `""`.
 
-    Names are those that programs write: of a tool whose name is no identifier, its alias. A conversation keeps the
-    listing of its first run and shows its text in every later run, so that what the model is told first stays the
-    same to the byte; what has changed since is told at the end, by `changes_since`.
+    Names are those in programs: the alias of a tool whose name is no identifier. A conversation keeps the listing of
+    its first run and shows its text in every later run, so that the beginning of the prompt stays byte for byte the
+    same; `changes_since` describes later changes, for the end.
     """
 
     groups: tuple[tuple[str, tuple[str, ...]], ...]
     digests: tuple[tuple[str, str], ...] = ()
-    """Of each name a short hash of what a program could look up of it; none in a listing that was kept without."""
+    """A short hash for each name of what a program could look up about it; empty in a listing that was stored without
+    hashes.
+    """
 
     @classmethod
     def of(cls, toolset: Toolset, groups: Mapping[str, str]) -> Listing:
@@ -62,8 +64,8 @@ class Listing:
     def text(self, *, max_chars: int = MAX_TEXT) -> str:
         """Return a line for each group with its names, without a line break at the end.
 
-        Where that is longer than `max_chars` characters, the lines have the number of tools instead of their names;
-        where that is still longer, groups are left out and counted at the end.
+        If that is longer than `max_chars` characters, the lines have the number of tools instead of their names; if
+        that is still longer, groups are left out and counted at the end.
         """
         whole = "\n".join(f"- {_title(group)}: {', '.join(names)}" for group, names in self.groups)
         if len(whole) <= max_chars:
@@ -79,11 +81,11 @@ class Listing:
 
     @classmethod
     def from_dict(cls, data: Any) -> Listing:
-        """Return the listing that `to_dict` wrote, in whatever order its keys and names have come back.
+        """Return the listing that `to_dict` wrote, whatever order its keys and names now have.
 
-        The digests may be missing: what has changed of a tool is not told then.
-        Raises `InvalidValue` for anything else: the text goes into prompts, so each name must be an identifier, and
-        each group one line.
+        The digests may be missing: then changes of a tool's signature or description are not noticed. Raises
+        `InvalidValue` for anything else: the text goes into prompts, so each name must be an identifier, and each group
+        one line.
         """
         is_one = isinstance(data, Mapping) and {"groups"} <= set(data) <= {"groups", "digests"}
         groups, digests = (data["groups"], data.get("digests", {})) if is_one else (None, None)
@@ -107,8 +109,8 @@ class Listing:
     def changes_since(self, pinned: Listing) -> str:
         """Return a paragraph that says how these tools differ from those of an earlier listing; `""` for no difference.
 
-        It names what was added with its group, what is now in another group, what is gone, and what has another
-        signature or description than before.
+        It names added tools with their groups, tools in another group, removed tools, and tools with another signature
+        or description.
         """
         before, now = pinned._group_of(), self._group_of()
         known, today = dict(pinned.digests), dict(self.digests)
@@ -149,7 +151,9 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _cut(lines: Sequence[str], tools: Sequence[int], max_chars: int) -> str:
-    """Return the lines that leave room for a last one, and that one: it counts the rest, and is there in any case."""
+    """Return the lines that leave room for a last one, and that last line, which counts the rest and is always
+    there.
+    """
     lengths = accumulate(len(line) + 1 for line in lines)
     kept = sum(length + _REST <= max_chars for length in lengths)
     rest = f"- and {counted(len(lines) - kept, 'group')} more with {counted(sum(tools[kept:]), 'tool')}"

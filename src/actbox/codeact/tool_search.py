@@ -1,7 +1,8 @@
-"""The search in a large toolset: two tools by which a program finds the others, and the listing that replaces stubs.
+"""Tool search for a large toolset: two tools by which a program finds the others, and a listing that replaces the
+stubs.
 
-Where a toolset is too large for its stubs to stand in a description, the description has the text of its `Listing`,
-and programs have `search_tools` and `describe_tool` beside the tools themselves.
+If a toolset's stubs are too large for a description, the description has the text of its `Listing`, and programs have
+`search_tools` and `describe_tool` beside the tools themselves.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict  # on Python 3.11 pydantic refuses that of typing
 
 from actbox.core.errors import InvalidValue, ToolError
 from actbox.tools import Tool, Toolset, stubs
@@ -30,7 +32,7 @@ DESCRIBE_TOOL = "describe_tool"
 MAX_QUERY = 1_000
 MAX_RESULTS = 100
 MAX_SUMMARY = 200
-"""Characters of the first paragraph of a description."""
+"""The most characters of a description's first paragraph that a search result shows."""
 MAX_GROUPS_NAMED = 20
 
 
@@ -47,13 +49,13 @@ def search_tools_of(toolset: Toolset, groups: Mapping[str, str]) -> tuple[Tool, 
     """Return the tools `search_tools` and `describe_tool` over a toolset, for programs that have that toolset.
 
     `groups` has the group of each tool by its name; it may leave tools out. Neither tool ever needs approval, and
-    neither changes anything. The index is built at the first search. Raises `InvalidValue` where programs call a tool
-    of the toolset by one of the two names, also as its alias: beside these tools it would have another one.
+    neither changes anything. The index is built at the first search. Raises `InvalidValue` if a tool of the toolset has
+    one of the two names or aliases, since it would need another one.
     """
     for name in (SEARCH_TOOLS, DESCRIBE_TOOL):
-        if taken := toolset.get(name):
+        if tool := toolset.get(name):
             raise InvalidValue(
-                f"a tool cannot be called {taken.name!r} where there are so many that programs search them by {name}:"
+                f"a tool cannot be called {tool.name!r} where there are so many that programs search them by {name}:"
                 " rename it, or set search_above"
             )
     search = _Search(toolset, groups)
@@ -124,7 +126,9 @@ class _Search:
         }
 
     def _unknown_tool(self, name: str) -> str:
-        """Return the sentence for a tool that there is not; it names one, since all would be too many."""
+        """Return the error sentence for an unknown tool; it suggests one tool, since a list of all would be too
+        long.
+        """
         name = name[:MAX_QUERY]
         meant = self._toolset.suggest(name) or next(iter(self._ranked(name)), None)
         question = f"; did you mean {self._toolset.aliases[meant]!r}?" if meant else "."
@@ -141,7 +145,7 @@ class _Search:
 
 
 def _summary(description: str) -> str:
-    """Return the first paragraph of a description as one line, cut between words where it is long."""
+    """Return the first paragraph of a description as one line, cut between words if it is long."""
     line = one_line(description.strip().partition("\n\n")[0])
     if len(line) <= MAX_SUMMARY:
         return line

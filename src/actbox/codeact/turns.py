@@ -1,4 +1,4 @@
-"""Turns of programs that must not run at once, which nobody waits for while whoever has one waits for a person."""
+"""Turns for programs that must not run at once; nobody waits for a turn while its holder waits for an approval."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from actbox.sandbox.slots import in_a_run
+from actbox.sandbox.run_slots import in_a_run
 
 
 class Paused(Exception):
-    """The program whose turn it is waits for somebody's approval, so that nobody knows how long its turn takes."""
+    """The program that holds the turn waits for an approval, so nobody knows how long its turn takes."""
 
 
 class Turns:
-    """One turn at a time, for any number of event loops and threads; first come, first served."""
+    """A queue of turns, one at a time, for any number of event loops and threads; first come, first served."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,9 +27,10 @@ class Turns:
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[None]:
-        """Have a turn for a block. Raises `Paused` where whoever has it is paused, or comes to be meanwhile.
+        """Hold a turn for an `async with` block. Raises `Paused` if the holder of the turn is paused, or is paused
+        meanwhile.
 
-        Raises it also for a tool of a program that would have to wait: that may be the very program that has the turn.
+        Also raises it in a tool of a program that would have to wait: that program itself may hold the turn.
         """
         turn = await self._take()
         try:
@@ -38,16 +39,16 @@ class Turns:
             self._end(turn)
 
     def pause(self) -> None:
-        """Say that whoever has the turn waits for somebody; those who wait for their turn wait no more."""
+        """Mark the holder of the turn as waiting for an approval; callers that wait for their turn get `Paused`."""
         with self._lock:
             self._paused = True
             waiting = list(self._waiting)
             self._waiting.clear()
             for turn in waiting:
-                turn.tell(has_come=False)
+                turn.set_coming(has_come=False)
 
     def resume(self) -> None:
-        """Say that it goes on."""
+        """Mark the holder of the turn as going on."""
         with self._lock:
             self._paused = False
 
@@ -55,11 +56,11 @@ class Turns:
         loop = asyncio.get_running_loop()
         turn = _Turn(loop, loop.create_future())
         with self._lock:
-            # One whose event loop was closed under it never says that it is over.
+            # A holder whose event loop was closed never says that its turn is over.
             if self._now is None or self._now.loop.is_closed():
                 self._now, self._paused = turn, False
                 return turn
-            if self._paused or in_a_run.get():  # what a tool waits for may be what waits for the tool
+            if self._paused or in_a_run.get():  # a tool might wait for a turn whose holder waits for that tool
                 raise Paused
             self._waiting.append(turn)
         try:
@@ -72,7 +73,7 @@ class Turns:
         return turn
 
     def _end(self, turn: _Turn) -> None:
-        """Let the next one have its turn, where this one has it, or was about to; else it is waited for no more."""
+        """End a turn and start the next one; a turn that has not come yet is only removed from the queue."""
         with self._lock:
             if self._now is not turn:
                 if turn in self._waiting:
@@ -81,19 +82,19 @@ class Turns:
             self._now, self._paused = None, False
             while self._waiting and self._now is None:
                 following = self._waiting.popleft()
-                if following.tell(has_come=True):
+                if following.set_coming(has_come=True):
                     self._now = following
 
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    """A turn of a program in an event loop; `coming` has whether it has come, or is waited for no more."""
+    """A program's turn in an event loop; the future `coming` tells whether it has come, or will not come."""
 
     loop: asyncio.AbstractEventLoop
     coming: asyncio.Future[bool]
 
-    def tell(self, *, has_come: bool) -> bool:
-        """Tell whoever waits, from any thread. Return whether its event loop is there to be told."""
+    def set_coming(self, *, has_come: bool) -> bool:
+        """Set `coming` from any thread. Return True if the event loop was still open to be told."""
         try:
             self.loop.call_soon_threadsafe(self._set, has_come)
         except RuntimeError:

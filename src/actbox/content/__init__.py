@@ -1,12 +1,13 @@
-"""What results look like: to models, to people, and in each provider's format.
+"""The content model: results as items for models, people, and each provider's format.
 
 Loaded when it is first used, since `pydantic` takes longer to import than all the rest.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from actbox.core.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from .items import (
@@ -33,18 +34,6 @@ if TYPE_CHECKING:
     from .messages import Message, Update, message_from_dict
     from .streaming import MessageBuilder, coalesce, message_from_updates, messages_from_updates
     from .tools import HostedCodeInterpreterTool, HostedFileSearchTool
-
-_HOMES = {
-    "items": (
-        "Annotation CodeInterpreterCall CodeInterpreterResult Content DataContent ErrorContent FunctionCall "
-        "FunctionResult HostedFileContent HostedVectorStoreContent Item LaterContent ReasoningContent TextContent "
-        "UnknownContent UriContent UsageContent code_content content_from_dict"
-    ),
-    "messages": "Message Update message_from_dict",
-    "streaming": "MessageBuilder coalesce message_from_updates messages_from_updates",
-    "tools": "HostedCodeInterpreterTool HostedFileSearchTool",
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Annotation",
@@ -78,7 +67,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "items": (
+            "Annotation CodeInterpreterCall CodeInterpreterResult Content DataContent ErrorContent FunctionCall "
+            "FunctionResult HostedFileContent HostedVectorStoreContent Item LaterContent ReasoningContent TextContent "
+            "UnknownContent UriContent UsageContent code_content content_from_dict"
+        ),
+        "messages": "Message Update message_from_dict",
+        "streaming": "MessageBuilder coalesce message_from_updates messages_from_updates",
+        "tools": "HostedCodeInterpreterTool HostedFileSearchTool",
+    },
+)

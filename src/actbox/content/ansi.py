@@ -1,4 +1,4 @@
-"""What a program printed, taken apart into runs of text that look alike: the colours of terminals (ECMA-48, SGR)."""
+"""Terminal text split into runs by their colors and styles (ECMA-48, SGR)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _LINE_PARTS = re.compile(r"[\r\n]|[^\r\n]+")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a run looks. A colour is 0 to 15 (the terminal's own), `#rrggbb`, or `None`, the usual one.
+    """The look of a run of text: its colors and styles. A color is 0 to 15 (the terminal's own), `#rrggbb`, or `None`
+    for the default color.
 
-    What would make text unreadable (concealed, blinking) is not among it.
+    Styles that make text unreadable (concealed, blinking) are left out.
     """
 
     colour: int | str | None = None
@@ -33,9 +34,9 @@ _Run: TypeAlias = tuple[str, Look]
 
 
 def runs_of(text: str) -> Iterator[tuple[str, Look]]:
-    """Yield runs of text, each with its look. Other control characters than colours are made visible.
+    """Yield runs of text, each with its look. Control characters other than colors are made visible.
 
-    A carriage return begins its line anew, as on a terminal: what comes after it takes the place of what was there.
+    A carriage return goes back to the start of its line, as on a terminal: later text replaces what was there.
     """
     text = text.replace("\r\n", "\n")
     runs = _coloured(text)
@@ -56,7 +57,7 @@ def _coloured(text: str) -> Iterator[_Run]:
 
 
 def _overwritten(runs: Iterable[_Run]) -> Iterator[_Run]:
-    """Yield the runs as they stand at last: of each column of a line what was written there last."""
+    """Yield the runs that remain visible: for each column of a line, the text written there last."""
     passes: list[list[_Run]] = [[]]
     for text, look in runs:
         for piece in _LINE_PARTS.findall(text):
@@ -122,7 +123,7 @@ def _after(look: Look, parameters: str) -> Look:
 
 
 def _extended(codes: list[int], place: int) -> tuple[int | str | None, int]:
-    """Return the colour that `38;5;n` or `38;2;r;g;b` names, and the place after it."""
+    """Return the color that `38;5;n` or `38;2;r;g;b` names, and the position after it."""
     kind = codes[place] if place < len(codes) else None
     if kind == 5 and place + 1 < len(codes):
         return _of_256(codes[place + 1]), place + 2

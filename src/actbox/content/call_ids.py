@@ -1,4 +1,4 @@
-"""Ids of calls that belong to one call each, where several transcripts in one file have the same ids by chance."""
+"""Unique call ids for transcripts of one file that use the same ids by chance."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .items import CodeInterpreterCall, CodeInterpreterResult, Content, Function
 from .messages import Message
 
 _Key = tuple[bool, str]
-"""Whether it is of code, and the id as it was."""
+"""True for calls of code (False for functions), and the original id."""
 
 
 def with_own_call_ids(messages: Iterable[Message]) -> list[Message]:
-    """Return messages in which no two calls share an id: of those that did, each gets its number, as in `run-2`.
+    """Return messages in which no two calls share an id: calls that did are numbered, as in `run-2`.
 
-    A call is another one where its id had a result before, or was called in an earlier message already. A result is of
-    another call where an earlier message has the one that ended it: of code, the one with the exit code.
+    An id stands for a new call if an earlier call with it already had a result, or was made in an earlier message. A
+    result belongs to a new call if an earlier message has the final result: for code, the one with the exit code.
     """
     messages = list(messages)
     uses = _Uses()
@@ -39,7 +39,7 @@ def with_own_call_ids(messages: Iterable[Message]) -> list[Message]:
 
 @dataclass(slots=True)
 class _Use:
-    """The call that has an id now, and the messages in which it was made and ended."""
+    """The call that currently has an id, and the messages in which it was made and ended."""
 
     number: int
     called_in: int | None = None
@@ -47,7 +47,7 @@ class _Use:
 
 
 class _Uses:
-    """Which use of its id each item is, counted from 1."""
+    """A counter of the uses of each id; it says which use, from 1, an item belongs to."""
 
     def __init__(self) -> None:
         self._now: dict[_Key, _Use] = {}
@@ -61,7 +61,7 @@ class _Uses:
         return any(use.number > 1 for use in self._now.values())
 
     def place(self, item: Content, message: int) -> tuple[int, int]:
-        """Return which use of its id an item is, and of its caller's id; 0 for none."""
+        """Return the number of the use of an item's id, and of its caller's id; 0 for none."""
         if isinstance(item, CodeInterpreterCall | FunctionCall):
             use = self._of(item)
             if use.called_in not in (None, message) or use.ended_in is not None:

@@ -1,4 +1,4 @@
-"""Where files go that are too large to be in a message: a store that gives each an id."""
+"""Stores for files that are too large for a message; each file gets an id."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from .items import HostedFileContent
 
 
 class FileStore(Protocol):
-    """Keeps files by an id.
+    """A store that keeps files by id.
 
     The same bytes put again with the same name and media type have the same id. Every method but `list` raises
-    `KeyError` for an id that is not there, or whose time is over; any may raise `OSError`.
+    `KeyError` for an id that is unknown or expired; any may raise `OSError`.
     """
 
     def put(
         self, data: bytes, *, name: str | None = None, media_type: str | None = None, keep_seconds: float | None = None
     ) -> HostedFileContent:
-        """Keep a file, for so many seconds or until it is deleted; put again it is kept for the longer of both."""
+        """Keep a file for so many seconds or until it is deleted; a file that is put again is kept for the longer
+        time.
+        """
         ...
 
     def get(self, file_id: str) -> bytes:
@@ -38,15 +40,15 @@ class FileStore(Protocol):
         ...
 
     def info(self, file_id: str) -> HostedFileContent:
-        """Return what is known of a file."""
+        """Return a file's name, media type, size and times, without its bytes."""
         ...
 
     def delete(self, file_id: str) -> None:
-        """Forget a file."""
+        """Delete a file."""
         ...
 
     def list(self) -> list[HostedFileContent]:
-        """Return what is known of all files, the oldest first."""
+        """Return the descriptions of all files, the oldest first."""
         ...
 
 
@@ -56,14 +58,15 @@ _MOST_SECONDS = 10**10
 
 
 class LocalFileStore:
-    """A store in a folder: the bytes of each file, and a small document. The id comes from bytes, name and media type.
+    """A store in a directory: for each file its bytes and a small JSON document. The id is derived from bytes, name and
+    media type.
 
-    Several processes may share one. Files are readable by their owner only. A file whose time is over is gone for
-    everybody at once; its bytes go when `remove_expired` is called.
+    Several processes may share one. Only the owner can read the files. An expired file is gone for everybody at once;
+    its bytes are removed by `remove_expired`.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        """`folder` is made if it is not there."""
+        """Open the store in `folder`, which is created if it is missing."""
         self._documents, self._bytes = Path(folder) / "files", Path(folder) / "bytes"
         self._lock = Path(folder) / "lock"
         for part in (self._documents, self._bytes):
@@ -73,7 +76,9 @@ class LocalFileStore:
     def put(
         self, data: bytes, *, name: str | None = None, media_type: str | None = None, keep_seconds: float | None = None
     ) -> HostedFileContent:
-        """Keep a file, for so many seconds or until it is deleted; put again it is kept for the longer of both."""
+        """Keep a file for so many seconds or until it is deleted; a file that is put again is kept for the longer
+        time.
+        """
         if keep_seconds is not None and not 0 < keep_seconds <= _MOST_SECONDS:
             raise InvalidValue(f"keep_seconds must be more than 0 and at most {_MOST_SECONDS:,}, and is {keep_seconds}")
         described = json.dumps([hashlib.sha256(data).hexdigest(), name, media_type])
@@ -87,7 +92,7 @@ class LocalFileStore:
             "created": now.timestamp(),
             "expires": expires,
         }
-        _described(file_id, document)  # raises for what it cannot be, before anything is written
+        _described(file_id, document)  # raises for an invalid document before anything is written
         with self._alone():
             with contextlib.suppress(KeyError):
                 known = self._read(file_id)
@@ -100,7 +105,7 @@ class LocalFileStore:
         return _described(file_id, document)
 
     def get(self, file_id: str) -> bytes:
-        """Return the bytes of a file; `KeyError` where there is none of that id, or its time is over."""
+        """Return the bytes of a file; `KeyError` if the id is unknown or the file has expired."""
         self._read(file_id)
         try:
             return (self._bytes / file_id).read_bytes()
@@ -108,25 +113,25 @@ class LocalFileStore:
             raise KeyError(f"no file {file_id!r}") from None
 
     def info(self, file_id: str) -> HostedFileContent:
-        """Return what is known of a file; `KeyError` where there is none of that id, or its time is over."""
+        """Return a file's description; `KeyError` if the id is unknown or the file has expired."""
         return _described(file_id, self._read(file_id))
 
     def delete(self, file_id: str) -> None:
-        """Forget a file; `KeyError` where there is none of that id, or its time is over."""
+        """Delete a file; `KeyError` if the id is unknown or the file has expired."""
         with self._alone():
             self._read(file_id)
             self._remove(file_id)
 
     def list(self) -> list[HostedFileContent]:
-        """Return what is known of all files, the oldest first."""
+        """Return the descriptions of all files, the oldest first."""
         found = []
         for file_id in self._ids():
-            with contextlib.suppress(KeyError, ValidationError):  # gone since, or written by somebody else
+            with contextlib.suppress(KeyError, ValidationError):  # deleted since, or written by another program
                 found.append(self.info(file_id))
         return sorted(found, key=lambda file: (file.created_at or datetime.min.replace(tzinfo=UTC), file.file_id))
 
     def remove_expired(self) -> None:
-        """Remove what is left of files whose time is over. Reads what is known of each file."""
+        """Remove expired files. This reads the document of each file."""
         with self._alone():
             for file_id in self._ids():
                 document = self._document(file_id)
@@ -135,8 +140,8 @@ class LocalFileStore:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let no other thread or process change the store in a block."""
-        import fcntl  # there is none on Windows, where all but this works
+        """Lock the store against changes by other threads and processes for the duration of a `with` block."""
+        import fcntl  # missing on Windows, where everything else here works
 
         with open(self._lock, "a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -156,10 +161,10 @@ class LocalFileStore:
         return document
 
     def _document(self, file_id: str) -> dict[str, Any] | None:
-        """Return what is written of a file; `None` where nothing is, or what is no document of a file."""
+        """Return a file's document, or `None` if it is missing or is not the document of a file."""
         if not isinstance(file_id, str) or not _ID.fullmatch(
             file_id
-        ):  # anything else may be a path that leads elsewhere
+        ):  # any other text may be a path that leads elsewhere
             return None
         try:
             document = json.loads((self._documents / file_id).read_bytes())

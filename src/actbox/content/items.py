@@ -1,8 +1,8 @@
-"""What a message is made of: one content model for every provider that runs code, and for sandboxes of our own.
+"""The content items of messages: one model for every provider that runs code, and for sandboxes of our own.
 
-Items are plain values that never change. They become JSON and come back the same; fields that a newer version has are
-kept, and so is an item of a kind that is not known here. What only one provider has, and no field here stands for, is
-in `provider_data` under the name of that provider's format, so that converting back loses nothing.
+Items are immutable values. They become JSON and come back unchanged; fields from a newer version are kept, and so are
+items of an unknown kind. `provider_data` keeps, under the name of a provider's format, what only that format has and no
+field here covers, so that converting back loses nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import functools
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,8 @@ from pydantic import (
     WithJsonSchema,
     model_serializer,
 )
+
+from actbox.core.counted import counted
 
 from .media import is_text, language_of_media_type, media_type_of_language
 
@@ -62,15 +64,15 @@ Base64: TypeAlias = Annotated[
 
 
 class Part(BaseModel):
-    """What items, messages and updates have in common: they never change, and keep fields that are not known here."""
+    """The base of items, messages and updates: immutable, and keeping unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
 
     provider_data: dict[str, JsonObject] = Field(default_factory=dict)
-    """What only one format has of this, by the format's name; its writer puts it back."""
+    """Fields that only one format has, by the format's name; the writer of that format restores them."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data, without the fields that have their usual value; bytes as base64."""
+        """Return plain JSON data, without the fields that have their default value; bytes as base64."""
         return self.model_dump(mode="json")
 
     @model_serializer(mode="wrap")
@@ -90,7 +92,7 @@ def _usual_values(kind: type[Part]) -> tuple[tuple[str, Any], ...]:
 
 
 class Annotation(Part):
-    """What is said about a stretch of text: where it comes from, or which file it speaks of.
+    """A note on a stretch of text: its source, or the file that it mentions.
 
     `start` and `end` count characters of the item's text, from 0, the end not included.
     """
@@ -113,7 +115,7 @@ class Item(Part):
 
 
 class TextContent(Item):
-    """Text: what somebody says, or what a program printed. `stream` says where it was printed, if it was."""
+    """Text: somebody's words, or a program's printed output. `stream` is the output stream, if it was printed."""
 
     type: Literal["text"] = "text"
     text: str
@@ -121,7 +123,7 @@ class TextContent(Item):
 
 
 class ReasoningContent(Item):
-    """What a model thinks before it answers. `protected_data` is what its provider wants back as it is."""
+    """A model's reasoning before its answer. `protected_data` must go back to its provider unchanged."""
 
     type: Literal["reasoning"] = "reasoning"
     text: str = ""
@@ -138,12 +140,12 @@ class DataContent(Item):
 
     @property
     def is_text(self) -> bool:
-        """Whether the media type says that it is text."""
+        """True if the media type is one of text."""
         return is_text(self.media_type)
 
     @property
     def text(self) -> str:
-        """The bytes as text, in UTF-8; what is not becomes a replacement character."""
+        """The bytes as text, decoded as UTF-8; invalid bytes become replacement characters."""
         return self.data.decode("utf-8", "replace")
 
     @property
@@ -153,12 +155,12 @@ class DataContent(Item):
 
     @property
     def data_uri(self) -> str:
-        """The whole as a `data:` URI (RFC 2397)."""
+        """The media type and bytes as a `data:` URI (RFC 2397)."""
         return f"data:{self.media_type};base64,{_to_base64(self.data)}"
 
 
 class UriContent(Item):
-    """Something that lies elsewhere, at a URI."""
+    """A resource elsewhere, named by a URI."""
 
     type: Literal["uri"] = "uri"
     uri: str
@@ -167,7 +169,7 @@ class UriContent(Item):
 
 
 class HostedFileContent(Item):
-    """A file that a provider, or a `FileStore`, keeps, and knows by an id. `container_id` says in which container."""
+    """A file that a provider or a `FileStore` keeps under an id. `container_id` names its container."""
 
     type: Literal["hosted_file"] = "hosted_file"
     file_id: str = Field(min_length=1)
@@ -187,7 +189,7 @@ class HostedVectorStoreContent(Item):
 
 
 class ErrorContent(Item):
-    """Something failed: a program, a tool, a request. `details` may be long, as a traceback is."""
+    """An error of a program, a tool or a request. `details` may be long, as a traceback is."""
 
     type: Literal["error"] = "error"
     message: str
@@ -196,18 +198,18 @@ class ErrorContent(Item):
 
 
 class FunctionCall(Item):
-    """A call of a tool by a model. `arguments` is text where it was no JSON object, or not the whole of one yet."""
+    """A model's call of a tool. `arguments` is text if it is not a JSON object, or not a complete one yet."""
 
     type: Literal["function_call"] = "function_call"
     call_id: str
     name: str = ""
     arguments: JsonObject | str = Field(default_factory=dict)
     called_by: str | None = None
-    """The `call_id` of the code that made the call, where a program made it and not the model itself."""
+    """The `call_id` of the code that made the call; `None` if the model itself made it."""
 
 
 class FunctionResult(Item):
-    """What a tool returned, or that it failed."""
+    """The result of a tool call: its output, or its failure."""
 
     type: Literal["function_result"] = "function_result"
     call_id: str
@@ -217,7 +219,7 @@ class FunctionResult(Item):
 
     @property
     def text(self) -> str:
-        """What in the outputs is text, all in one."""
+        """The text among the outputs, joined."""
         return text_of(self.outputs)
 
 
@@ -225,35 +227,35 @@ MergeMode: TypeAlias = Literal["append", "replace"]
 
 
 class CodeInterpreterCall(Item):
-    """A program that a provider or a sandbox is to run. Code is text data, so that it has its language.
+    """A program that a provider or a sandbox is to run. The code is text data, whose media type tells its language.
 
-    In a stream, `merge_mode` says whether this adds to what there is of the call, or replaces it.
+    In a stream, `merge_mode` says whether this piece adds to the call so far, or replaces its inputs.
     """
 
     type: Literal["code_interpreter_call"] = "code_interpreter_call"
     call_id: str
     inputs: tuple[Content, ...] = ()
     name: str | None = None
-    """The name of the tool, where its provider has several that run code."""
+    """The name of the tool, for a provider that has several tools for running code."""
     status: str | None = None
     merge_mode: MergeMode = "append"
 
     @property
     def code(self) -> str:
-        """The program: what in the inputs is text, all in one."""
+        """The program's source: the text among the inputs, joined."""
         return "".join(_code_of(item) for item in self.inputs)
 
     @property
     def language(self) -> str:
-        """The language of the program; Python where nobody says otherwise."""
+        """The language of the program; Python unless an input says otherwise."""
         languages = (item.language for item in self.inputs if isinstance(item, DataContent) and item.is_text)
         return next((language for language in languages if language), "python")
 
 
 class CodeInterpreterResult(Item):
-    """What running a program came to: what it printed as text, files as named data or hosted files, errors.
+    """The result of running a program: printed output as text, files as named data or hosted files, errors.
 
-    In a stream, `merge_mode` says whether this adds to what there is of the result, or replaces it.
+    In a stream, `merge_mode` says whether this piece adds to the result so far, or replaces its outputs.
     """
 
     type: Literal["code_interpreter_result"] = "code_interpreter_result"
@@ -261,21 +263,53 @@ class CodeInterpreterResult(Item):
     outputs: tuple[Content, ...] = ()
     exit_code: int | None = None
     outcome: str | None = None
-    """`ok`, `failed` or `timeout`; another word where a provider says one that is not known here."""
+    """`ok`, `failed` or `timeout`; a provider's other word is kept."""
     name: str | None = None
     status: str | None = None
     merge_mode: MergeMode = "append"
 
     @property
     def text(self) -> str:
-        """What in the outputs is text, all in one, in their order."""
+        """The text among the outputs, joined in their order."""
         return text_of(self.outputs)
 
     @property
-    def success(self) -> bool | None:
-        """Whether the program succeeded: by exit code, else by outcome, else by whether there is an error item.
+    def stdout(self) -> str:
+        """Standard output, including text without a stream; the value is not included."""
+        return self._printed("stdout")
 
-        `None` where there is an outcome that is not known here, and no error item. Text on stderr says nothing.
+    @property
+    def stderr(self) -> str:
+        """Standard error, if the provider separates it from standard output."""
+        return self._printed("stderr")
+
+    def _printed(self, stream: str) -> str:
+        texts = [item for item in self.outputs if isinstance(item, TextContent)]
+        is_value = [item.provider_data.get("actbox", {}).get("part") == "value" for item in texts]
+        return "".join(
+            item.text
+            for item, value in zip(texts, is_value, strict=True)
+            if not value and (item.stream or "stdout") == stream
+        )
+
+    @property
+    def files(self) -> tuple[DataContent | HostedFileContent, ...]:
+        """The files that the program made: named data, and files that its provider keeps."""
+        return tuple(
+            item
+            for item in self.outputs
+            if isinstance(item, HostedFileContent) or (isinstance(item, DataContent) and item.name is not None)
+        )
+
+    def __str__(self) -> str:
+        """Return the output as text for a person, with files and errors named."""
+        return outputs_as_text(self.outputs) or f"({self.outcome or 'no output'})"
+
+    @property
+    def success(self) -> bool | None:
+        """True if the program succeeded: by exit code, else by outcome, else by the absence of error items.
+
+        `None` if the outcome is unknown and there is no error item. Text on stderr does not count.
         """
         if self.exit_code is not None:
             return self.exit_code == 0
@@ -290,7 +324,7 @@ _OUTCOMES = frozenset({"ok", "failed", "timeout"})
 
 
 class UsageContent(Item):
-    """What a response used, in tokens; what else a provider counts is in `counts`."""
+    """The usage of a response in tokens; a provider's other counts are in `counts`."""
 
     type: Literal["usage"] = "usage"
     input_tokens: int | None = None
@@ -300,7 +334,7 @@ class UsageContent(Item):
 
 
 class UnknownContent(Item):
-    """An item that is not known here, kept whole: `raw` is what the format of that name had."""
+    """An item of an unknown kind, kept whole: `raw` is its JSON in the named format."""
 
     type: Literal["unknown"] = "unknown"
     format: str = ""
@@ -326,7 +360,7 @@ _NAMES = frozenset(kind.model_fields["type"].default for kind in _KINDS)
 
 
 class LaterContent(Item):
-    """An item of a kind that a later version has; it becomes the same JSON again."""
+    """An item of a kind from a later version; it becomes the same JSON again."""
 
     type: str
 
@@ -353,7 +387,7 @@ Content: TypeAlias = Annotated[
     | Annotated[LaterContent, Tag("later")],
     Discriminator(_kind_of),
 ]
-"""Any item. In JSON its `type` tells which."""
+"""Any item. In JSON, the field `type` tells the kind."""
 
 FunctionResult.model_rebuild()
 CodeInterpreterCall.model_rebuild()
@@ -363,12 +397,14 @@ _ADAPTER: TypeAdapter[Content] = TypeAdapter(Content)
 
 
 def content_from_dict(data: Mapping[str, Any]) -> Content:
-    """Return the item that `to_dict` made this of. Raises `pydantic.ValidationError` with the place and the reason."""
+    """Return the item from which `to_dict` made this data. Raises `pydantic.ValidationError` with the place and the
+    reason.
+    """
     return _ADAPTER.validate_python(dict(data))
 
 
 def arguments_from_json(text: str) -> JsonObject | str:
-    """Return the arguments of a call that a provider gives as JSON text; the text itself where it is no JSON object."""
+    """Return a call's arguments from a provider's JSON text; the text itself if it is not a JSON object."""
     if not text.rstrip().endswith("}"):
         return text
     try:
@@ -379,17 +415,17 @@ def arguments_from_json(text: str) -> JsonObject | str:
 
 
 def arguments_to_json(arguments: JsonObject | str) -> str:
-    """Return arguments as providers want them that take JSON text."""
+    """Return arguments as JSON text, for providers that take text."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
 
 
 def code_content(code: str, language: str = "python") -> DataContent:
-    """Return a program as an input of a `CodeInterpreterCall`."""
+    """Return a program as an input item of a `CodeInterpreterCall`."""
     return DataContent(media_type=media_type_of_language(language), data=code.encode("utf-8", "surrogatepass"))
 
 
 def text_of(items: Iterable[Content]) -> str:
-    """Return the text of all `TextContent` among some items, put together."""
+    """Return the joined text of all `TextContent` items."""
     return "".join(item.text for item in items if isinstance(item, TextContent))
 
 
@@ -397,3 +433,49 @@ def _code_of(item: Content) -> str:
     if isinstance(item, TextContent) or (isinstance(item, DataContent) and item.is_text):
         return item.text
     return ""
+
+
+def outputs_as_text(outputs: Iterable[Content]) -> str:
+    """Return outputs as text for a model that takes only text, each on lines of its own."""
+    text = ""
+    for item in outputs:
+        piece = as_text(item)
+        if piece and text and not isinstance(item, TextContent) and not text.endswith("\n"):
+            text += "\n"
+        text += piece
+    return text
+
+
+def as_text(item: Content) -> str:
+    """Return an item as text; "" for an item that is not meant to be read, such as usage."""
+    match item:
+        case TextContent():
+            return item.text
+        case ErrorContent():
+            return _error_as_text(item)
+        case DataContent():
+            return f"[{item.name or 'data'}: {item.media_type}, {counted(len(item.data), 'byte')}]"
+        case HostedFileContent():
+            return f"[file {item.name or item.file_id}: {item.file_id}]"
+        case HostedVectorStoreContent():
+            return f"[vector store {item.vector_store_id}]"
+        case UriContent():
+            return f"[{item.name or item.media_type or 'link'}: {item.uri}]"
+        case FunctionCall():
+            return f"[calls {item.name} with {arguments_to_json(item.arguments)}]"
+        case CodeInterpreterCall():
+            return f"```{item.language}\n{item.code.rstrip()}\n```"
+        case FunctionResult() | CodeInterpreterResult():
+            return outputs_as_text(item.outputs)
+        case UnknownContent():
+            return f"[{item.format} item: {json.dumps(item.raw, ensure_ascii=False)}]"
+        case ReasoningContent() | UsageContent():
+            return ""
+        case _:
+            return f"[{item.type}]"
+
+
+def _error_as_text(item: ErrorContent) -> str:
+    code = f" {item.code}" if item.code else ""
+    details = f"\n{item.details}" if item.details else ""
+    return f"error{code}: {item.message}{details}"

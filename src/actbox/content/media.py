@@ -1,8 +1,8 @@
-"""Which media type stands for which programming language, in one table, and what a media type says of its bytes."""
+"""A table of media types and programming languages, and the properties of a media type."""
 
 from __future__ import annotations
 
-# The registered type where there is one, else the one that is in use; the first name is the language's usual one.
+# The registered type if there is one, else the usual one; the first name is the language's usual one.
 _LANGUAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("text/x-python", ("python", "py", "python3")),
     ("text/javascript", ("javascript", "js", "node", "nodejs")),
@@ -33,13 +33,13 @@ _TEXTUAL_SUFFIXES = ("+json", "+xml")
 
 
 def media_type_of_language(language: str) -> str:
-    """Return the media type of source code in a language, `text/x-LANGUAGE` where the table has none."""
+    """Return the media type of source code in a language; `text/x-LANGUAGE` if the table lacks it."""
     name = language.strip().lower()
     return _TYPES.get(name) or f"text/x-{name.replace(' ', '-') or 'code'}"
 
 
 def language_of_media_type(media_type: str) -> str:
-    """Return the language that a media type stands for, "" where it stands for none."""
+    """Return the language that a media type names, "" if it names none."""
     bare = bare_media_type(media_type)
     if bare in _NAMES:
         return _NAMES[bare]
@@ -53,6 +53,6 @@ def bare_media_type(media_type: str) -> str:
 
 
 def is_text(media_type: str) -> bool:
-    """Return whether bytes of this type are text that a person can read."""
+    """Return True if bytes of this media type are text that a person can read."""
     bare = bare_media_type(media_type)
     return bare.startswith("text/") or bare in _TEXTUAL or bare.endswith(_TEXTUAL_SUFFIXES)

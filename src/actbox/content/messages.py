@@ -1,4 +1,4 @@
-"""Messages, and the updates of which a stream makes one."""
+"""Messages, and the updates that a stream is made of."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from actbox.core.result import ShownInNotebooks
+
 from .items import Content, Part, text_of
 
 
-class Message(Part):
-    """What somebody says in one turn.
+class Message(ShownInNotebooks, Part):
+    """One turn of one speaker.
 
     `role` is `user`, `assistant`, `system`, `developer` or `tool`, or another word of a provider's. `finish_reason` is
     `stop`, `length`, `tool_calls` or `content_filter`, or another word of a provider's.
@@ -27,22 +29,12 @@ class Message(Part):
 
     @property
     def text(self) -> str:
-        """What in it is text, all in one."""
+        """The text among the contents, joined."""
         return text_of(self.contents)
-
-    def _repr_html_(self) -> str:
-        from .notebook import html_of_messages
-
-        return html_of_messages([self])
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from .notebook import bundle_of_messages
-
-        return bundle_of_messages([self])
 
 
 class Update(Part):
-    """A piece of a message, as a stream brings it. What it does not say was said before, or will be."""
+    """A piece of a message in a stream. Fields that it leaves out come with other pieces."""
 
     contents: tuple[Content, ...] = ()
     role: str | None = None
@@ -55,7 +47,9 @@ class Update(Part):
 
 
 def message_from_dict(data: Mapping[str, Any]) -> Message:
-    """Return the message that `to_dict` made this of. Raises `pydantic.ValidationError` with place and reason."""
+    """Return the message from which `to_dict` made this data. Raises `pydantic.ValidationError` with place and
+    reason.
+    """
     return Message.model_validate(dict(data))
 
 

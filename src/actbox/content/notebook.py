@@ -1,4 +1,4 @@
-"""What a notebook shows of results, messages and transcripts."""
+"""Text and HTML of results, messages and transcripts for notebooks."""
 
 from __future__ import annotations
 
@@ -7,30 +7,23 @@ from typing import TypeGuard
 
 from actbox.core.result import ExecutionResult
 
-from .items import CodeInterpreterResult, Content, DataContent, FunctionResult, TextContent
+from .items import CodeInterpreterResult, Content, DataContent, FunctionResult, TextContent, as_text
 from .messages import Message
 from .page import html_fragment
 from .render import render
 from .results import content_from_result
+from .transcripts import Transcript
 from .turns import outputs_of
-from .wire.degrade import as_text
 
 
-def bundle_of_result(result: ExecutionResult) -> dict[str, str]:
-    """Return a result as text and as HTML, by media type."""
-    shown = Message(contents=tuple(content_from_result(result)))
-    return {"text/plain": render(result), "text/html": html_fragment([shown])}
-
-
-def bundle_of_messages(messages: Iterable[Message]) -> dict[str, str]:
-    """Return messages as text and as HTML, by media type."""
-    messages = list(messages)
-    return {"text/plain": text_of_messages(messages), "text/html": html_fragment(messages)}
-
-
-def html_of_messages(messages: Iterable[Message]) -> str:
-    """Return messages as HTML that changes nothing else of the page it is put in."""
-    return html_fragment(messages)
+def bundle_of(shown: ExecutionResult | Message | Transcript) -> dict[str, str]:
+    """Return a result, message or transcript as text and as HTML, by media type."""
+    if isinstance(shown, ExecutionResult):
+        text, messages = render(shown), [Message(contents=tuple(content_from_result(shown)))]
+    else:
+        messages = [shown] if isinstance(shown, Message) else list(shown.messages)
+        text = text_of_messages(messages)
+    return {"text/plain": text, "text/html": html_fragment(messages)}
 
 
 def text_of_messages(messages: Iterable[Message]) -> str:

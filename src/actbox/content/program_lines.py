@@ -1,4 +1,4 @@
-"""The lines of a program where it failed, and a traceback without what they say already."""
+"""The lines of a program around its failure, and the traceback without repeating them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 LINES_AROUND: Final = 2
-"""Lines that are shown before the one that failed, and after it."""
+"""The number of lines shown before the failing one, and after it."""
 MOST_LINE_CHARS: Final = 160
-"""Characters of one line; longer ones are cut at a `…`."""
+"""The most characters of one line; longer ones are cut at a `…`."""
 
 _FRAME = re.compile(r'^  File "[^"\n]*", line ([0-9]{1,10})(?:, in [^\n]*)?\n((?:    [^\n]*\n)*)', re.MULTILINE)
 _ONE_FRAME = re.compile(
@@ -17,11 +17,11 @@ _ONE_FRAME = re.compile(
 
 
 def failing_lines(program: str, line: int, traceback: str = "") -> tuple[str, str]:
-    """Return the lines around the one that failed, numbered, and the traceback without what they say.
+    """Return the numbered lines around the failing one, and the traceback without those lines.
 
-    The line is marked by `>`, and by what the traceback has below it (`~~^~~`). Of the traceback's frames go the lines
-    that are shown, and a single frame goes whole. Where the program has no such line, the first text is empty and the
-    traceback as it was.
+    The line is marked with `>`, and with the traceback's marks below it (`~~^~~`). The traceback loses source lines
+    that are shown, and a single frame entirely. If the program has no such line, the first text is empty and the
+    traceback unchanged.
     """
     shown = _lines_around(program, line)
     if line not in shown:
@@ -48,7 +48,9 @@ def failing_lines(program: str, line: int, traceback: str = "") -> tuple[str, st
 
 
 def _lines_around(program: str, line: int) -> dict[int, str]:
-    """Return lines by number. They end where they do for the compiler: not at form feeds or line separators."""
+    """Return the lines around a line, by number. Lines end where they do for the compiler: not at form feeds or line
+    separators.
+    """
     if not 0 < line <= len(program):
         return {}
     last = line + LINES_AROUND
@@ -60,11 +62,11 @@ def _lines_around(program: str, line: int) -> dict[int, str]:
 
 
 def _shifted(carets: str, source: str, line: str) -> str:
-    """Return the marks that a traceback has below a source line, moved to where they belong below the whole line."""
+    """Return a traceback's marks below a source line, shifted to fit below the unstripped line."""
     before = len(source) - len(source.lstrip())
     if carets[:before].strip() or not carets.strip():
         return ""
-    # The line's own white space, since tabs have to stay as wide as they are.
+    # Keep the line's own white space, since tabs must stay as wide as they are.
     return line[: len(line) - len(line.lstrip())] + carets[before:]
 
 

@@ -1,8 +1,8 @@
-"""What a result looks like as text for a model. Nothing else in the project builds this text.
+"""The rendering of a result as text for a model. Nothing else in the project builds this text.
 
-Each part stands below a heading of its own, such as `[stdout]` or `[error RUNTIME, exit code 1]`. A line of a part that
-begins as a heading does gets a backslash (`\\[error …`), so that a line that begins with `[error` is ours. This is a
-plain measure against text that pretends, not more: what a part says remains the program's word, or a tool's.
+Each part stands below its own heading, such as `[stdout]` or `[error RUNTIME, exit code 1]`. A line of a part that
+looks like a heading gets a backslash (`\\[error …`), so that only our lines begin with `[error`. This stops text that
+imitates headings, and nothing more: the content of a part is still the program's or a tool's word.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from .safe_text import encodable, spelt_out
 
 MAX_CHARS: Final = 20_000
 LEAST_CHARS: Final = 1_000
-"""What `max_chars` must at least be: room for all headings, and for a little of each part."""
+"""The least value of `max_chars`: room for all headings, and for a little of each part."""
 MOST_WHOLE_CHARS: Final = 150
-"""Characters of `whole`."""
+"""The most characters of `whole`."""
 
 LEAST_JSON_CHARS: Final = 300
-"""What `cut_json` can keep to: the note alone, as long as it can be."""
+"""The smallest bound that `cut_json` can keep: the length of the longest note alone."""
 
 _MAX_VALUE_CHARS = 4_000
 _LEAST_PART_CHARS = 60
-"""What a part that is cut gets at least, whatever the others take: the note alone takes up to 54."""
+_SHORT_CHARS = 500
+"""The least room of a part that is cut, whatever the other parts take: the note alone takes up to 54 characters."""
 
 _NOTHING_RAN = "nothing ran, and no tool was called"
 _NO_OUTPUT = "The program ran and printed nothing. Print what you want to see, or end with an expression."
 _CALLS = "tool calls that had already happened; do not repeat those with effects"
 _UNFINISHED = "was still running when the program ended; it may or may not have taken effect"
 
-# What `actbox.codeact` names the results of programs that it did not let run; it is a room above.
+# The error types of results that `actbox.codeact`, a room above, makes for programs that it did not run.
 _NOT_LET_RUN = ("ApprovalRefused", "ReviewBlocked")
 
-# A line ends for a model wherever it does for `str.splitlines`, and what is not seen does not hide a heading.
+# Models see a line end wherever `str.splitlines` does, and invisible characters do not hide a heading.
 _UNSEEN = r"[ \t\x00-\x08\x0e-\x1b\x1f\x7f\xa0\xad\u1680\u2000-\u200f\u202a-\u202f\u205f-\u206f\u3000\ufeff]*"
 _LIKE_A_HEADING = re.compile(
     rf"(?i)((?:^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]){_UNSEEN})"
@@ -59,17 +60,17 @@ def render(
     has_run: bool = False,
     always_calls: bool = False,
 ) -> str:
-    """Return what a model is to read of a result: output, value, files and error, each under a heading of its own.
+    """Return a result as text for a model: output, value, files and error, each under its own heading.
 
-    A failure is told with its kind, exit code, type and message, the program's own frames, a hint and, where they are
-    given, the lines of `program` around the one that failed and the `calls` that it had made, so that what had an
-    effect is not done twice. Where nothing ran at all, the heading of the error says so; `has_run` says that something
-    did, which the result does not show any more. With `always_calls` the calls are told of a success as well.
+    A failure is described by its kind, exit code, type and message, the program's own frames and a hint; with
+    `program`, also the lines around the one that failed; with `calls`, the calls that it made, so that the model does
+    not repeat their effects. If nothing ran at all, the error's heading says so; `has_run` means that something did
+    run, although the result no longer shows it. With `always_calls` a success lists its calls as well.
 
-    The text has at most `max_chars` characters, at least `LEAST_CHARS`. Short parts stay as they are, the others share
-    what is left: each keeps its beginning and its end, and a note says how many of how many characters are missing, the
-    first of them also where the `whole` is ("the file /output/stdout.txt"): one line of at most `MOST_WHOLE_CHARS`.
-    Raises `InvalidValue` for bounds that cannot be held.
+    The text has at most `max_chars` characters, at least `LEAST_CHARS`. Short parts stay whole, and the others share
+    the rest: each keeps its beginning and its end, with a note on how many of how many characters are missing. The
+    first note also says where the `whole` is ("the file /output/stdout.txt"): one line of at most `MOST_WHOLE_CHARS`.
+    Raises `InvalidValue` for bounds that cannot be kept.
     """
     _check_chars(max_chars)
     if len(whole) > MOST_WHOLE_CHARS or not whole.isprintable():
@@ -95,20 +96,22 @@ def render_stderr(
     whole: str = "",
     has_run: bool = False,
 ) -> str:
-    """Return what stands for standard error where a model reads it beside the output, in a field of its own.
+    """Return the text for a separate standard error field that a model reads beside the output.
 
-    Standard error has no heading here; below it are the error and the warnings as in `render`, if there are any. The
-    bounds are those of `render`.
+    Standard error has no heading here; the error and the warnings follow as in `render`, if there are any. The bounds
+    are those of `render`.
     """
     _check_chars(max_chars)
-    wrong = [part for part in _what_went_wrong(result, program, calls, has_run) if part.is_told]
+    wrong = [part for part in _what_went_wrong(result, program, calls, has_run) if part.is_shown]
     if not wrong:
         return cut(encodable(result.stderr), max_chars, whole=whole)
     return _joined([_Part("", _stderr(result), 2), *wrong], max_chars, whole)
 
 
 def render_stdout(result: ExecutionResult) -> str:
-    """Return what stands for standard output in a field of its own: the value is its last line. It is not cut."""
+    """Return the text for a separate standard output field: the output, with the value as its last line. It is not
+    cut.
+    """
     text = encodable(result.stdout)
     if result.value_text is None:
         return text
@@ -117,13 +120,16 @@ def render_stdout(result: ExecutionResult) -> str:
 
 
 def leaves_out(result: ExecutionResult, text: str) -> bool:
-    """Return whether what `render` has returned for a result leaves out something that it printed, or of its value."""
+    """Return True if `text`, which `render` made of this result, leaves out a part of the printed output or of the
+    value.
+    """
     parts = (result.stdout, result.value_text or "", _stderr(result))
-    return any(_guarded(encodable(part.rstrip())) not in text for part in parts)
+    shown = [_guarded(encodable(part.rstrip())) for part in parts if part]
+    return not all(map(text.__contains__, shown))
 
 
 def json_length(value: object) -> int:
-    """Return how many characters a value takes as JSON text; those beyond ASCII stand as they are."""
+    """Return the number of characters of a value as JSON text without ASCII escapes."""
     return len(json.dumps(value, ensure_ascii=False))
 
 
@@ -134,15 +140,15 @@ def cut_json(text: str, most: int, *, whole: str = "") -> str:
     """
     kept = cut(text, most, whole=whole)
     while (over := json_length(kept) - most) > 0:
-        # What is left out was escaped, to six characters at most.
+        # The removed characters may have been escaped, to up to six characters each.
         kept = cut(text, len(kept) - (over + 5) // 6, whole=whole)
     return kept
 
 
 def cut(text: str, most: int, *, whole: str = "") -> str:
-    """Return a text of at most `most` characters: its beginning and its end, and how much was left out.
+    """Return a text of at most `most` characters: its beginning, a note on how much was left out, and its end.
 
-    `whole` says where all of it is. Where not even the note fits, there is nothing but the note, whole.
+    `whole` says where the whole text is. If not even the note fits, the result is the note alone.
     """
     if len(text) <= most:
         return text
@@ -165,9 +171,9 @@ def _check_chars(max_chars: int) -> None:
 
 
 class _Part:
-    """A piece of the text, below its heading where it has one.
+    """A part of the rendered text, below its heading if it has one.
 
-    `weight` is its share of the room among those that are cut, `most` a bound of its own.
+    `weight` is its share of the room among the parts that are cut, and `most` a limit for this part alone.
     """
 
     def __init__(self, heading: str, text: str, weight: int, *, most: int | None = None, always: bool = False) -> None:
@@ -175,28 +181,24 @@ class _Part:
         self.text = encodable(text.rstrip())
         self.weight = weight
         self.most = most
-        self.always = always
-
-    @property
-    def is_told(self) -> bool:
-        """Whether the model reads of it."""
-        return self.always or bool(self.text)
+        self.is_shown = always or bool(self.text)
+        """True if the part appears in the text."""
 
     def wanted(self, room: int) -> int:
-        """Return how many characters it would take, of `room` that there are for all."""
-        # Of what is too long in any case no more is looked at than what is shown.
+        """Return how many characters the part would take, given the `room` for all parts."""
+        # For a part that will be cut anyway, only the shown characters are examined.
         length = len(self.text)
         wanted = length if length > room else len(_guarded(self.text))
         return wanted if self.most is None else min(wanted, self.most)
 
     def fits(self, share: int) -> bool:
-        """Return whether nothing has to be cut."""
+        """Return True if the part fits its share without being cut."""
         return len(self.text) <= share and len(_guarded(self.text)) <= share
 
     def cut(self, share: int, whole: str) -> str:
-        """Return the text, cut, of at most `share` characters."""
+        """Return the part's text, cut to at most `share` characters."""
         most = min(share, len(self.text) - 1)
-        # What is guarded grows, and the end may begin like a heading where it was cut out of the middle of a line.
+        # Guarding adds characters, and a cut within a line may make its end begin like a heading.
         while len(text := _guarded(cut(self.text, most, whole=whole))) > share:
             most -= len(text) - share
         return text
@@ -221,7 +223,7 @@ def _failure(result: ExecutionResult, program: str | None, calls: CallLog | None
         heading += f"; {_NOTHING_RAN}"
     lines, said = "", ""
     if error is not None:
-        # A traceback ends with the exception's type and message, so that these need not be said again.
+        # A traceback ends with the exception's type and message, so they are not repeated.
         said = error.traceback if error.traceback.strip() else ": ".join(filter(None, (error.type, error.message)))
         if program is not None and error.line is not None:
             lines, said = failing_lines(program, error.line, said)
@@ -238,9 +240,9 @@ def _calls_part(calls: CallLog, error: ErrorInfo | None) -> _Part:
 
 
 def _nothing_ran(result: ExecutionResult, calls: CallLog | None) -> bool:
-    """Return whether it is certain that the program did not begin.
+    """Return True if the program certainly did not begin.
 
-    A guest may say of a program that it has a syntax error; what it printed, left and called is the host's to know.
+    A guest may claim that a program has a syntax error; its output, files and calls are known to the host.
     """
     error = result.error
     if error is None or result.stdout or result.artifacts or result.changes:
@@ -281,15 +283,17 @@ def _same(recorded: str, message: str) -> bool:
 
 
 def _files(result: ExecutionResult) -> str:
-    # Names are the program's, and may have line breaks in them.
+    # File names come from the program, and may contain line breaks.
     return "\n".join(
-        f"{spelt_out(item.name)} ({spelt_out(item.media_type)}, {counted(item.size, 'byte')})"
-        for item in result.artifacts
+        [
+            f"{spelt_out(item.name)} ({spelt_out(item.media_type)}, {counted(item.size, 'byte')})"
+            for item in result.artifacts
+        ]
     )
 
 
 def _stderr(result: ExecutionResult) -> str:
-    """Return standard error without what it ends with and the error says as well."""
+    """Return standard error without an ending that the error repeats."""
     text = result.stderr.rstrip()
     if result.error is None:
         return text
@@ -305,12 +309,17 @@ def _stderr(result: ExecutionResult) -> str:
 
 
 def _joined(parts: Iterable[_Part], max_chars: int, whole: str) -> str:
-    told = [part for part in parts if part.is_told]
-    return "\n\n".join(_fitted(told, max_chars, whole)) if told else ""
+    shown = [part for part in parts if part.is_shown]
+    if max([len(part.text) for part in shown], default=0) <= _SHORT_CHARS:  # the usual case: no room has to be shared
+        texts = [f"{part.heading}{_guarded(part.text)}" if part.text else part.heading.rstrip() for part in shown]
+        text = "\n\n".join(texts)
+        if len(text) <= max_chars - len(_note(0, 0, whole)):
+            return text
+    return "\n\n".join(_fitted(shown, max_chars, whole))
 
 
 def _fitted(parts: list[_Part], max_chars: int, whole: str) -> Iterable[str]:
-    """Return each part with its heading, cut so that all of them, with a blank line between two, keep to the bound."""
+    """Yield each part with its heading, cut so that all of them, joined by blank lines, keep to the bound."""
     room = max_chars - sum(len(part.heading) + len("\n\n") for part in parts)
     wanted = [part.wanted(room) for part in parts]
     # Only the first note says where the whole is.
@@ -327,7 +336,9 @@ def _fitted(parts: list[_Part], max_chars: int, whole: str) -> Iterable[str]:
 
 
 def _shares(wanted: list[int], weights: list[int], room: int) -> list[int]:
-    """Return how many characters each part gets: all that it wants, or its weight's share of what the others leave."""
+    """Return how many characters each part gets: all that it wants, or its weighted share of what the other parts
+    leave.
+    """
     shares = [min(length, _LEAST_PART_CHARS) for length in wanted]
     waiting = [place for place, length in enumerate(wanted) if length > shares[place]]
     while waiting:

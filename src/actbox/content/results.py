@@ -1,8 +1,7 @@
-"""Our own results as content, and back; and what a live run says, as the updates of a stream.
+"""Conversion of our own results to content and back, and of a live run's events to updates of a stream.
 
-A result becomes one `CodeInterpreterResult`: what was printed, the value, the error, the files; and a `UsageContent`.
-What a field of these stands for is there for everybody; the rest of the result is in `provider_data["actbox"]`, so that
-nothing is lost on the way back.
+A result becomes one `CodeInterpreterResult` with the output, the value, the error and the files, and a `UsageContent`.
+`provider_data["actbox"]` keeps the fields that these do not cover, so that converting back loses nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, Output, ToolFinished, ToolStarted
 from actbox.core.result import Artifact, ExecutionResult
+from actbox.core.values import pack
 
 from .files import FileStore
 from .items import (
@@ -30,16 +30,16 @@ from .items import (
     JsonObject,
     TextContent,
     UsageContent,
+    as_text,
 )
 from .messages import Update
-from .wire.degrade import as_text
 
 INLINE_BYTES = 1_000_000
-"""A file of more bytes than this becomes a hosted file, where there is a store for it."""
+"""The size in bytes above which a file becomes a hosted file, if there is a store for it."""
 
 _OURS = "actbox"
 _HAS_A_PLACE = (TextContent, DataContent, HostedFileContent, ErrorContent)
-# What other fields of the items say.
+# Fields of the result's document that the items' other fields carry.
 _SAID_ELSEWHERE = (
     "stdout",
     "stderr",
@@ -70,11 +70,11 @@ def content_from_result(
 
 
 def result_from_content(items: Iterable[Content], *, store: FileStore | None = None) -> ExecutionResult:
-    """Return the result that some content tells of, ours or a provider's.
+    """Return the `ExecutionResult` that content items describe, be they ours or a provider's.
 
-    All `CodeInterpreterResult`s count as one: the last word on how it ended counts. Hosted files are taken from the
-    `store`; without one, and where they are not in it, a warning names them, as it does what a result has no place for:
-    links, further errors, an error of a run that succeeded. Raises `ValueError` where there is no result at all.
+    Several `CodeInterpreterResult`s are merged; the last exit code and outcome count. Hosted files are read from the
+    `store`. A warning names each one that is unavailable, and everything that a result has no field for: links, further
+    errors, an error of a run that succeeded. Raises `ValueError` if there is no result at all.
     """
     items = list(items)
     results = [item for item in items if isinstance(item, CodeInterpreterResult)]
@@ -90,8 +90,8 @@ def result_from_content(items: Iterable[Content], *, store: FileStore | None = N
         exit_code = 0 if success or (success is None and not errors) else 124 if results[-1].outcome == "timeout" else 1
     artifacts, missing = _artifacts(outputs, store)
     error = _error_document(errors, exit_code, results[-1].outcome)
-    told = errors[:-1] if error else errors
-    missing += [f"an error that is not the result's: {as_text(item)}" for item in told]
+    other_errors = errors[:-1] if error else errors
+    missing += [f"an error that is not the result's: {as_text(item)}" for item in other_errors]
     missing += [f"left out: {as_text(item)}" for item in outputs if not isinstance(item, _HAS_A_PLACE)]
     before = document.get("warnings")
     printed = [output for output in outputs if isinstance(output, TextContent) and _part(output) is None]
@@ -111,15 +111,15 @@ def result_from_content(items: Iterable[Content], *, store: FileStore | None = N
 
 
 class EventReader:
-    """Turns what a run says as it goes into updates, which come to what `content_from_result` makes of its result.
+    """A converter of a run's events to updates that together equal what `content_from_result` makes of the result.
 
-    Calls of tools become calls of functions, made by the program. What was printed keeps the order in which it came.
+    Tool calls become function calls by the program. Printed output keeps its order.
     """
 
     def __init__(
         self, *, call_id: str = "run", store: FileStore | None = None, inline_bytes: int = INLINE_BYTES
     ) -> None:
-        """Take the same as `content_from_result`."""
+        """Create a reader; the arguments are those of `content_from_result`."""
         self._call_id = call_id
         self._store = store
         self._inline_bytes = inline_bytes
@@ -127,7 +127,7 @@ class EventReader:
         self._printed: dict[Literal["stdout", "stderr"], int] = {"stdout": 0, "stderr": 0}
 
     def feed(self, event: Event) -> list[Update]:
-        """Return what an event adds: nothing, for questions and decisions on approval and for the network."""
+        """Return the updates for an event: none for approval questions, decisions and network requests."""
         match event:
             case Output():
                 self._printed[event.stream] += len(event.text)
@@ -151,7 +151,7 @@ class EventReader:
         return FunctionCall(
             call_id=f"{self._call_id}.{event.call_id}",
             name=event.tool,
-            arguments=dict(event.arguments),
+            arguments=pack(dict(event.arguments)),
             called_by=self._call_id,
         )
 
@@ -161,12 +161,12 @@ class EventReader:
         if event.error is not None:
             error = ErrorContent(message=event.error)
             return FunctionResult(call_id=call_id, name=event.tool, outputs=(error,), is_error=True, provider_data=data)
-        data[_OURS]["value"] = event.value
-        value = event.value if isinstance(event.value, str) else _json(event.value)
+        data[_OURS]["value"] = form = pack(event.value)
+        value = form if isinstance(form, str) else _json(form)
         return FunctionResult(call_id=call_id, name=event.tool, outputs=(TextContent(text=value),), provider_data=data)
 
     def _completed(self, result: ExecutionResult) -> Update:
-        # What was printed after the last event, as where output was not told of piece by piece.
+        # Output after the last event, or all of it if no output events came.
         unsaid = replace(
             result,
             stdout=result.stdout[self._printed["stdout"] :],
@@ -185,7 +185,7 @@ async def updates_from_events(
     store: FileStore | None = None,
     inline_bytes: int = INLINE_BYTES,
 ) -> AsyncIterator[Update]:
-    """Turn a live run's events, as `Sandbox.stream` gives them, into updates as they come; see `EventReader`."""
+    """Yield the updates for a live run's events, as `Sandbox.stream` yields them; see `EventReader`."""
     reader = EventReader(call_id=call_id, store=store, inline_bytes=inline_bytes)
     async for event in events:
         for update in reader.feed(event):
@@ -264,7 +264,7 @@ def _form(output: DataContent) -> str | bytes:
 
 
 def _artifacts(outputs: list[Content], store: FileStore | None) -> tuple[list[JsonObject], list[str]]:
-    """Return the files as documents of artifacts, and a sentence for each that could not be had."""
+    """Return the files as documents of artifacts, and a sentence for each file that is unavailable."""
     found: dict[str, JsonObject] = {}
     missing = []
     named = {output.name for output in outputs if isinstance(output, DataContent | HostedFileContent) and output.name}
@@ -303,7 +303,7 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def _error_document(errors: list[ErrorContent], exit_code: int, outcome: str | None) -> JsonObject | None:
-    """Return the last error, unless the run succeeded; one of its own where only the outcome says that it failed."""
+    """Return the last error unless the run succeeded; a timeout error of our own if only the outcome says so."""
     if not exit_code:
         return None
     if not errors:

@@ -1,17 +1,17 @@
-"""Updates in, one message out: the pieces that a stream brings are put together by fixed rules.
+"""The merging of a stream's updates into one message, by fixed rules.
 
 1. Text that follows text of the same stream is joined with it. So is reasoning that follows reasoning, up to the piece
    that brings protected data, which ends it. So are `text/*` data that follow data of the same media type and name.
 2. Calls and results of code, and calls of functions, are joined by their call id, wherever in the message their pieces
    are; the item stays where its first piece was. Their inputs and outputs are joined by rule 1. A piece with the merge
-   mode `replace` takes the place of the inputs or outputs before it. Exit code, outcome, status: the last word counts.
-3. Usage is summed up, in the place of its first piece. (A reader of a format whose counts are running totals hands on
-   what has been added.)
-4. An item with annotations is joined with nothing, and neither is one whose `provider_data` differ: but text that is
-   empty and has annotations adds these to the text before it. All else stays as it is, in its order.
+   mode `replace` replaces earlier inputs or outputs. The last exit code, outcome and status count.
+3. Usage is summed up, in the place of its first piece. (The reader of a format with running totals passes on only the
+   increase.)
+4. An item with annotations is not joined, and neither is one with different `provider_data`; but annotations of empty
+   text are added to the text before it. All other items stay unchanged, in their order.
 
-No item that was handed in is ever changed: what is joined becomes a new one. Taking in a piece costs the same however
-much there is already; asking for the message costs as much as what has changed since it was last asked for.
+An item that was passed in is never changed: joining makes a new one. Adding a piece takes constant time; reading the
+message takes time for the parts that changed since the last reading.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CodeItem: TypeAlias = CodeInterpreterCall | CodeInterpreterResult
 
 
 class MessageBuilder:
-    """Puts updates together; `message` is what they come to so far."""
+    """A builder that merges updates; `message` is their result so far."""
 
     def __init__(self) -> None:
         self._contents = _Contents()
@@ -50,7 +50,7 @@ class MessageBuilder:
         self._message: Message | None = None
 
     def feed(self, update: Update) -> None:
-        """Take in the next update."""
+        """Add the next update."""
         self._message = None
         add = self._contents.add
         for item in update.contents:
@@ -68,9 +68,9 @@ class MessageBuilder:
 
     @property
     def message(self) -> Message:
-        """The message as it is now; a value that later updates do not change."""
+        """The message so far, as a value that later updates do not change."""
         if self._message is None:
-            # Not validated: it is made of what was, and that again and again.
+            # Not validated: it is made of validated items, and often.
             self._message = Message.model_construct(
                 contents=self._contents.items(), provider_data=dict(self._provider_data), **self._said
             )
@@ -82,7 +82,7 @@ _SAID = ("role", "author", "message_id", "response_id", "model", "created_at", "
 
 
 def message_from_updates(updates: Iterable[Update]) -> Message:
-    """Return what the updates of one message come to."""
+    """Return the message that the updates of one message make."""
     builder = MessageBuilder()
     for update in updates:
         builder.feed(update)
@@ -90,7 +90,7 @@ def message_from_updates(updates: Iterable[Update]) -> Message:
 
 
 def messages_from_updates(updates: Iterable[Update]) -> list[Message]:
-    """Return what updates come to, in the order in which the messages began.
+    """Return the messages that updates make, in the order in which the messages began.
 
     Another message id, or another role, begins another message; one whose id was there before goes on. An update that
     says neither belongs to the message of the one before it.
@@ -119,7 +119,7 @@ def _differs(now: str | None, before: str | None) -> bool:
 
 
 def coalesce(items: Iterable[Content]) -> tuple[Content, ...]:
-    """Return items put together by the rules of this module."""
+    """Return items merged by the rules of this module."""
     contents = _Contents()
     for item in items:
         contents.add(item)
@@ -127,12 +127,12 @@ def coalesce(items: Iterable[Content]) -> tuple[Content, ...]:
 
 
 class _Contents:
-    """Items that grow. Each place has an item that is done, or pieces of one that are not yet put together."""
+    """A list of items under construction. Each place holds a finished item, or pieces that are not merged yet."""
 
     def __init__(self) -> None:
         self._items: list[Content | None] = []
         self._growing: list[_Growing] = []
-        """Those whose item has changed since it was last asked for, or is new; some may be here twice."""
+        """The items that are new or have changed since `items()` last ran; some may be listed twice."""
         self._by_id: dict[tuple[type[Item], str], _Growing] = {}
         self._usage: _Usage | None = None
         self._last: _Run | None = None
@@ -189,10 +189,10 @@ class _Contents:
 
 
 class _Growing:
-    """An item in the making. `takes` says whether another piece may be added to it."""
+    """An item under construction. `takes` says whether another piece may be added to it."""
 
     place = 0
-    """Which of the items it is."""
+    """The item's index in the list."""
 
     def __init__(self, item: Any) -> None:
         self._first = item
@@ -200,7 +200,7 @@ class _Growing:
 
     @property
     def changed(self) -> bool:
-        """Whether pieces were added since the item was last made."""
+        """True if pieces were added since the item was last made."""
         return self._made is None
 
     def takes(self, item: Any) -> bool:
@@ -223,7 +223,7 @@ def _same_provider_data(first: Item, item: Item) -> bool:
 
 
 class _Run(_Growing):
-    """Text, reasoning or text data that is joined with what follows it."""
+    """Text, reasoning or text data that is joined with adjacent pieces."""
 
     def __init__(self, item: Any) -> None:
         super().__init__(item)
@@ -272,7 +272,7 @@ class _Run(_Growing):
 
 
 _PLAIN = frozenset({"type", "text", "stream", "protected_data", "media_type", "data", "name"})
-"""An item that says no more than this has neither annotations nor anything that is not known here."""
+"""The fields of a plain item: with only these set, it has neither annotations nor unknown fields."""
 
 
 def _same_text(first: TextContent, item: TextContent) -> bool:
@@ -297,7 +297,7 @@ _RUNS: dict[type[Item], tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 class _Code(_Growing):
-    """A call or a result of code, whose pieces may come with others between them."""
+    """A call or a result of code, whose pieces may be interleaved with others."""
 
     def __init__(self, item: _CodeItem) -> None:
         super().__init__(item)
@@ -359,7 +359,7 @@ class _Function(_Growing):
     def takes(self, item: Any) -> bool:
         if item.annotations or self._first.annotations:
             return False
-        # Arguments that are whole cannot go on as text.
+        # Complete arguments cannot be continued as text.
         return self._arguments is None or not isinstance(item.arguments, str) or not item.arguments
 
     def add(self, item: FunctionCall) -> None:
@@ -394,7 +394,7 @@ class _Function(_Growing):
 
 
 class _Usage(_Growing):
-    """Counts that are summed up."""
+    """Usage counts that are summed."""
 
     def __init__(self, item: UsageContent) -> None:
         super().__init__(item)
@@ -424,7 +424,7 @@ def _sum(first: int | None, second: int | None) -> int | None:
 
 
 def _merged(first: dict[str, JsonObject], second: dict[str, JsonObject]) -> dict[str, JsonObject]:
-    """Return what both have of each format; of a field that both have, the last word counts."""
+    """Return the union of two items' provider data; for a field in both, the later one counts."""
     return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
 
 

@@ -1,4 +1,4 @@
-"""Messages on a terminal, by `rich`: the turns that a page shows, and nothing in them that acts on the terminal."""
+"""Messages on a terminal, printed by `rich`: the same turns as on a page. Their text cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ from .turns import (
 )
 
 MAX_CHARS = 20_000
-"""Of longer text, beginning and end are shown."""
+"""The length above which only a text's beginning and end are shown."""
 
 _ROLES = {"user": "blue", "assistant": "green", "tool": "magenta"}
 _INDENT = (0, 0, 0, 2)
 _UNKNOWN_CHARS = 1_000
-"""Of the JSON of an item that is not known here, so much is shown."""
+"""The characters shown of the JSON of an unknown item."""
 
 
 class TranscriptView:
-    """Messages as something that a `rich` console prints.
+    """Messages as a renderable for a `rich` console.
 
-    `environment` says what the terminal is (the process's own unless told), and so whether it shows pictures. Where it
-    does not, pictures are named.
+    `environment` describes the terminal (default: the process's own), and so whether it shows pictures; otherwise
+    pictures are only named.
     """
 
     def __init__(self, messages: Iterable[Message], *, environment: Mapping[str, str] | None = None) -> None:
@@ -111,7 +111,7 @@ class _View:
             case Forms():
                 yield from self._forms(part)
             case TextContent() if said and part.stream is None:
-                # Links as words and address: what a link's words hide, a terminal hides too.
+                # Links show both words and address, since a terminal would hide where the words lead.
                 yield Markdown(_safe(cut(part.text, MAX_CHARS)), hyperlinks=False, code_theme="ansi_dark")
                 yield from _sources(part)
             case TextContent():
@@ -151,7 +151,7 @@ class _View:
             yield Padding(Group(*inner), _INDENT)
 
     def _forms(self, forms: Forms) -> Iterator[RenderableType]:
-        """Show a picture where the terminal can, else the plainest form."""
+        """Yield the value's picture if the terminal can show it, else the picture's name and the plainest form."""
         best, plain = forms.items[0], forms.items[-1]
         if isinstance(best, DataContent) and best.media_type.startswith("image/"):
             yield from self._data(best)
@@ -228,7 +228,7 @@ def _source(code: str, language: str, *, marked: int | None = None) -> Syntax:
 
 
 def printed(text: str, *, style: str = "") -> Text:
-    """Return what a program printed, with its colours; what else would act on the terminal is made visible."""
+    """Return a program's printed output with its colors; any other terminal control is made visible."""
     shown = Text(style=style)
     for piece, look in runs_of(cut(text, MAX_CHARS).rstrip("\n")):
         shown.append(without_turns(piece), _style(look))
@@ -253,7 +253,7 @@ def _error(item: ErrorContent) -> Iterator[RenderableType]:
     code, message = words_of_error(item)
     if details_of(item):
         yield printed(textwrap.dedent(details_of(item)), style="red")
-    # A traceback ends with the message, so that it need not be said again.
+    # A traceback ends with the message, so the message is not repeated.
     said = "" if ends_with_message(item) else f": {cut(message, MAX_CHARS)}"
     yield Text(_safe(" ".join(filter(None, ("error", code))) + where + said), style="bold red")
     if hint_of(item):
@@ -269,7 +269,7 @@ def _sources(item: TextContent) -> Iterator[RenderableType]:
 
 
 def _linked(words: str, url: str | None) -> Text:
-    """Return words that lead to a URL where the terminal can and the URL is one of the web."""
+    """Return words linked to a URL, if the terminal can link and the URL is a plain web address."""
     style = Style(link=url) if url is not None and _is_plain_web_url(url) else Style()
     return Text(_safe(words), style=style)
 

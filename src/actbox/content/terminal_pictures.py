@@ -20,7 +20,7 @@ from .media import bare_media_type
 Protocol: TypeAlias = Literal["kitty", "iterm2"]
 
 MAX_BYTES = 4_000_000
-"""Larger pictures are only named: a terminal that is reached over a network would stand still."""
+"""The size in bytes above which pictures are only named: a terminal over a network would stall."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _STARTS = {"image/png": _PNG, "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8"}
@@ -29,10 +29,12 @@ _CELL_PIXELS = 10
 
 
 def pictures_here(environment: Mapping[str, str] | None = None) -> Protocol | None:
-    """Return how a terminal with this environment (the process's own unless told) shows pictures, if it does."""
+    """Return the protocol by which a terminal with this environment (default: the process's own) shows pictures, or
+    `None`.
+    """
     said = os.environ if environment is None else environment
     terminal = said.get("TERM", "")
-    # A multiplexer inherits the variables of the terminal that it runs in, and passes no pictures on.
+    # A multiplexer inherits the variables of the outer terminal, but does not pass pictures on.
     if "TMUX" in said or terminal.startswith(("screen", "tmux", "dumb")):
         return None
     if terminal == "xterm-kitty" or "KITTY_WINDOW_ID" in said:
@@ -42,14 +44,14 @@ def pictures_here(environment: Mapping[str, str] | None = None) -> Protocol | No
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture as something that a `rich` console prints; nothing where the output is no terminal."""
+    """A picture as a renderable for a `rich` console; it prints nothing if the output is not a terminal."""
 
     data: bytes
     protocol: Protocol
 
     @classmethod
     def of(cls, item: DataContent, protocol: str | None) -> Self | None:
-        """Return a picture that the terminal can show, `None` where it cannot show this one."""
+        """Return a picture that the terminal can show, or `None` if it cannot show this one."""
         bare = bare_media_type(item.media_type)
         start = _STARTS.get(bare)
         if start is None or not item.data.startswith(start) or len(item.data) > MAX_BYTES:
@@ -59,7 +61,8 @@ class Picture:
         return cls(item.data, "iterm2") if protocol == "iterm2" else None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # Marked as control codes, these are written as they are, take no room, and are left out of what is no terminal.
+        # Marked as control codes, the sequences are written unchanged, take no room, and are left out if the output is
+        # no terminal.
         text = self._kitty(options.max_width) if self.protocol == "kitty" else self._iterm2()
         yield Segment(text + "\n", None, [(ControlType.CARRIAGE_RETURN,)])
 
@@ -67,8 +70,8 @@ class Picture:
         encoded = base64.b64encode(self.data).decode("ascii")
         pieces = [encoded[place : place + _CHUNK] for place in range(0, len(encoded), _CHUNK)]
         width = int.from_bytes(self.data[16:20], "big")
-        # It is shown as large as it is, so that a wide one has to be told how wide it may be. q=2: no answers, which
-        # would be typed into the shell.
+        # Without a given width, iTerm2 shows a picture in its full size. q=2 suppresses kitty's answers, which would be
+        # typed into the shell.
         most = f",c={columns}" if width > columns * _CELL_PIXELS else ""
         written = []
         for number, piece in enumerate(pieces):

@@ -1,4 +1,4 @@
-"""Tools that a provider runs itself, as an agent asks for them."""
+"""Tools that a provider runs itself, as an agent requests them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .items import Content, Part
 
 
 class HostedCodeInterpreterTool(Part):
-    """Have the provider run code. `inputs` are files, hosted or as data, that the code shall find."""
+    """A request that the provider run code. `inputs` are files for the code, hosted or as data."""
 
     type: Literal["code_interpreter"] = "code_interpreter"
     name: str = "code_interpreter"
@@ -18,7 +18,9 @@ class HostedCodeInterpreterTool(Part):
 
 
 class HostedFileSearchTool(Part):
-    """Have the provider search files. `inputs` are hosted vector stores; some providers take hosted files too."""
+    """A request that the provider search files. `inputs` are hosted vector stores; some providers take hosted files
+    too.
+    """
 
     type: Literal["file_search"] = "file_search"
     name: str = "file_search"

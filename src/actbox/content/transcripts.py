@@ -1,4 +1,6 @@
-"""From the text of a file to messages: whatever a provider or actbox itself wrote there, found out by its looks."""
+"""The reader of transcripts: from a file's text, in a provider's or our own format, to messages; it detects the
+format.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +13,33 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actbox.core.result import ExecutionResult
+from actbox.core.result import ExecutionResult, ShownInNotebooks
 
 from .call_ids import with_own_call_ids
-from .items import UnknownContent
+from .items import CodeInterpreterCall, JsonObject, ReasoningContent, UnknownContent, UsageContent, code_content
 from .messages import Message, Update
+from .recordings import Exchange, RecordingError, exchanges_of, is_yaml_recording, load_yaml
 from .results import content_from_result
 from .streaming import coalesce, messages_from_updates
 from .wire.format import Format, StreamReader
 from .wire.formats import NAMES, detect, find_format
 
 RESULT = "result"
-"""The format's name where a file holds results as `actbox run --json` and `actbox map` write them."""
+"""The format's name for files of results as `actbox run --json` and `actbox map` write them."""
 
 FORMATS = (*NAMES, RESULT)
 
 _SAMPLE = 200
-"""Events that are looked at to find out of which format's streams they are."""
+"""The number of events that are examined to detect a stream's format."""
 
 
 _NAME_IT = "--format NAME says which format it is"
 _CUT_OFF = "the file may have been cut off, or edited by hand"
-_GIVE = "give a result of `actbox run --json`, or a transcript as JSON, JSON lines or captured events"
+_GIVE = "give a result of `actbox run --json`, a transcript as JSON, JSON lines or captured events, or a recording"
 
 
 class TranscriptError(ValueError):
-    """A text that cannot be read as a transcript. `hint` says what to do about it."""
+    """A text that cannot be read as a transcript. `hint` says how to fix that."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -44,38 +47,28 @@ class TranscriptError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
-    """What a file holds: messages in their order, and the name of the format that it is written in.
+class Transcript(ShownInNotebooks):
+    """The contents of a file: its messages in order, and the name of its format.
 
-    `warnings` has a sentence for each thing that could not be read, with its line, and for what seems to be wrong.
+    `warnings` has a sentence for each part that could not be read, with its line, and for each suspected mistake.
     """
 
     messages: tuple[Message, ...]
     format: str
     warnings: tuple[str, ...] = ()
 
-    def _repr_html_(self) -> str:
-        from .notebook import html_of_messages
-
-        return html_of_messages(self.messages)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from .notebook import bundle_of_messages
-
-        return bundle_of_messages(self.messages)
-
 
 def read_transcript(text: str, *, format: str | None = None) -> Transcript:
     """Return the messages of a transcript.
 
     `text` is one JSON document (a response, a request's messages, a result of `actbox run --json`, a notebook), or has
-    such a document or an event of a stream on each line (JSON lines), or is a stream of server-sent events as it was
-    captured. The format is found out where `format` does not name it. A last line that is torn is left out, and a line
-    that is of no format while the others are becomes a message of the role `unknown`; `warnings` say so.
+    such a document or an event of a stream on each line (JSON lines), or is a captured stream of server-sent events, or
+    a recording of requests and responses (a cassette of VCR in YAML or JSON, a list of objects with `request` and
+    `response`). Without `format` the format is detected. An incomplete last line is left out, and a line of no known
+    format among others becomes a message of the role `unknown`; `warnings` say so.
 
-    Calls of documents on lines of their own that have one id by chance get ids of their own. Raises `TranscriptError`,
-    a `ValueError`, with the line, for what is not JSON, with the names of the formats for what looks like none of them,
-    and for a `format` that there is not.
+    Calls in documents on separate lines that share an id by chance get unique ids. Raises `TranscriptError`, a
+    `ValueError`: with the line if the text is not JSON, and with the names of the formats for an unknown one.
     """
     if format not in (None, *FORMATS):
         hint = "give one of these names, or none: the format is found out then"
@@ -94,7 +87,9 @@ def read_transcript(text: str, *, format: str | None = None) -> Transcript:
 
 
 def _read_text(text: str, format: str | None, warnings: list[str]) -> Transcript:
-    """Read a text, and add a sentence to the warnings for what is left out of it."""
+    """Return the transcript of a text, and add to `warnings` a sentence for each part that is left out."""
+    if is_yaml_recording(text):
+        return _read_recording(text, format, warnings)
     if _SSE.match(text):
         values = list(_server_sent(text, warnings))
         if not values and warnings:
@@ -103,17 +98,77 @@ def _read_text(text: str, format: str | None, warnings: list[str]) -> Transcript
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as whole:
-        lines = text.split("\n")  # others that end a line may be within JSON text
+        lines = text.split("\n")  # other line ends may occur within JSON text
         if len(lines) == 1 or not _begin_with_json(lines):
             raise TranscriptError(_not_json(whole), _CUT_OFF if text.lstrip()[0] in "{[" else _GIVE) from None
-        return _read_values([_Value(line, number) for number, line in _lines(lines, warnings)], format)
+        values = [_Value(line, number) for number, line in _lines(lines, warnings)]
+        exchanges = exchanges_of([value.json for value in values])
+        return _read_exchanges(exchanges, format, warnings) if exchanges else _read_values(values, format)
+    if exchanges := exchanges_of(document):
+        return _read_exchanges(exchanges, format, warnings)
+    return _read_json(document, format)
+
+
+def _read_json(document: Any, format: str | None) -> Transcript:
     if document == [] and format is None:
         raise TranscriptError("there are no messages in it", "the list is empty; " + _GIVE)
     parts = document if isinstance(document, list) else [document]
-    # One object may be the only event of a stream; a list of events may also be one of messages.
+    # A single object may be the only event of a stream; a list of events may also be a list of messages.
     if _format_of_events(parts, format) is not None and (parts is document or _find(document, format) is None):
         return _read_values([_Value(part, None) for part in parts], format)
     return _read_document(document, format)
+
+
+def _read_recording(text: str, format: str | None, warnings: list[str]) -> Transcript:
+    try:
+        exchanges = exchanges_of(load_yaml(text))
+    except RecordingError as error:
+        raise TranscriptError(str(error), error.hint or _GIVE) from None
+    if not exchanges:
+        raise TranscriptError("this YAML has no recorded requests and responses", _GIVE)
+    return _read_exchanges(exchanges, format, warnings)
+
+
+def _read_exchanges(exchanges: Sequence[Exchange], format: str | None, warnings: list[str]) -> Transcript:
+    """Return the transcript of a recorder's exchanges. Messages that later requests repeat are read once."""
+    messages: list[Message] = []
+    formats: dict[str, None] = {}
+    for exchange in exchanges:
+        try:
+            answer = _read_body(exchange.response, format, warnings)
+            # Requests look much alike in several formats, so the format is taken from the answer.
+            asked = answer if exchange.request is None else _read_body(exchange.request, answer.format, warnings)
+        except TranscriptError as error:
+            warnings.append(f"{exchange.name} is left out: {error}")
+            continue
+        new = [] if asked is answer else _without_repeated(asked.messages, messages)
+        messages += [*new, *answer.messages]
+        formats[answer.format] = None
+        warnings += [f"{exchange.name}: {warning}" for warning in answer.warnings]
+    if not messages:
+        raise TranscriptError(f"of {len(exchanges)} recorded exchanges none can be read; {warnings[-1]}", _GIVE)
+    return Transcript(tuple(messages), ", ".join(formats))
+
+
+def _read_body(body: Any, format: str | None, warnings: list[str]) -> Transcript:
+    if body is None:
+        raise TranscriptError("it has no body that is text", _GIVE)
+    return _read_text(body, format, warnings) if isinstance(body, str) else _read_json(body, format)
+
+
+def _without_repeated(messages: Sequence[Message], said: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages of a request without those at its beginning that repeat earlier messages."""
+    before = iter([_what_it_says(message) for message in said])
+    count = 0
+    while count < len(messages) and _what_it_says(messages[count]) in before:
+        count += 1
+    return messages[count:]
+
+
+def _what_it_says(message: Message) -> tuple[Any, ...]:
+    """Return the key by which a repeated message is recognized: later requests keep no more of an answer than this."""
+    items = [item for item in message.contents if not isinstance(item, UsageContent | ReasoningContent)]
+    return message.role, message.text, tuple((item.type, getattr(item, "call_id", None)) for item in items)
 
 
 # Taking the text apart
@@ -124,20 +179,20 @@ class _Value:
     json: Any
     line: int | None
     event: str | None = None
-    """What the stream called the event, where it is server-sent."""
+    """The event's name in the stream, if the stream is server-sent."""
 
     @property
     def place(self) -> str:
         return "" if self.line is None else f"line {self.line}: "
 
 
-_SSE = re.compile(r"\s*(?:data|event|id|retry)?:")  # no JSON begins so
+_SSE = re.compile(r"\s*(?:data|event|id|retry)?:")  # no JSON document begins like this
 _SSE_FIELDS = ("data", "event", "id", "retry")
 _SSE_LINES = re.compile(r"\r\n|\n|\r")
 
 
 def _begin_with_json(lines: list[str]) -> bool:
-    """Return whether the first line that is not empty is a whole document, so that the lines are JSON lines."""
+    """Return True if the first non-empty line is a whole document, so that the lines are JSON lines."""
     first = next(line for line in lines if line.strip())
     try:
         json.loads(first)
@@ -147,7 +202,7 @@ def _begin_with_json(lines: list[str]) -> bool:
 
 
 def _lines(lines: list[str], warnings: list[str]) -> Iterator[tuple[int, Any]]:
-    """Yield the document of each line with its number. A last line that is none is left out with a warning."""
+    """Yield the line number and document of each line. An incomplete last line is left out with a warning."""
     full = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     for number, line in full:
         try:
@@ -160,7 +215,7 @@ def _lines(lines: list[str], warnings: list[str]) -> Iterator[tuple[int, Any]]:
 
 
 def _server_sent(text: str, warnings: list[str]) -> Iterator[_Value]:
-    """Yield the data of each event. Empty lines between them, which captures often lack, are not needed.
+    """Yield the data of each server-sent event. Events need not be separated by empty lines, which captures often lack.
 
     A last event that is not whole is left out with a warning.
     """
@@ -223,7 +278,7 @@ def _read_document(document: Any, format: str | None, place: str = "") -> Transc
         raise TranscriptError(
             f"{place}this is no result as `actbox run --json` prints it", "without --format the format is found out"
         )
-    found = detect(document) if format is None else find_format(format)  # one that was named is tried in any case
+    found = detect(document) if format is None else find_format(format)  # a named format is tried in any case
     if found is None:
         raise TranscriptError(_of_none(place), f"{_NAME_IT}; {_GIVE}")
     messages = _read(found, document, place)
@@ -231,14 +286,14 @@ def _read_document(document: Any, format: str | None, place: str = "") -> Transc
 
 
 def _warnings_of(read_as: Format, messages: Sequence[Message], document: Any, format: str | None) -> tuple[str, ...]:
-    """Return a sentence where a format was named that a document does not seem to be of."""
+    """Return a warning if a document seems to be of another format than the named one."""
     if format is None:
         return ()
     items = [item for message in messages for item in message.contents]
     unknown = sum(isinstance(item, UnknownContent) for item in items)
     other = None if read_as.looks_like(document) > 0 else detect(document)
     if other is not None and _kinds(_read_or_none(other, document)) == _kinds(messages):
-        other = None  # a service's dialect of the other, which has to be named
+        other = None  # a service's dialect of the other format, which must be named
     if other is None and (not unknown or 2 * unknown < len(items)):
         return ()
     likely = "" if other is None else f"; this looks like {other.name}"
@@ -250,7 +305,7 @@ def _kinds(messages: Sequence[Message] | None) -> list[str]:
 
 
 def _find(document: Any, format: str | None) -> Format | None:
-    """Return the format that a document is of, or the one that was named if it may be of that; `None` otherwise."""
+    """Return the format of a document, or the named one if it is possible; `None` otherwise."""
     found = detect(document) if format is None else find_format(format)
     return found if found is not None and found.looks_like(document) > 0 else None
 
@@ -268,7 +323,7 @@ def _named_format(format: Format) -> str:
 
 
 def _why(error: Exception) -> str:
-    """Return the reason of an error; of what pydantic says, the place and the reason of each of the first three."""
+    """Return the reason of an error; for pydantic's errors, place and reason of the first three."""
     if not isinstance(error, ValidationError):
         return f"there is no {error}" if isinstance(error, KeyError) else str(error)
     return "; ".join(f"{_path(each['loc'])}: {each['msg']}" for each in error.errors(include_url=False)[:3])
@@ -299,11 +354,16 @@ def _message_of_result(document: Mapping[str, Any], place: str) -> Message:
         raise TranscriptError(f"{place}{error}", "give it as `actbox run --json` printed it") from None
     name = document.get("id")
     call_id = "run" if name is None else f"run {name}"
-    return Message(role="assistant", contents=tuple(content_from_result(result, call_id=call_id)))
+    contents = content_from_result(result, call_id=call_id)
+    if result.code is not None:
+        code = code_content(result.code, result.language or "python")
+        contents.insert(0, CodeInterpreterCall(call_id=call_id, inputs=(code,)))
+    about: JsonObject = {"result": "" if name is None else str(name)}
+    return Message(role="assistant", contents=tuple(contents), provider_data={"actbox": about})
 
 
 def _format_of_events(values: Sequence[Any], format: str | None) -> Format | None:
-    """Return the format of whose streams most of the values are events; `None` where hardly any is one."""
+    """Return the format to whose streams most of the values belong as events, or `None`."""
     sample = values[:_SAMPLE]
     best, most = None, 0
     for name in NAMES if format is None else [format] if format in NAMES else []:
@@ -323,8 +383,8 @@ def _read_values(values: Sequence[_Value], format: str | None, *, as_stream: boo
     if as_stream:
         values = _named(values, format)
     events = _format_of_events([value.json for value in values], format)
-    # A value may be both, as where a piece of a stream looks like a message. What pieces give it away is that several
-    # come in a row from the one who answers.
+    # A value may be both, as where a piece of a stream looks like a message. Pieces are recognized by coming several in
+    # a row from the same speaker.
     if events is not None and not as_stream:
         whole = _find(plain, format)
         if whole is not None and (whole is events or events.looks_like(plain) > 0):
@@ -337,7 +397,7 @@ def _read_values(values: Sequence[_Value], format: str | None, *, as_stream: boo
 
 
 def _named(values: Sequence[_Value], format: str | None) -> list[_Value]:
-    """Return the values of a stream with their event's name in them, where events of the format are written so."""
+    """Return the values of a stream, wrapped with their event's name if the format writes events so."""
     named = [
         value if value.event is None else _Value({"event": value.event, "data": value.json}, value.line)
         for value in values
@@ -361,7 +421,7 @@ def _in_pieces(messages: Sequence[Message]) -> bool:
 
 
 def _joined(messages: Sequence[Message]) -> list[Message]:
-    """Return messages, those that follow one another with the same id as the one that they are pieces of."""
+    """Return messages with adjacent ones of the same id and role merged."""
     joined: list[Message] = []
     for message in messages:
         before = joined[-1] if joined else None
@@ -376,7 +436,7 @@ def _joined(messages: Sequence[Message]) -> list[Message]:
 
 
 def _from_stream(format: Format, values: Sequence[_Value]) -> list[Message]:
-    """Return what the events come to; documents between them, such as a request's messages, are messages before."""
+    """Return the messages that events make, preceded by documents among them, such as a request's messages."""
     assert format.stream is not None and format.is_event is not None
     messages: list[Message] = []
     updates: list[Update] = []
@@ -400,7 +460,7 @@ def _from_stream(format: Format, values: Sequence[_Value]) -> list[Message]:
 
 
 def _read_documents(values: Sequence[_Value], format: str | None) -> Transcript:
-    """Read a document on each line: messages of one conversation, or responses each by itself."""
+    """Return the transcript of one document per line: messages of one conversation, or separate responses."""
     plain = [value.json for value in values]
     if format != RESULT and (found := _find(plain, format)) is not None:
         messages = _read_or_none(found, plain)
@@ -416,7 +476,9 @@ def _read_documents(values: Sequence[_Value], format: str | None) -> Transcript:
 
 
 def _with_foreign_lines(values: Sequence[_Value]) -> Transcript | None:
-    """Read lines of which a few are of no format, each as a message that keeps it; `None` where this is not so."""
+    """Return the transcript of lines of which a few are of no known format, each kept as a message; `None` if that does
+    not fit.
+    """
     foreign = [not _is_result(value.json) and detect(value.json) is None for value in values]
     known = [value for value, is_foreign in zip(values, foreign, strict=True) if not is_foreign]
     if len(known) == len(values) or 2 * len(known) <= len(values):

@@ -1,6 +1,6 @@
-"""Messages as a person follows them: turns, in which what a call came to stands beside the call.
+"""Messages as turns for a reader, in which each result stands beside its call.
 
-Pages and terminals both show this, so that they show the same.
+Pages and terminals both render these turns, so that they show the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .media import bare_media_type
 from .messages import Message
 
 _OWN_RUN = re.compile(r"run(?:-(\d+))?")
-"""The ids of calls of results of ours that were made of no call."""
+"""A pattern of the call ids that results of ours get when they belong to no call."""
 
 Call: TypeAlias = CodeInterpreterCall | FunctionCall
 Result: TypeAlias = CodeInterpreterResult | FunctionResult
@@ -40,9 +40,9 @@ Result: TypeAlias = CodeInterpreterResult | FunctionResult
 
 @dataclass(slots=True)
 class Step:
-    """A call of code or of a tool, what it came to, and the calls that the code made itself.
+    """A call of code or of a tool, its results, and the calls that the code made itself.
 
-    There is no call where a result came without one, and there are several results where several came.
+    A result without a call has a step with no call, and a step may have several results.
     """
 
     call: Call | None = None
@@ -50,11 +50,11 @@ class Step:
     inner: list[Step] = field(default_factory=list)
     measured_ms: float | None = None
     anchor: str | None = None
-    """What a page calls the place of a step that failed, so that something may lead there."""
+    """The page's anchor for a failed step, for links to it."""
 
     @property
     def success(self) -> bool | None:
-        """Whether it succeeded; `None` where there is no result, or it does not say."""
+        """True if the step succeeded; `None` if there is no result, or the result does not say."""
         if not self.results:
             return None
         result = self.results[-1]
@@ -62,7 +62,7 @@ class Step:
 
     @property
     def wall_ms(self) -> float | None:
-        """How long it took, in milliseconds, where somebody measured it."""
+        """The duration in milliseconds, if it was measured."""
         for result in self.results:
             wall = result.provider_data.get("actbox", {}).get("wall_ms")
             if isinstance(wall, int | float):
@@ -71,7 +71,7 @@ class Step:
 
     @property
     def error_line(self) -> int | None:
-        """The line of the program on which it failed, where that is known."""
+        """The number of the program line that failed, if known."""
         outputs = (output for result in self.results for output in result.outputs)
         return next((line for output in outputs if (line := line_of(output)) is not None), None)
 
@@ -96,8 +96,15 @@ class Turn:
     usage: list[UsageContent] = field(default_factory=list)
 
     @property
+    def is_result(self) -> bool:
+        """True if this is a result of ours, and not a speaker's message."""
+        return "result" in self.message.provider_data.get("actbox", {})
+
+    @property
     def heading(self) -> str:
-        """The role; of a notebook's cell `text`, or `In [n]` with the count that it has."""
+        """The role; for a notebook's cell `text`, or `In [n]` with its count; for a result, `result` and its id."""
+        if self.is_result:
+            return f"result {self.message.provider_data['actbox']['result']}".rstrip()
         contents = self.message.contents
         cell = contents[0] if contents else None
         if isinstance(cell, TextContent) and "jupyter" in cell.provider_data and self.message.role == "user":
@@ -109,12 +116,12 @@ class Turn:
 
 
 def turns_of(messages: Iterable[Message]) -> list[Turn]:
-    """Return the turns. A message that only has results of calls in turns before it is no turn of its own."""
+    """Return the turns; a message that only has results of earlier calls makes no turn."""
     steps = _Steps()
     turns: list[Turn] = []
     for message in messages:
         turn = Turn(len(turns) + 1, message)
-        taken = False
+        belongs_to_earlier = False
         for part in parts_of(_with_known_tools(message.contents)):
             if isinstance(part, UsageContent):
                 turn.usage.append(part)
@@ -123,23 +130,23 @@ def turns_of(messages: Iterable[Message]) -> list[Turn]:
                 if step is not None:
                     turn.parts.append(step)
                 else:
-                    taken = True
+                    belongs_to_earlier = True
             elif isinstance(part, CodeInterpreterResult | FunctionResult):
                 step = steps.returned(part)
                 if step is not None:
                     turn.parts.append(step)
                 else:
-                    taken = True
+                    belongs_to_earlier = True
             else:
                 turn.parts.append(part)
         _note_duration(turn, steps)
-        if turn.parts or turn.usage or not taken:
+        if turn.parts or turn.usage or not belongs_to_earlier:
             turns.append(turn)
     return turns
 
 
 def steps_of(parts: Iterable[Part]) -> Iterator[Step]:
-    """Yield the steps among some parts, each before those that it made itself."""
+    """Yield the steps among some parts, each before the steps that it made itself."""
     for part in parts:
         if isinstance(part, Step):
             yield part
@@ -147,7 +154,7 @@ def steps_of(parts: Iterable[Part]) -> Iterator[Step]:
 
 
 def _note_duration(turn: Turn, steps: _Steps) -> None:
-    """Say how long a program took where the usage of its message is of nothing else, as it is in results of ours."""
+    """Set a program's duration from its message's usage, if that covers just one program, as in results of ours."""
     results = [item for item in turn.message.contents if isinstance(item, CodeInterpreterResult)]
     walls = [usage.counts["wall_ms"] for usage in turn.usage if usage.counts.get("wall_ms")]
     if len(results) == len(walls) == 1:
@@ -155,13 +162,13 @@ def _note_duration(turn: Turn, steps: _Steps) -> None:
 
 
 class _Steps:
-    """Finds the step that a call or a result belongs to."""
+    """A lookup of the step to which a call or a result belongs."""
 
     def __init__(self) -> None:
         self._by_id: dict[tuple[bool, str], Step] = {}
 
     def called(self, call: Call) -> Step | None:
-        """Return the new step; `None` where it is part of another one already."""
+        """Return a new step for a call, or `None` if the call was added to its caller's step."""
         step = Step(laid_out(call))
         self._by_id[isinstance(call, CodeInterpreterCall), call.call_id] = step
         if isinstance(call, FunctionCall) and call.called_by is not None:
@@ -172,11 +179,11 @@ class _Steps:
         return step
 
     def of(self, result: Result) -> Step:
-        """Return the step of a result that was taken."""
+        """Return the step of a result that was already recorded."""
         return self._by_id[isinstance(result, CodeInterpreterResult), result.call_id]
 
     def returned(self, result: Result) -> Step | None:
-        """Return a new step for a result without a call; `None` where it is part of that of its call."""
+        """Return a new step for a result without a call, or `None` if the result was added to its call's step."""
         key = (isinstance(result, CodeInterpreterResult), result.call_id)
         step = self._by_id.get(key)
         if step is not None:
@@ -187,12 +194,12 @@ class _Steps:
 
 
 def parts_of(items: Sequence[Content]) -> Iterator[Content | Forms]:
-    """Yield items, those that are forms of one value together."""
+    """Yield items, with the forms of one value grouped."""
     place = 0
     while place < len(items):
         forms = _forms_at(items, place)
         if len(forms) > 1:
-            yield Forms(tuple(sorted(forms, key=_richness)))
+            yield Forms(tuple(_without_repeated(sorted(forms, key=_richness))))
             place += len(forms)
         else:
             yield items[place]
@@ -200,18 +207,32 @@ def parts_of(items: Sequence[Content]) -> Iterator[Content | Forms]:
 
 
 def _forms_at(items: Sequence[Content], place: int) -> list[TextContent | DataContent]:
-    """Return the forms of one value that begin at a place. Results of ours and notebooks mark them."""
+    """Return the forms of one value that begin at an index, as results of ours and notebooks mark them."""
     found: list[TextContent | DataContent] = []
     for item in items[place:]:
         if not isinstance(item, TextContent | DataContent):
             break
         ours = item.provider_data.get("actbox", {}).get("part") == "value"
-        # The first form of a notebook's value has the bundle's own fields, each other one its place.
+        # The first form of a notebook's value has the bundle's own fields; the other forms have their position.
         jupyter = item.provider_data.get("jupyter", {})
         if not (ours or ("bundle" in jupyter and not found) or ("form" in jupyter and found)):
             break
         found.append(item)
     return found
+
+
+def _without_repeated(forms: Iterable[TextContent | DataContent]) -> Iterator[TextContent | DataContent]:
+    """Yield forms without repetitions of the same text."""
+    seen = set()
+    for form in forms:
+        same = form.text.strip() if isinstance(form, TextContent) or _is_plain(form) else None
+        if same is None or same not in seen:
+            yield form
+        seen.add(same)
+
+
+def _is_plain(form: DataContent) -> bool:
+    return bare_media_type(form.media_type) == "text/plain"
 
 
 def _richness(item: TextContent | DataContent) -> int:
@@ -228,7 +249,9 @@ def _richness(item: TextContent | DataContent) -> int:
 
 
 def laid_out(call: Call) -> Call:
-    """Return a call whose program is one object of JSON, as of an editor, as the call of a tool that it is."""
+    """Return the call; if its program is one JSON object, as with an editor tool, return it as the tool call that it
+    is.
+    """
     if not isinstance(call, CodeInterpreterCall) or call.language != "json":
         return call
     if not all(
@@ -240,7 +263,7 @@ def laid_out(call: Call) -> Call:
 
 
 def _function_call(call_id: str, name: str, arguments: str) -> FunctionCall:
-    """Return a call with the arguments that a text is as JSON, or the text where it is none or nested too deeply."""
+    """Return a function call; its arguments stay text if they are not JSON or nested too deeply."""
     try:
         return FunctionCall(call_id=call_id, name=name, arguments=arguments_from_json(arguments))
     except (ValueError, RecursionError):
@@ -252,7 +275,7 @@ _FILE_TEXT = ("file_text", "old_str", "new_str", "insert_text", "content", "cont
 
 
 def language_of_argument(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return in which language an argument is written, "" where that is not known; `None` where it is no code."""
+    """Return the language of an argument that is code, "" if unknown; `None` if it is not code."""
     if name in _CODE:
         language = arguments.get("language")
         return language if isinstance(language, str) else "python"
@@ -264,7 +287,7 @@ def language_of_argument(name: str, arguments: Mapping[str, Any]) -> str | None:
 
 
 def outputs_of(result: Result) -> tuple[Content, ...]:
-    """Return what a result came to; the structured content of an MCP result too, unless a text of it says the same."""
+    """Return the outputs of a result, with the structured content of an MCP result unless a text repeats it."""
     structured = result.provider_data.get("mcp", {}).get("structuredContent")
     if structured is None or any(_says(item, structured) for item in result.outputs):
         return result.outputs
@@ -274,7 +297,7 @@ def outputs_of(result: Result) -> tuple[Content, ...]:
 def _says(item: Content, value: Any) -> bool:
     if not isinstance(item, TextContent):
         return False
-    # A server wraps what is no object as `result`.
+    # An MCP server wraps a value that is not an object as `result`.
     bare = value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value
     try:
         return item.text == bare or json.loads(item.text) in (value, bare)
@@ -283,7 +306,7 @@ def _says(item: Content, value: Any) -> bool:
 
 
 def _with_known_tools(items: Iterable[Content]) -> list[Content]:
-    """Return the items, those of tools that a provider runs itself as calls and results, as far as they can be told."""
+    """Return the items, with recognizable items of provider-run tools replaced by calls and results."""
     return [known for item in items for known in (_tool_items(item) if isinstance(item, UnknownContent) else [item])]
 
 
@@ -293,6 +316,7 @@ def _tool_items(item: UnknownContent) -> list[Content]:
     if not isinstance(raw, dict) or not isinstance(kind, str):
         return [item]
     name, call_id, caller = raw.get("name"), raw.get("id"), raw.get("tool_use_id")
+    returned_to, arguments = raw.get("call_id"), raw.get("arguments")
     if kind.endswith("tool_use") and isinstance(name, str) and isinstance(call_id, str):
         given = raw.get("input")
         return [FunctionCall(call_id=call_id, name=name, arguments=given if isinstance(given, dict) else {})]
@@ -301,6 +325,12 @@ def _tool_items(item: UnknownContent) -> list[Content]:
         failed = raw.get("is_error") is True or any(isinstance(output, ErrorContent) for output in outputs)
         tool = kind.removesuffix("_tool_result")
         return [FunctionResult(call_id=caller, name=tool, outputs=outputs, is_error=failed)]
+    if kind.endswith("_result") and isinstance(returned_to, str):
+        outputs = tuple(_tool_outputs(raw.get("result")))
+        failed = raw.get("is_error") is True
+        return [FunctionResult(call_id=returned_to, name=kind[:-7], outputs=outputs, is_error=failed)]
+    if kind.endswith("_call") and isinstance(call_id, str) and isinstance(arguments, dict):
+        return [FunctionCall(call_id=call_id, name=kind[:-5], arguments=arguments)]
     if kind.endswith("_call") and isinstance(call_id, str):
         return _whole_call(raw, name if isinstance(name, str) else kind.removesuffix("_call"), call_id)
     return [item]
@@ -310,15 +340,15 @@ _NO_ARGUMENTS = frozenset({"type", "id", "name", "status", "results", "result", 
 
 
 def _whole_call(raw: Mapping[str, Any], name: str, call_id: str) -> list[Content]:
-    """Return a call that has its result in itself, as those of OpenAI's own tools."""
+    """Return the call and result of an item that holds both, such as those of OpenAI's own tools."""
     action = raw.get("action")
     given = action if isinstance(action, dict) else {key: raw[key] for key in raw if key not in _NO_ARGUMENTS}
     call = FunctionCall(call_id=call_id, name=name, arguments=given)
     if isinstance(raw.get("arguments"), str):
         call = _function_call(call_id, name, raw["arguments"])
     outputs: list[Content] = []
-    for came in ("results", "result", "output"):
-        outputs += _tool_outputs(raw.get(came))
+    for key in ("results", "result", "output"):
+        outputs += _tool_outputs(raw.get(key))
     error = raw.get("error")
     if error:
         outputs.append(ErrorContent(message=error if isinstance(error, str) else as_json(error)))
@@ -347,7 +377,7 @@ def _tool_outputs(content: Any) -> Iterator[Content]:
 
 
 def as_json(value: Any) -> str:
-    """Return a value as indented JSON; a few words where it is nested too deeply for that."""
+    """Return a value as indented JSON; a short note if it is nested too deeply."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False)
     except RecursionError:
@@ -358,7 +388,7 @@ def as_json(value: Any) -> str:
 
 
 def words_of_error(item: ErrorContent) -> tuple[str, str]:
-    """Return the code and the message of an error, neither of which repeats the other."""
+    """Return the code and the message of an error, without repetition between them."""
     code = item.code or ""
     return (
         ("", item.message)
@@ -368,17 +398,17 @@ def words_of_error(item: ErrorContent) -> tuple[str, str]:
 
 
 def details_of(item: ErrorContent) -> str:
-    """Return the details of an error, "" where they are no more than its message."""
+    """Return the details of an error, "" if they only repeat its message."""
     return item.details if item.details and item.details.strip() != item.message.strip() else ""
 
 
 def ends_with_message(item: ErrorContent) -> bool:
-    """Return whether the details end with the message, as a traceback does."""
+    """Return True if the details end with the message, as a traceback does."""
     return bool(item.message.strip()) and details_of(item).rstrip().endswith(item.message.strip())
 
 
 def line_of(item: Content) -> int | None:
-    """Return the line of the program that an error names; `None` where it names none."""
+    """Return the number of the program line that an error names, or `None`."""
     if not isinstance(item, ErrorContent):
         return None
     ours = item.provider_data.get("actbox", {}).get("error")
@@ -387,7 +417,7 @@ def line_of(item: Content) -> int | None:
 
 
 def hint_of(item: ErrorContent) -> str:
-    """Return what an error of ours says to do about it, "" where it says nothing."""
+    """Return the hint of an error of ours, "" if it has none."""
     ours = item.provider_data.get("actbox", {}).get("error")
     hint = ours.get("hint") if isinstance(ours, dict) else None
     return hint if isinstance(hint, str) else ""
@@ -407,12 +437,14 @@ def duration(milliseconds: float) -> str:
 
 
 def instant(when: datetime) -> str:
-    """Return date and time to the minute, in UTC where the zone is known."""
+    """Return a date and time to the minute, in UTC if the time zone is known."""
     return f"{when:%Y-%m-%d %H:%M}" if when.tzinfo is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def size(count: float) -> str:
     """Return a number of bytes with its unit."""
+    if count == 1:
+        return "1 byte"
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             return f"{count:.0f} {unit}" if unit == "bytes" or count >= 10 else f"{count:.1f} {unit}"
@@ -421,7 +453,7 @@ def size(count: float) -> str:
 
 
 def usage_in_words(usage: UsageContent) -> list[str]:
-    """Return what was used, a few words each; what is zero is left out."""
+    """Return the usage as short phrases, without zero counts."""
     words = []
     for count, name in ((usage.input_tokens, "tokens in"), (usage.output_tokens, "tokens out")):
         if count:
@@ -431,26 +463,35 @@ def usage_in_words(usage: UsageContent) -> list[str]:
     for name, value in usage.counts.items():
         if not value:
             continue
-        if name.endswith("_ms"):
-            words.append(f"{name.removesuffix('_ms').replace('_', ' ')} {duration(value)}")
-        elif name.endswith("_bytes"):
-            words.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {size(value)}")
+        unit = next((unit for unit in ("_ms", "Ms", "_bytes") if name.endswith(unit)), "")
+        if unit:
+            shown = size(value) if unit == "_bytes" else duration(value)
+            words.append(f"{_name_of_count(name.removesuffix(unit))} {shown}")
         else:
             words.append(f"{value:,} {_name_of_count(name)}")
     return words
 
 
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_COUNTS = {"max_rss": "memory", "thoughtsTokenCount": "thought tokens"}
+"""Readable names for counts whose own names say little."""
+
+
 def _name_of_count(name: str) -> str:
     """Return `output_tokens_details.reasoning_tokens` as `reasoning tokens out`."""
     group, _, own = name.rpartition(".")
+    words = _CAPITAL.sub(r"_\1", own).lower().split("_")
+    if words[-2:] == ["token", "count"]:
+        words[-2:] = ["tokens"]
+    elif words[-1] == "count":
+        words.pop()
+    said = _COUNTS.get(own) or " ".join(words)
     side = {"input": " in", "prompt": " in", "output": " out", "completion": " out"}
-    if group.endswith("_details"):
-        return own.replace("_", " ") + side.get(group.partition("_")[0], "")
-    return name.replace(".", " ").replace("_", " ")
+    return said + side.get(group.partition("_")[0], "") if group.endswith("_details") else said
 
 
 def title_of_results(step: Step) -> tuple[str, str]:
-    """Return what to call a result that came without its call, and its name; no name where it is a run of ours."""
+    """Return a title for a result without a call, and its name; the name is empty for a run of ours."""
     result = step.results[-1]
     found = None if result.name else _OWN_RUN.fullmatch(result.call_id)
     if found is not None:
@@ -460,8 +501,13 @@ def title_of_results(step: Step) -> tuple[str, str]:
 
 
 def outcome_in_words(step: Step) -> str:
-    """Return how a step ended: `ok`, `failed`, `exit code 2`, `timeout`, or what a provider calls it."""
+    """Return how a step ended: `ok`, `failed`, `exit code 2`, `timeout`, or a provider's own word.
+
+    Return "" for a notebook's cell without output.
+    """
     if not step.results:
+        if isinstance(step.call, CodeInterpreterCall) and "jupyter" in step.call.provider_data:
+            return ""
         return step.call.status if isinstance(step.call, CodeInterpreterCall) and step.call.status else "no result"
     result = step.results[-1]
     if isinstance(result, FunctionResult):

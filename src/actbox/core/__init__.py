@@ -1,1 +1,1 @@
-"""Plain data that every room speaks: programs, policies, events, results, errors. No I/O, no dependencies."""
+"""Plain data for all parts of actbox: programs, policies, events, results, errors. No I/O, no dependencies."""

@@ -1,4 +1,4 @@
-"""Which addresses a name on the public network may stand for.
+"""A classification of IP addresses: which of them an allowed host name may resolve to.
 
 The networks are those of IANA's special-purpose registries (RFC 6890 and its updates), written out here because what
 `ipaddress` calls private has changed from one release of Python to the next.
@@ -10,16 +10,18 @@ import ipaddress
 from typing import Literal
 
 Reach = Literal["public", "private", "special"]
-"""`private`: meant by a name only where its entry says so. `special`: never meant by a name."""
+"""How far an address reaches. `private`: allowed only by an entry that says `private`. `special`: never allowed through
+a name.
+"""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def reach_of(text: str) -> Reach:
-    """Return what kind of address a resolver's answer is. What is no address at all is `special`.
+    """Return the reach of an IP address given as text; text that is no address is `special`.
 
-    An IPv6 address that carries an IPv4 one (mapped, compatible, 6to4, NAT64, Teredo) is at best what that one is.
+    An IPv6 address that embeds an IPv4 one (mapped, compatible, 6to4, NAT64, Teredo) reaches no farther than that one.
     """
     try:
         address: _Address = ipaddress.ip_address(text)

@@ -1,4 +1,4 @@
-"""Which tools a run has called and what came of each call, kept small however much was called."""
+"""A bounded log of the tool calls of one run and their results."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from .counted import counted
 from .events import Event, ToolFinished, ToolStarted
 
 MOST_CALLS: Final = 100
-"""Calls that are recorded one by one; further ones are counted."""
+"""The number of calls that are recorded one by one; further calls are only counted."""
 MOST_TOOLS: Final = 100
-"""Names under which further calls are counted: a program may call what does not exist, by as many names as it likes."""
+"""The number of names under which further calls are counted. A program may call tools that do not exist, under any
+number of names.
+"""
 MOST_ARGUMENT_CHARS: Final = 400
 """Characters of one call's arguments as JSON text."""
 MOST_STRING_CHARS: Final = 120
-"""Characters of one string in them, so that a long one leaves room for the others."""
+"""Characters of one string among the arguments, so that a long string leaves room for the other arguments."""
 MOST_ERROR_CHARS: Final = 400
 MOST_NAME_CHARS: Final = 100
 
 OTHER_TOOLS: Final = "(other tools)"
-"""What further calls are counted under when there are `MOST_TOOLS` names. No tool can have this name."""
+"""The name under which further calls are counted once there are `MOST_TOOLS` names. No tool can have this name."""
 
 _MOST_DEPTH = 20
 
@@ -33,12 +35,12 @@ Status = Literal["returned", "failed", "unfinished"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallRecord:
-    """One call that a program made.
+    """One tool call that a program made.
 
-    `call_id` is that of its `ToolStarted`. `arguments` are what the program sent, as JSON text on one line: what is too
-    long is cut at a `…`, bytes are named by their number, and a number that JSON lacks is a string (`"NaN"`). `error`
-    is what the program got as `ToolError`, cut at a `…`. A call that is `unfinished` was cut off by the end of its run,
-    if that is over: whether it took effect is not known. `wall_ms` is how long it took, 0 while it is unfinished.
+    `call_id` is that of its `ToolStarted`. `arguments` is the program's arguments as one line of JSON text: long ones
+    are cut at a `…`, bytes are replaced by their number, and a number that JSON lacks is a string (`"NaN"`). `error` is
+    the message of the program's `ToolError`, cut at a `…`. In a finished run, an `unfinished` call was cut off by the
+    run's end, and may have taken effect. `wall_ms` is its duration, 0 while it is unfinished.
     """
 
     call_id: int
@@ -52,8 +54,8 @@ class ToolCallRecord:
 class CallLog:
     """The tool calls of one run, in the order in which they were started. Feed it all events of that run.
 
-    The first `MOST_CALLS` calls are recorded, further ones counted by tool. A call that was refused approval was never
-    started, and is not here. What it takes in memory has a bound, and so does feeding it one event.
+    The first `MOST_CALLS` calls are recorded, and further ones counted by tool. A call that was refused approval was
+    never started and is left out. Memory and the time for one event are bounded.
     """
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class CallLog:
         self._further: dict[str, int] = {}
 
     def feed(self, event: Event) -> None:
-        """Take in an event; most kinds say nothing about calls."""
+        """Record an event of the run; events other than tool calls change nothing."""
         if isinstance(event, ToolStarted):
             self._start(event)
         elif isinstance(event, ToolFinished) and event.call_id in self._records:
@@ -74,16 +76,16 @@ class CallLog:
 
     @property
     def records(self) -> tuple[ToolCallRecord, ...]:
-        """The first calls, as they are by now."""
+        """The records of the first `MOST_CALLS` calls, in their present state."""
         return tuple(self._records.values())
 
     @property
     def further(self) -> Mapping[str, int]:
-        """How many calls there were beyond the records, by tool."""
+        """The number of calls beyond the recorded ones, by tool name."""
         return MappingProxyType(self._further)
 
     def copy(self) -> CallLog:
-        """Return a log of its own that has taken in the same by now."""
+        """Return an independent copy of this log."""
         log = CallLog()
         log._records = self._records.copy()
         log._further = self._further.copy()
@@ -102,9 +104,9 @@ class CallLog:
 
 
 def json_text(value: Any, most: int = MOST_ARGUMENT_CHARS) -> str:
-    """Return a value as one line of JSON text of at most `most` characters, the last of which is `…` where it is cut.
+    """Return a value as one line of JSON text of at most `most` characters; text that was cut ends in `…`.
 
-    Only what is shown is looked at, however large the value is. What JSON has no form for is named by its type.
+    Only the shown part is examined, however large the value is. A value without a JSON form is replaced by its type.
     """
     written: list[str] = []
     length = 0
@@ -148,7 +150,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, int):
-        # Digits take quadratic time, and Python refuses to write very many.
+        # Converting an integer to digits takes quadratic time, and Python refuses very large ones.
         bits = int.bit_length(value)
         return int.__repr__(value) if bits <= 3 * MOST_STRING_CHARS else f'"<integer of {bits:,} bits>"'
     if isinstance(value, float):
@@ -164,7 +166,7 @@ def _not_finite(value: float) -> str:
 
 def _string(value: str) -> str:
     written = json.dumps(_shortened(value, MOST_STRING_CHARS), ensure_ascii=False)
-    # Line separators, lone surrogates and what else is not printed would be more than one line, or no text at all.
+    # Line separators, lone surrogates and other unprintable characters would break the line or could not be encoded.
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in written)
 
 

@@ -1,4 +1,4 @@
-"""What a program changed in a folder of the host that it saw through an overlay: a diff, which nobody has applied."""
+"""The changes that a program made in an overlay mount, as data that nothing has applied to the host's directory."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _NO_LINE_END = "\\ No newline at end of file\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """A file that is otherwise in an overlay than in the host's own folder, which is as it was.
+    """A file that differs between an overlay and the host's directory below it, which is unchanged.
 
-    `mount` is the `mount_path` of the overlay, `path` the file's path below it. Both name and content come from the
-    guest: before applying a change, make sure that the path leads where it should, through no link. `data` is what is
-    in the file now (`None` where it was removed), `before` what is in the host's, if that is a regular file and was
-    small enough to keep. `executable` says whether its owner may execute it now.
+    `mount` is the `mount_path` of the overlay, and `path` the file's path below it. Name and content come from the
+    guest: before applying a change, make sure that the path leads where it should, through no link. `data` is the
+    file's present content (`None` if it was removed); `before` is the host's content, if that is a regular file and
+    small enough to keep. `executable` is true if the file's owner may execute it now.
 
-    A folder is no change by itself, and neither is a new time, owner or mode other than `executable`.
+    Directories, and new times, owners or modes other than `executable`, are not changes.
 
-    The changes of a result can be applied one by one in their order: mount by mount, first what was removed, the
-    deepest first, then what was added or changed, by path. To apply one that is `removed` is to remove that name. To
-    apply another is to make the folders above it that are missing, to remove what has the name (a link, a file, or a
-    folder, which has nothing but folders in it by then), and to write `data`. That gives the files that the program
-    had, unless the result's warnings say that something was left out.
+    A result's changes can be applied one by one in their order: mount by mount, first the removed files, the deepest
+    first, then the added and changed ones, by path. For a `removed` one, remove the name. For any other one, create the
+    missing parent directories, remove an existing entry of that name (a link, a file, or a directory that contains only
+    directories by then), and write `data`. This reproduces the program's files, unless the result's warnings say
+    that something was left out.
     """
 
     mount: str
@@ -39,11 +39,11 @@ class FileChange:
 
     @property
     def size(self) -> int:
-        """Bytes that are in the file now."""
+        """The file's present size in bytes."""
         return len(self.data or b"")
 
     def diff(self) -> str | None:
-        """Return the change as a unified diff; `None` where a side of it is not kept, or is no UTF-8 text."""
+        """Return the change as a unified diff, or `None` if either side was not kept or is not UTF-8 text."""
         if (self.before is None and self.kind != "added") or (self.data is None and self.kind != "removed"):
             return None
         try:
@@ -59,7 +59,7 @@ class FileChange:
         return "".join(line if line.endswith("\n") else f"{line}\n{_NO_LINE_END}" for line in lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data, the content as base64."""
+        """Return the change as plain JSON data, with the content as base64."""
         return {
             "mount": self.mount,
             "path": self.path,
@@ -71,6 +71,6 @@ class FileChange:
 
 
 def _lines(text: str) -> list[str]:
-    # Not splitlines(): a form feed or a line separator within a line ends none.
+    # Not splitlines(), which would also split at a form feed or a line separator within a line.
     *whole, rest = text.split("\n")
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])

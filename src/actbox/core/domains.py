@@ -1,4 +1,4 @@
-"""Hosts that a program may reach, and how."""
+"""Allowed domains: the hosts that a program may reach, by which methods and within which bounds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .addresses import reach_of
 from .errors import InvalidValue
 
 _HOST_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what makes resolvers take a name for an IPv4 address, as its last label
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # a last label of this form makes resolvers read a name as an IPv4 address
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# Of the last labels, those that no registry gives names below to everybody: RFC 6761, and appendix G of RFC 6762.
+# Top-level labels below which no registry sells names: RFC 6761, and appendix G of RFC 6762.
 _OWN_LAST_LABELS = frozenset(
     {"test", "example", "invalid", "localhost", "local"} | {"intranet", "internal", "private", "corp", "home", "lan"}
 )
-# IANA's registry of HTTP methods, without those that the proxy has no use for, and two that are in wide use besides.
+# IANA's registry of HTTP methods, without those that the proxy cannot use, and with two other widespread ones.
 _METHODS = frozenset(
     [
         "ACL",
@@ -70,34 +70,34 @@ _NEVER_PASSED = {
 
 @dataclass(frozen=True, slots=True)
 class AllowedDomain:
-    """A host that a program may reach, and how.
+    """A host that a program may reach, with the methods and bounds that apply.
 
     `target` is a host name (`api.example.com`, or `*.example.com` for its subdomains), optionally with a scheme and a
-    port, which both restrict; without a port only 80 (http) and 443 (https) are meant. An IP address is meant
-    literally. A wildcard stands for names below a domain of somebody's: `*.com` is refused, and so is every other
-    single label but those of private networks, such as `*.internal`; suffixes such as `co.uk` are not known here.
-    `methods` are HTTP methods, `None` for all. Normalised here, once: `host` is lower-case IDNA, `methods` upper-case.
-    `str()` gives the normalised target.
+    port, which restrict it further. Without a port only 80 (http) and 443 (https) are allowed. An IP address allows
+    that address. A wildcard must stay below one owner's domain: `*.com` is refused, and so is every other single label
+    except those of private networks, such as `*.internal`; suffixes such as `co.uk` are not recognized. `methods` are
+    HTTP methods, `None` for all. Both are normalized: `host` is lower-case IDNA, `methods` are upper-case. `str()`
+    returns the normalized target.
 
-    Where several entries match a request, the most specific alone decides: an exact name before a wildcard, a longer
+    If several entries match a request, only the most specific counts: an exact name before a wildcard, a longer
     wildcard before a shorter one, then an entry with a port before one without, then one with a scheme before one
-    without; of equal ones the first.
+    without, and of equal ones the first.
 
-    The rest bounds what the entry lets through:
+    The other fields are bounds:
 
-    * `requests_per_minute`: requests that may begin within any 60 seconds. An encrypted connection that is passed
+    * `requests_per_minute`: the requests that may begin within any 60 seconds. An encrypted connection that is passed
       through unread counts as one request, here and below.
-    * `request_bytes`, `response_bytes`: bytes of one request's and one response's body. What frames it, such as the
-      sizes of chunks, and answers before the last (1xx) are free up to 64 KiB, and count as well beyond.
-    * `seconds`: how long one exchange may take, from its request's head to the last byte of the response.
+    * `request_bytes`, `response_bytes`: the bytes of one request's and one response's body. Framing, such as the sizes
+      of chunks, and interim responses (1xx) are free up to 64 KiB, and count beyond.
+    * `seconds`: the time of one exchange, from its request's head to the last byte of the response.
     * `private`: whether the name may resolve to an address of a private network, a loopback or a shared (carrier's)
-      one. An entry that is such an address means it without that.
+      one. A target that is such an address needs no `private`.
 
-    Link-local, multicast and reserved addresses and those of cloud metadata services are reached by no entry, whatever
-    it says: neither by a name that resolves to one, nor by the address itself.
+    No entry reaches link-local, multicast and reserved addresses, or those of cloud metadata services: neither by a
+    name that resolves to one, nor by the address itself.
 
-    Raises `InvalidValue` for such an address, for a path, query or user info in the target, for a wildcard or a method
-    that is too wide or none, for an empty list of methods, and for a bound that is not above zero.
+    Raises `InvalidValue` for such an address; for a path, query or user info in the target; for an invalid or too wide
+    wildcard or method; for an empty list of methods; and for a bound that is not above zero.
     """
 
     target: str
@@ -156,13 +156,13 @@ class AllowedDomain:
         return {"http": frozenset({80}), "https": frozenset({443})}.get(self.scheme or "", frozenset({80, 443}))
 
     def matches(self, scheme: Literal["http", "https"], host: str, port: int) -> bool:
-        """Return whether the entry is about this place; `host` is as `host_name` returns it."""
+        """Return True if the entry covers this scheme, host and port; `host` is as `host_name` returns it."""
         if self.scheme not in (None, scheme):
             return False
         return port == self._port(scheme) and _covers(self.host, host)
 
     def overlaps(self, other: AllowedDomain) -> bool:
-        """Return whether there can be a place that both entries are about."""
+        """Return True if some scheme, host and port are covered by both entries."""
         return self.shares_host(other) and any(
             self._port(scheme) == other._port(scheme)
             for scheme in ("http", "https")
@@ -170,7 +170,7 @@ class AllowedDomain:
         )
 
     def shares_host(self, other: AllowedDomain) -> bool:
-        """Return whether there can be a host that both entries are about, whatever their schemes and ports."""
+        """Return True if some host is covered by both entries, whatever their schemes and ports."""
         return self.host == other.host or _covers(self.host, other.host) or _covers(other.host, self.host)
 
     def _port(self, scheme: str) -> int:
@@ -178,22 +178,22 @@ class AllowedDomain:
 
     @property
     def specificity(self) -> tuple[bool, int, bool, bool]:
-        """How narrowly the entry is meant: of several that match a place, the greatest decides."""
+        """A sort key for how narrow the entry is: of several entries that match a request, the greatest decides."""
         wildcard = self.host.startswith("*.")
         return not wildcard, len(self.host), self.port is not None, self.scheme is not None
 
 
 def target_text(scheme: str | None, host: str, port: int | None) -> str:
-    """Return a target as `AllowedDomain` takes it; `host` is as `AllowedDomain.host` has it."""
+    """Return a target in the form that `AllowedDomain` takes, from a scheme, a normalized host and a port."""
     literal = f"[{host}]" if ":" in host else host
     return (f"{scheme}://" if scheme else "") + literal + (f":{port}" if port is not None else "")
 
 
 def host_name(text: str) -> str:
-    """Return a host name or an IP address in its one normal form; raise `ValueError` for what is neither.
+    """Return the normal form of a host name or IP address; raise `ValueError` for any other text.
 
-    Spellings of an IPv4 address other than four decimal numbers (`127.1`, `0x7f000001`) are no host names either,
-    since resolvers would take them for addresses.
+    Spellings of an IPv4 address other than four decimal numbers (`127.1`, `0x7f000001`) are refused as well, since
+    resolvers would take them for addresses.
     """
     if ":" in text:
         return str(ipaddress.IPv6Address(text))
@@ -212,12 +212,12 @@ def host_name(text: str) -> str:
 
 
 def is_method(word: str) -> bool:
-    """Return whether a word is an HTTP method that is known here, in any case."""
+    """Return True if a word, in any case, is an HTTP method that actbox knows."""
     return word.upper() in _METHODS or word.upper() in _NEVER_PASSED
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host, as `host_name` returns it, is an IP address."""
+    """Return True if a host, as `host_name` returns it, is an IP address."""
     return ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
 
 
@@ -297,7 +297,7 @@ def _parse_methods(target: str, methods: Iterable[str] | None) -> tuple[str, ...
         if name in _NEVER_PASSED:
             raise InvalidValue(f"AllowedDomain({target!r}): leave out the method {name}: {_NEVER_PASSED[name]}")
         if name not in _METHODS:
-            from difflib import get_close_matches  # what it costs to import is for those who slip
+            from difflib import get_close_matches  # imported only to explain a misspelling
 
             near = get_close_matches(name, _METHODS, 1)
             meant = f"; {near[0]} perhaps" if near else "; without a list of methods all are allowed"

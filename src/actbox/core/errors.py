@@ -1,4 +1,4 @@
-"""What can go wrong: the kinds a result reports, and the exceptions this library raises.
+"""Errors: the kinds of failure that a result reports, and the exceptions that this library raises.
 
 A program that fails is not an exception: it is an `ExecutionResult` whose `error` says what happened. Exceptions
 are for the caller's own mistakes (a policy that makes no sense) and for what this machine cannot do.
@@ -33,20 +33,20 @@ class ErrorKind(Enum):
     PROCESSES = "PROCESSES"
     """Too many processes or threads."""
     POLICY = "POLICY"
-    """The program asked for what its policy or the sandbox's kernel filter denies."""
+    """The program asked for something that its policy or the sandbox's kernel filter denies."""
     NETWORK = "NETWORK"
     """The program asked for a network that it does not have."""
     TYPE = "TYPE"
     """A static check refused the program before it ran."""
     UNSUPPORTED = "UNSUPPORTED"
-    """This engine lacks what the program needs, or does not take the program as it was given."""
+    """This engine lacks a feature that the program needs, or does not accept the program in this form."""
     BUDGET = "BUDGET"
     """A budget other than time or memory is spent: tool calls, steps."""
     CANCELLED = "CANCELLED"
     CRASH = "CRASH"
     """The program died by a signal, which the error's type names."""
     PROTOCOL = "PROTOCOL"
-    """The guest broke the rules of the channel and was ended."""
+    """The guest violated the protocol of the channel and was ended."""
     SANDBOX = "SANDBOX"
     """The sandbox itself failed: a fault of ours or of the machine, not of the program."""
 
@@ -57,7 +57,8 @@ class ErrorInfo:
 
     `type` is the exception's class name, a signal's name, or empty; `line` counts from 1 in the program's own source;
     `traceback` has the program's own frames only; `limit` names the field of `Limits` that was reached,
-    or what else a language bounds (`steps`, `depth`, `value_bytes` of RTFS); `hint` says what to do about it.
+    or what else an engine bounds (`steps`, `depth`, `value_bytes` of RTFS; `epoll_watches`, `file_locks` of linux);
+    `hint` says what to do about it.
     """
 
     kind: ErrorKind
@@ -86,11 +87,11 @@ class ActboxError(Exception):
 
 
 class InvalidValue(ActboxError, ValueError):
-    """A policy, program or setting makes no sense; the message names the field and says what would."""
+    """A policy, program or setting is invalid; the message names the field and a valid value."""
 
 
 class Unsupported(ActboxError):
-    """This engine or machine cannot do what was asked; the message names what can."""
+    """This engine or machine does not support the request; the message names one that does."""
 
 
 class SandboxUnavailable(ActboxError):
@@ -102,7 +103,7 @@ class SandboxStopped(ActboxError):
 
 
 class CannotFork(ActboxError):
-    """A session cannot be copied as it is now; the message says why, and names the threads where it has some."""
+    """The session cannot be copied in its present state; the message says why, and names the threads if it has any."""
 
 
 class FileError(ActboxError, OSError):
@@ -112,9 +113,20 @@ class FileError(ActboxError, OSError):
 class ToolError(ActboxError):
     """A tool call failed. `tool` is the tool's name; the message is fit for a model to read.
 
-    A host function may raise it itself to choose the message that the program sees.
+    `builtin` names the built-in exception that the host function raised, or its nearest built-in base class: programs
+    can catch the error as that too. `os_error` has the number and the text of an `OSError`, which become the program's
+    `errno` and `strerror`. A host function may raise `ToolError` itself to choose the message that the program sees.
     """
 
-    def __init__(self, message: str, *, tool: str = "") -> None:
+    def __init__(
+        self, message: str, *, tool: str = "", builtin: str = "", os_error: tuple[int, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.tool = tool
+        self.builtin = builtin
+        self.os_error = os_error
+
+    def as_answer(self) -> dict[str, Any]:
+        """Return the error as the dictionary that the channel sends to the guest."""
+        answer: dict[str, Any] = {"error": str(self), "builtin": self.builtin}
+        return answer if self.os_error is None else answer | {"os_error": list(self.os_error)}

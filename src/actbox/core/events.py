@@ -1,4 +1,4 @@
-"""What a run says as it goes. The last event of every run is `Completed`."""
+"""The events that a run emits while it goes on; the last one is always `Completed`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .result import Artifact, ExecutionResult
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A piece of what the program printed, as soon as it was printed."""
+    """Text that the program printed, sent as soon as it was printed."""
 
     stream: Literal["stdout", "stderr"]
     text: str
@@ -21,8 +21,9 @@ class Output:
 class ToolStarted:
     """The program called a tool. `call_id` counts from 1 within the run.
 
-    `arguments` are what the program sent. A call that needs approval is started when it is approved; one that is
-    refused never is. One whose arguments do not fit is not asked about: it is started, and finishes with the error.
+    `arguments` are the program's, or those that the approver put in their place, before conversion. A call that needs
+    approval starts when it is approved; a refused one never starts. A call with invalid arguments needs no approval: it
+    starts, and finishes with the error.
     """
 
     call_id: int
@@ -34,7 +35,7 @@ class ToolStarted:
 class ToolFinished:
     """A tool call ended: with a value, or with the error text that the program got as `ToolError`.
 
-    A call that was started and is missing here was cut off by the end of its run.
+    A call that was started but never finished was cut off by the end of its run.
     """
 
     call_id: int
@@ -45,17 +46,17 @@ class ToolFinished:
 
     @property
     def success(self) -> bool:
-        """Whether the tool returned."""
+        """True if the tool returned a value, False if the call failed."""
         return self.error is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested:
-    """Somebody is asked whether a program may run, or whether a call of it may be made; until then it waits.
+    """An approver was asked whether a program may run or make a tool call; the program waits for the answer.
 
-    `request_id` is that of the `ApprovalRequest`. For a call, `call_id` is the one that `ToolStarted` will have,
-    `arguments` are a copy of those in the request (converted and whole, as JSON data), and `line` is the line of the
-    program that makes it, by the guest's own word. For a run, `tools` are those because of which it is asked.
+    `request_id` is that of the `ApprovalRequest`. For a call, `call_id` is that of the later `ToolStarted`, `arguments`
+    are a copy of the request's (complete, converted, as JSON data), and `line` is the line of the call in the program,
+    as the guest reports it. For a run, `tools` are the tools that require the approval.
     """
 
     request_id: str
@@ -70,11 +71,11 @@ class ApprovalRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided:
-    """What came of an `ApprovalRequested`, after `waited_ms` milliseconds.
+    """The outcome of an `ApprovalRequested`, after a wait of `waited_ms` milliseconds.
 
-    `withdrawn` means that the run ended before anybody had decided. `cause` says how a refusal came about: somebody
-    `decided`, nobody did in time (`timeout`), the approver `failed`, or it was `unavailable`. `by` names who decided,
-    where the approver says so.
+    `withdrawn` is true if the run ended before a decision. `cause` is the reason for a refusal: somebody `decided`,
+    nobody did in time (`timeout`), the approver `failed`, or it was `unavailable`. `by` names the person who decided,
+    if the approver says so.
     """
 
     request_id: str
@@ -90,15 +91,16 @@ class ApprovalDecided:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRequest:
-    """The program asked for something on the network, and its policy decided; said when the exchange is over.
+    """The program made a network request, and its policy allowed or refused it; the event comes when the exchange is
+    over.
 
-    `method` is `CONNECT` and `path` empty where an encrypted connection was passed through unread, or ended before
-    anything was asked in it. `path` has no query. Of a malformed request they are what could be read of it.
-    `status` is that of the response the program got, 0 where it got none; `reason` is a sentence where it was refused,
-    and where the host could not be reached. Bytes are those of bodies, or all that went through unread.
+    For an encrypted connection that was passed through unread, or ended before any request, `method` is `CONNECT` and
+    `path` is empty. `path` has no query. For a malformed request both are as far as they could be read. `status` is
+    that of the program's response, 0 if it got none; `reason` is a sentence if the request was refused or the host
+    could not be reached. Bytes count bodies, or everything that was passed through unread.
 
-    Everything that was allowed is told. Of refusals in one sandboxed process the first 1000 are told one by one; after
-    them one event stands for up to 1000, and its `reason` says for how many others.
+    Every allowed request is reported. Of the refusals in one sandboxed process the first 1000 are reported one by one;
+    then one event stands for up to 1000, and its `reason` has the number of the others.
     """
 
     host: str
@@ -121,7 +123,7 @@ class ArtifactCreated:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The run is over; nothing follows."""
+    """The run is over; no event follows."""
 
     result: ExecutionResult
 

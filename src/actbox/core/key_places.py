@@ -1,6 +1,5 @@
-"""Where a host has its kernel's files, its services' sockets, its keys and its passwords: a table.
-
-Each line has a reason and the places that it is for; what is below a place is private as well.
+"""Tables of private places on a host: kernel files, service sockets, keys and passwords. Each entry has a reason and
+its paths; everything below such a path is private as well.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ SYSTEM: Final[Mapping[str, tuple[str, ...]]] = {
     "has the sockets of the host's services": ("/run", "/var/run"),
     "has the host's passwords": (
         *("/etc/shadow", "/etc/gshadow", "/etc/tcb", "/etc/security/opasswd"),
-        # Programs that change the two first leave what was there before in these; some systems copy them every night.
+        # Backups of `passwd` and `shadow`: programs that change the two write the old content here, and some systems
+        # copy them every night.
         *("/etc/shadow-", "/etc/gshadow-", "/var/backups"),
         *("/etc/samba/smbpasswd", "/var/lib/samba/private", "/var/lib/sss", "/var/lib/cloud"),
     ),
@@ -114,7 +114,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "for money": (".bitcoin", ".ethereum", ".electrum", ".monero", ".config/solana", ".config/Exodus"),
 }
-"""Below a home folder: where keys and passwords are kept, and what for or by whom."""
+"""Paths below a home directory that hold keys and passwords, grouped by the program or purpose that they serve."""
 
 HISTORIES: Final = (
     *(".bash_history", ".zsh_history", ".zsh_sessions", ".zhistory", ".histfile", ".history", ".sh_history"),
@@ -125,7 +125,7 @@ HISTORIES: Final = (
     *(".duckdb_history", ".rediscli_history", ".dbshell", ".mongodb"),
     *(".lesshst", ".viminfo", ".local/state/nvim", ".local/share/nvim/shada"),
 )
-"""Below a home folder too: people type passwords."""
+"""History files below a home directory: people type passwords into prompts."""
 
 VARIABLES: Final = (
     *("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_CONFIG_DIR"),
@@ -136,4 +136,4 @@ VARIABLES: Final = (
     *("GH_CONFIG_DIR", "NPM_CONFIG_USERCONFIG", "PIP_CONFIG_FILE", "PGPASSFILE", "HF_TOKEN_PATH"),
     *("CLAUDE_CONFIG_DIR", "CODEX_HOME", "HISTFILE", "PYTHON_HISTORY", "PSQL_HISTORY", "MYSQL_HISTFILE"),
 )
-"""Environment variables that say where else this user's keys, sockets or histories lie; some are lists."""
+"""Environment variables that name further places of this user's keys, sockets or histories; some are lists."""

@@ -1,4 +1,4 @@
-"""How much a run may use."""
+"""`Limits`: how much time, memory, disk and other resources a run may use."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from dataclasses import dataclass, field, fields
 
 from .errors import InvalidValue
 
-# With less than a millisecond in a tenth of a second the kernel does not let a group of processes run at all.
+# The kernel does not run a group of processes that has less than a millisecond in each tenth of a second.
 _LEAST_CPUS = 0.01
-# The kernel counts processor time in 64 bits of nanoseconds, and all else in bytes, of which no machine has so many.
+# The kernel counts processor time as nanoseconds in 64 bits, and other amounts as bytes; no machine has that many.
 _MOST_SECONDS = 10**9
 _MOST_MIB = 2**30
 _MOST_BYTES = 2**50
-# What a Linux on 64 bits can have at most: processors, process ids, and descriptors unless `fs.nr_open` says more.
+# The most that 64-bit Linux supports of processors, process ids, and descriptors unless `fs.nr_open` says more.
 _MOST_CPUS = 8192
 _MOST_PROCESSES = 2**22
 _MOST_OPEN_FILES = 2**20
-# A frame of the channel has two lengths of 32 bits.
+# A frame of the channel stores two lengths, each in 32 bits.
 _MOST_MESSAGE_BYTES = 2**31
 _MOST_COUNTED = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a run may use. Each has an enforcer, which an engine names in its `traits`.
+    """How much a run may use. Each limit has an enforcer, which an engine names in its `traits`.
 
-    A run always has all of these: the defaults hold where nothing is said. Each has a most that it may be, beyond which
-    kernels refuse it or count wrong; as much as that is as good as no limit.
+    A run always has all limits; the defaults apply to those not given. Each limit has a maximum, beyond which kernels
+    refuse it or count wrong; the maximum is as good as no limit.
 
-    Raises `InvalidValue` for what is no number, not above zero or more than that.
+    Raises `InvalidValue` for a value that is not a number, not above zero or above the maximum.
     """
 
     wall_seconds: float = field(
@@ -39,13 +39,14 @@ class Limits:
         default=60.0,
         metadata={"unit": "seconds", "most": _MOST_SECONDS, "about": "processor time of all the run's processes"},
     )
-    # As many as there may be processes: none can use more than one.
+    # The default equals that of `processes`: a single-threaded process uses at most one CPU, and threads count as
+    # processes.
     cpus: float = field(
         default=64.0,
         metadata={
             "unit": "processors (0.01 or more)",
             "most": _MOST_CPUS,
-            "about": "processor time for each second of wall time, at most; as many as the machine has are no limit",
+            "about": "processor time for each second of wall time, at most; the machine's own number limits nothing",
         },
     )
     memory_mib: int = field(
@@ -85,7 +86,7 @@ class Limits:
         metadata={
             "unit": "bytes",
             "most": _MOST_MESSAGE_BYTES,
-            "about": "one message between this process and the guest: a tool's arguments or result, the value",
+            "about": "one message between host and guest: a tool's arguments or result; the value has a quarter of it",
         },
     )
     artifacts: int = field(
@@ -113,5 +114,5 @@ class Limits:
             raise InvalidValue(f"Limits.cpus must be at least {_LEAST_CPUS:g} processors, not {self.cpus!r}")
 
     def to_dict(self) -> dict[str, float]:
-        """Return every limit by name."""
+        """Return every limit by name, as plain JSON data."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}

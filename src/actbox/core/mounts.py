@@ -1,4 +1,4 @@
-"""Files and folders of the host that a program sees."""
+"""File mounts: files and directories of the host that a program sees."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Literal, get_args
 
 from .errors import InvalidValue
-from .private_places import identity_of, why_private
-from .writable_places import why_not_writable
+from .protected_places import identity_of, why_not_writable, why_private
 
 MountMode = Literal["ro", "rw", "overlay"]
 
@@ -17,7 +16,7 @@ WORKSPACE = PurePosixPath("/workspace")
 INPUT = PurePosixPath("/input")
 OUTPUT = PurePosixPath("/output")
 
-# A mount over one of these would replace what the sandbox itself is made of.
+# A mount over one of these would replace a part of the sandbox itself.
 _RESERVED = (
     "bin",
     "boot",
@@ -38,32 +37,35 @@ _RESERVED = (
 
 @dataclass(frozen=True, slots=True)
 class FileMount:
-    """A file or folder of the host that a program sees.
+    """A file or directory of the host that a program sees.
 
     `mode` is `ro` (the program can read), `rw` (it can also change the host's own files) or `overlay` (it can change
-    what it sees, and the host's files stay as they are). What it changed in an overlay is thrown away when the run, or
-    the session, ends; with `keep_changes` it is in `ExecutionResult.changes` as well, up to as many files and MiB as
-    `Limits` allows artifacts. A relative `mount_path` lies below `/input`. Unpacks as the pair
-    `(host_path, mount_path)`.
+    its view, and the host's files stay unchanged). Changes in an overlay are discarded when the run, or the session,
+    ends; with `keep_changes` they are also in `ExecutionResult.changes`, up to as many files and MiB as `Limits` allows
+    artifacts. A relative `mount_path` lies below `/input`. Unpacks as the pair `(host_path, mount_path)`.
 
-    Links in a mounted folder lead to where they lead inside the sandbox. Devices in it are dead, and set-user-id
-    programs have no effect. An overlay has dead sockets and named pipes too. In the other modes these are alive: a
-    folder in which a process of the host has a socket is refused when it is mounted, and through a named pipe a program
-    may talk to a process that has it open.
+    Links in a mounted directory are resolved inside the sandbox. Devices in it do not work, and set-user-id bits have
+    no effect. In an overlay, sockets and named pipes do not work either. In the other modes they do: a directory in
+    which a process of the host has a socket is refused, and through a named pipe a program may talk to a process that
+    has it open.
 
-    At `/input` itself one folder may be mounted, `ro`: programs see it together with the files that are put below
-    `/input` for them, which win over its files of the same name, and with other mounts below `/input`, for which it
-    need have no place. Nothing is ever made in it. What changes in it, or is put below `/input`, while a program runs
-    is seen by the next one, and may or may not be by that one. Sockets and named pipes in it are dead. What is mounted
-    in it on the host would not be seen, so such a folder is refused.
+    A program's locks on files in `ro` and `rw` mounts also lock them for the host: `flock` needs no write permission,
+    so a program can block a host process that locks the same file. In an overlay, and at `/input` itself, locks do not
+    reach the host. Leases, which would delay host processes that open a file for writing, are denied everywhere.
 
-    What is mounted is the very file or folder that lay at `host_path` when this was made: when another has come to lie
-    there, runs fail with a sentence that says so. So mount a folder, not a file that is replaced now and then.
+    At `/input` itself one directory may be mounted, `ro`. Programs see it merged with the files placed below `/input`
+    for them, which hide its files of the same name, and with other mounts below `/input`, for which it needs no mount
+    points. Nothing is created in it. The next program sees changes made to it, or below `/input`, while a program runs;
+    the running one may or may not. Sockets and named pipes in it do not work. A directory with mounts of the host
+    inside it is refused, because programs would not see them.
 
-    Raises `InvalidValue` where the host path is missing, where it is, has in it or leads to a place that no program may
-    see (`/`, `/proc`, `/sys`, `/dev`, `/run`, a home folder and the keys in it), where the mode is `rw` and the host
-    itself runs what lies there (`/etc`, `/usr`, cron's folders, this interpreter and its packages), where the mount
-    path would hide the sandbox's own folders, or where anything but a folder that is `ro` is to lie at `/input`.
+    A mount refers to the very file or directory that was at `host_path` when this object was made: if another one
+    replaces it, runs fail with a sentence that says so. So mount a directory, not a file that is replaced at times.
+
+    Raises `InvalidValue` if the host path is missing; if it is, contains or leads to a private place (`/`, `/proc`,
+    `/sys`, `/dev`, `/run`, a home directory and the keys in it); if the mode is `rw` and the host itself runs files
+    there (`/etc`, `/usr`, cron's directories, this interpreter and its packages); if the mount path would hide a
+    directory of the sandbox; or for anything but an `ro` directory at `/input`.
     """
 
     host_path: Path
@@ -71,7 +73,7 @@ class FileMount:
     mode: MountMode = "ro"
     keep_changes: bool = False
     identity: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)
-    """The device and the inode of what lies at `host_path`."""
+    """The device and inode of the file or directory at `host_path`."""
 
     def __init__(
         self,
@@ -134,7 +136,7 @@ def _mount_path(given: str | PurePosixPath) -> PurePosixPath:
     path = PurePosixPath("/", *path.parts[1:]) if path.is_absolute() else INPUT / path
     if ".." in path.parts:
         raise InvalidValue(f"FileMount: the mount path {text!r} must not contain '..'")
-    # /input and /output are the same places as /workspace/input and /workspace/output: one spelling inside.
+    # /input and /output are the same directories as /workspace/input and /workspace/output: normalize to the first.
     for alias in (INPUT, OUTPUT):
         if path.is_relative_to(WORKSPACE / alias.name):
             path = alias / path.relative_to(WORKSPACE / alias.name)

@@ -1,7 +1,8 @@
-"""What a program may do: limits, file mounts, allowed domains and secrets, all frozen and checked when made."""
+"""`Policy`: the limits, file mounts, allowed domains and secrets of programs, all frozen and checked when made."""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
@@ -17,15 +18,16 @@ from .secrets import Secret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What the programs of a sandbox may do. Immutable: a run keeps the one that it started with.
+    """The limits and permissions of a sandbox's programs. Immutable: a run keeps the one that it started with.
 
-    `preload` names modules that programs find imported already where the engine can do that, such as
-    `("numpy", "pandas")`: an `import` of one then costs nothing. Elsewhere they are imported when a program says so,
-    and a note of the engine's traits says that: it is a hint, which no engine refuses.
-    One that cannot be imported ahead is left out, and `ExecutionResult.warnings` of every program says so.
+    `preload` names modules that the engine imports before programs, if it can, such as `("numpy", "pandas")`: a
+    program's `import` of one then costs nothing. It is a hint that no engine refuses; an engine that cannot preload
+    notes it in its traits, and imports the modules when a program does. A module that cannot be preloaded is left out,
+    and `ExecutionResult.warnings` of every program says so.
 
-    Raises `InvalidValue` where two mounts share a path, one lies below another that is not at `/input`, two secrets
-    share a name or would be one header of one request, or a secret can go to none of the places that are allowed.
+    Raises `InvalidValue` if two mounts share a path, one lies inside another that is not at `/input`, two secrets share
+    a name or would set the same header of a request, or a secret can go to none of the allowed places. In `variables`,
+    directories in `PYTHONPATH` must lie below `/workspace` or a mount, and `PIP_TARGET` is refused.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -57,7 +59,21 @@ class Policy:
         for one, other in combinations(self.secrets, 2):
             _check_apart(one, other, self.domains)
         object.__setattr__(self, "variables", check_variables(self.variables))
+        self.check_imports(self.variables)
         object.__setattr__(self, "preload", _module_names(self.preload))
+
+    def check_imports(self, variables: Mapping[str, str], root: str = "/workspace") -> None:
+        """Raise `InvalidValue` for environment variables that would import modules from where programs cannot write.
+
+        `root` is the working directory, to which relative directories in `PYTHONPATH` belong.
+        """
+        if "PIP_TARGET" in variables:
+            raise InvalidValue("PIP_TARGET has no effect: packages are those of the environment; leave it out")
+        places = (root, "/workspace", "/input", "/output", *(str(mount.mount_path) for mount in self.mounts))
+        for folder in variables.get("PYTHONPATH", "").split(":"):
+            path = PurePosixPath(posixpath.normpath(posixpath.join(root, folder)))
+            if not any(path.is_relative_to(place) for place in places):
+                raise InvalidValue(f"PYTHONPATH: {folder!r} lies neither below /workspace nor below a mount")
 
 
 _EXAMPLES = {
@@ -68,14 +84,14 @@ _EXAMPLES = {
 
 
 def _values_of(name: str, kind: type, given: object) -> tuple[Any, ...]:
-    if isinstance(given, kind):  # a mount could even be read as a list, of its two paths
+    if isinstance(given, kind):  # a single mount is iterable too, as its two paths
         raise InvalidValue(
             f"Policy.{name} is a tuple: write ({kind.__name__}(…),) with a comma, or [{kind.__name__}(…)]"
         )
     items = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else (given,)
     for item in items:
         if not isinstance(item, kind):
-            # What stands in a secret's place may be its value, which no message shows.
+            # An object in place of a secret may be the secret's value, which no message may show.
             shown = type(item).__name__ if kind is Secret else repr(item)
             example = f"AllowedDomain({item!r})" if kind is AllowedDomain and isinstance(item, str) else _EXAMPLES[name]
             raise InvalidValue(f"Policy.{name} takes {kind.__name__} values, not {shown}: write [{example}]")
@@ -97,12 +113,12 @@ def _why_secret_cannot_go(secret: Secret, place: AllowedDomain, domains: tuple[A
 
 
 def _check_apart(one: Secret, other: Secret, domains: tuple[AllowedDomain, ...]) -> None:
-    """Raise `InvalidValue` for two secrets of which a request could carry only one, or whose names are one."""
+    """Raise `InvalidValue` for two secrets that have the same name or would set the same header of one request."""
     if one.name == other.name:
         raise InvalidValue(f"Policy.secrets: two secrets are called {one.name!r}; give one of them another name")
     if one.header_name != other.header_name:
         return
-    # Hosts that overlap lie one within the other: where each pair of three overlaps, there is a place for all three.
+    # Two hosts overlap only if one contains the other, so if each pair of three overlaps, all three share a place.
     for a, b in product(one.places(), other.places()):
         if a.overlaps(b) and any(allowed.overlaps(a) and allowed.overlaps(b) for allowed in domains):
             raise InvalidValue(
@@ -124,7 +140,7 @@ def _module_names(names: Iterable[str]) -> tuple[str, ...]:
 def check_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return a copy of environment variables, or raise `InvalidValue` naming the one that cannot be set."""
     if not isinstance(variables, Mapping):
-        # Only the type: what is given may hold passwords.
+        # The message names only the type: the values may hold passwords.
         raise InvalidValue(f"environment variables are a dict such as {{'LANG': 'C'}}, not {type(variables).__name__}")
     for name, value in variables.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:

@@ -1,8 +1,7 @@
-"""A program: the code to run, its language, and what it is given."""
+"""`Program`: code to run, with its language, inputs and files."""
 
 from __future__ import annotations
 
-import json
 import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,21 +10,24 @@ from typing import Any
 
 from .errors import InvalidValue
 from .policy import check_variables
+from .values import CannotCross, crossed
 
 MAX_SOURCE_BYTES = 8 * 2**20
+_NOT_IN_A_NAME = frozenset("/\0\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Code, and what it is given.
+    """Code to run, with its language, inputs and files.
 
-    `inputs` are JSON values bound as variables before the first line runs. `files` are placed below `/input`
-    (`{"sales.csv": b"…"}` is read as `input/sales.csv`). `name` is the file name that tracebacks show. `cwd` is the
-    folder that it starts in and imports from first: relative to the working folder, which it is unless told. `env` are
-    environment variables beside those of the policy. In a session both stay for the programs after it.
+    `inputs` are values bound as variables before the first line runs: JSON data, and the types of the tagged form.
+    `files` are placed below `/input` (`{"sales.csv": b"…"}` is read as `input/sales.csv`). `name` is the file name in
+    tracebacks. `cwd` is the directory in which the program starts and from which it imports first, relative to the
+    working directory, which is the default. `env` are environment variables added to those of the policy; directories
+    in its `PYTHONPATH` must lie below `/workspace` or a mount. In a session both apply to later programs too.
 
-    Raises `InvalidValue` for a name that cannot be a variable, a value that is no JSON, a path that leaves `/input`,
-    a variable that cannot be set, or source of more than 8 MiB. Source that is not a program is no error here: its run
+    Raises `InvalidValue` for a name that cannot be a variable, a value that cannot cross, a path that leaves `/input`,
+    a variable that cannot be set, or source of more than 8 MiB. Source with a syntax error raises nothing here: its run
     ends with `ErrorKind.SYNTAX`.
     """
 
@@ -50,20 +52,34 @@ class Program:
         ):
             if not isinstance(given, Mapping):
                 raise InvalidValue(f"Program.{field_name} is a dict such as {example}, not {type(given).__name__}")
+        inputs: dict[str, Any] = {}
         for name, value in self.inputs.items():
             if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
                 raise InvalidValue(f"Program.inputs: {name!r} cannot be the name of a variable")
             try:
-                json.dumps(value)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise InvalidValue(f"Program.inputs[{name!r}] is not a JSON value: {error}") from None
-        object.__setattr__(self, "inputs", dict(self.inputs))
+                inputs[name] = crossed(value)
+            except CannotCross as error:
+                raise InvalidValue(error.within(f"Program.inputs[{name!r}]")) from None
+        object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "files", {_file_name(k): _content(k, v) for k, v in self.files.items()})
-        if not isinstance(self.name, str) or not self.name or any(c in self.name for c in "/\0\n"):
+        if not isinstance(self.name, str) or not self.name or not _NOT_IN_A_NAME.isdisjoint(self.name):
             raise InvalidValue(f"Program.name must be a file name such as 'program.py', not {self.name!r}")
-        if not isinstance(self.cwd, str) or "\0" in self.cwd:
+        if not isinstance(self.cwd, str) or "\0" in self.cwd or (self.cwd and not can_be_bytes(self.cwd)):
             raise InvalidValue(f"Program.cwd must be a path such as 'data', not {self.cwd!r}")
-        object.__setattr__(self, "env", check_variables(self.env))
+        is_empty = isinstance(self.env, Mapping) and not self.env
+        object.__setattr__(self, "env", {} if is_empty else check_variables(self.env))
+
+
+def can_be_bytes(text: str) -> bool:
+    """Return True if a process can take a text as an argument or variable, encoded as UTF-8 with `surrogateescape`.
+
+    Python represents the bytes of a name that is not UTF-8 as lone surrogates (PEP 383).
+    """
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _file_name(name: str) -> str:

@@ -1,18 +1,21 @@
-"""What a run came to: output, value, files, error and what it used."""
+"""`ExecutionResult`: the output, value, files, error and resource usage of a run."""
 
 from __future__ import annotations
 
 import base64
+import copy
 import mimetypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from . import presentation
 from .changes import FileChange
 from .errors import ErrorInfo, ErrorKind
+from .values import pack, unpack
 
-# What `mimetypes` does not know on every machine, and what agents make most.
+# Types of files that agents often make and that `mimetypes` does not know on every machine.
 _MEDIA_TYPES = {
     ".csv": "text/csv",
     ".json": "application/json",
@@ -31,14 +34,16 @@ EXIT_NOT_RUN: Final = 125
 
 
 def media_type_of(name: str) -> str:
-    """Return the media type that a file's name says, `application/octet-stream` where it says none."""
+    """Return the media type for a file name's suffix, or `application/octet-stream` if the suffix is unknown."""
     suffix = PurePosixPath(name).suffix.lower()
     return _MEDIA_TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A file that a run left below `/output`. `name` is its path there; `data` its bytes, never interpreted."""
+    """A file that a run left below `/output`. `name` is its path below `/output`; `data` is its content as bytes, never
+    interpreted.
+    """
 
     name: str
     data: bytes = field(repr=False)
@@ -50,11 +55,11 @@ class Artifact:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The file's size in bytes."""
         return len(self.data)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the file below `folder`, making parents, and return where it lies.
+        """Write the file below `folder`, creating missing parents, and return its path.
 
         The name comes from the guest: a path that would leave `folder`, also through a link, raises `ValueError`.
         """
@@ -68,7 +73,7 @@ class Artifact:
         return target
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data, the content as base64."""
+        """Return the artifact as plain JSON data, with the content as base64."""
         return {
             "name": self.name,
             "media_type": self.media_type,
@@ -79,10 +84,10 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a run used. Times in milliseconds, memory in bytes (the largest process).
+    """The resources that a run used: times in milliseconds, memory in bytes (of the largest process).
 
-    `wall_ms` is from the moment that the program could begin; `queue_ms` is how long the run waited before that, for
-    its turn among the runs of this process and for a sandbox. `approval_ms` is how long the clock stood still because
+    `wall_ms` counts from the moment when the program could begin; `queue_ms` is the time before that, waiting for its
+    turn among the runs of this process and for a sandbox. `approval_ms` is the time in which the clock stopped while
     tool calls waited for approval, and is no part of `wall_ms`.
     """
 
@@ -94,7 +99,7 @@ class Usage:
     approval_ms: float = 0.0
 
     def to_dict(self) -> dict[str, float | int]:
-        """Return plain JSON data."""
+        """Return the usage as plain JSON data."""
         return {
             "wall_ms": self.wall_ms,
             "cpu_ms": self.cpu_ms,
@@ -105,17 +110,32 @@ class Usage:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionResult:
-    """What a run came to.
+class ShownInNotebooks:
+    """A base for classes whose objects notebooks display: results, messages and transcripts."""
 
-    `exit_code` is 0 exactly when the run succeeded: the program's own code, 1 for an exception, 128+n for signal n,
-    124 for a timeout, 125 when the sandbox failed or did not take the program. `value` is the last expression's value
-    where that is JSON, else `None`; `value_text` is its `repr`, `None` where there was no value; `value_forms` maps
-    media types to the rich forms that a notebook would show (`text/html` as text, `image/png` as bytes). `changes` says
-    what is otherwise in overlay mounts with `keep_changes` than in the host's folders; in a session, since it began.
-    `sandbox` names the engine. `state_kept` says after a run in a session whether its variables are still there, and is
-    `None` after any other.
+    __slots__ = ()
+
+    def _repr_html_(self) -> str | None:
+        return self._repr_mimebundle_().get("text/html")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return presentation.in_notebooks(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionResult(ShownInNotebooks):
+    """The outcome of a run: output, value, files, error and usage.
+
+    `exit_code` is 0 exactly if the run succeeded: the program's own code, 1 for an exception, 128+n for signal n, 124
+    for a timeout, 125 if the sandbox failed or did not accept the program. `value` is the last expression's value if it
+    can cross (JSON data and the types of the tagged form; a warning says why another one is `None`); `value_text` is
+    its `repr`, `None` if there was no value. For a DataFrame `value_text` is the table as pandas prints it, without the
+    middle of a large one: write a file for all of a table that is too large to cross. `value_forms` maps media types to
+    the rich forms that a notebook would show (`text/html` as text, `image/png` as bytes). `changes` are the files in
+    overlay mounts with `keep_changes` that differ from the host's; in a session, since it began. `sandbox` names the
+    engine. `state_kept` says after a run in a session whether its variables still exist, and is `None` after any other.
+    `code` is the program's source and `language` its language; both are `None` for a command, and for a program that
+    did not begin.
     """
 
     stdout: str = ""
@@ -131,42 +151,64 @@ class ExecutionResult:
     usage: Usage = field(default_factory=Usage)
     sandbox: str = ""
     state_kept: bool | None = None
+    code: str | None = field(default=None, repr=False)
+    language: str | None = field(default=None, repr=False)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ExecutionResult:
-        """Return the result that `to_dict` made this of.
+        """Return the result from which `to_dict` made this document.
 
-        What is missing has its usual value, and what is not known here is left out. `value_forms` may have bytes as
-        they are. Raises `ValueError` where a field is not what it should be; the message names it.
+        Missing fields get their defaults, and unknown ones are ignored. `value_forms` may contain bytes unencoded.
+        Raises `ValueError` for an invalid field; the message names it.
         """
         return cls(**_fields_of(document))
 
     @property
     def success(self) -> bool:
-        """Whether the program ended by itself, without an error and with exit code 0."""
+        """True if the program ended by itself, without an error and with exit code 0."""
         return self.error is None and self.exit_code == 0
 
     def artifact(self, name: str) -> Artifact:
-        """Return the artifact of that name; `KeyError` names those that there are."""
+        """Return the artifact of that name; the `KeyError` for an unknown name lists the existing ones."""
         for artifact in self.artifacts:
             if artifact.name == name:
                 return artifact
         raise KeyError(f"no artifact {name!r}; there are: {', '.join(a.name for a in self.artifacts) or 'none'}")
 
-    def _repr_html_(self) -> str | None:
-        return self._repr_mimebundle_().get("text/html")
+    def __str__(self) -> str:
+        """Return the result as text for a person or a model: output, value, files and error, each below its heading."""
+        return presentation.as_text(self)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return _shown_in_notebooks(self)
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Return a pydantic schema (so FastAPI's too) that writes a result with `to_dict` and reads it with
+        `from_dict`.
+        """
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            lambda given: given if isinstance(given, cls) else cls.from_dict(given),
+            serialization=core_schema.plain_serializer_function_ser_schema(cls.to_dict),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+        """Return the JSON schema of a result's document for OpenAPI."""
+        types = {"stdout": "string", "stderr": "string", "exit_code": "integer", "success": "boolean"}
+        fields: dict[str, Any] = {name: {"type": type} for name, type in types.items()}
+        return {"title": cls.__name__, "type": "object", "properties": {**fields, "value": {}}}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document that `actbox run --json` prints: plain JSON data, bytes as base64."""
+        """Return the document that `actbox run --json` prints: strict JSON data, bytes as base64.
+
+        `value` is in the tagged form: NaN is `{"!float": "nan"}`.
+        """
         return {
             "stdout": self.stdout,
             "stderr": self.stderr,
             "exit_code": self.exit_code,
             "success": self.success,
-            "value": self.value,
+            "value": pack(self.value),
             "value_text": self.value_text,
             "value_forms": {
                 media_type: base64.b64encode(form).decode("ascii") if isinstance(form, bytes) else form
@@ -179,23 +221,12 @@ class ExecutionResult:
             "usage": self.usage.to_dict(),
             "sandbox": self.sandbox,
             "state_kept": self.state_kept,
+            "code": self.code,
+            "language": self.language,
         }
 
 
-def _not_shown(result: ExecutionResult) -> dict[str, str]:
-    return {}
-
-
-_shown_in_notebooks: Callable[[ExecutionResult], dict[str, str]] = _not_shown
-
-
-def show_in_notebooks_by(show: Callable[[ExecutionResult], dict[str, str]]) -> None:
-    """Have notebooks show results as what `show` returns, by media type; a room above knows how they look."""
-    global _shown_in_notebooks
-    _shown_in_notebooks = show
-
-
-# Reading the document
+# Reading the document back
 
 
 def _fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,7 +235,7 @@ def _fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
         if name in document:
             try:
                 fields[name] = read(document[name])
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
                 raise ValueError(
                     f"the result's {name} is not as it should be: {type(error).__name__}: {error}"
                 ) from error
@@ -236,7 +267,7 @@ def _forms(value: Mapping[str, Any]) -> dict[str, str | bytes]:
 
 
 def _form(media_type: str, form: Any) -> str | bytes:
-    # `to_dict` writes bytes as base64 and text as it is; of these types a notebook's forms are bytes.
+    # `to_dict` writes bytes as base64 and text unchanged; forms of these media types are bytes in a notebook.
     if isinstance(form, bytes):
         return form
     is_bytes = media_type.startswith(("image/", "audio/", "video/")) and media_type != "image/svg+xml"
@@ -276,7 +307,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "stdout": _text,
     "stderr": _text,
     "exit_code": _integer,
-    "value": lambda value: value,
+    "value": lambda value: unpack(copy.deepcopy(value)),
     "value_text": _text_or_none,
     "value_forms": _forms,
     "error": _error,
@@ -286,4 +317,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "usage": _usage,
     "sandbox": _text,
     "state_kept": lambda value: None if value is None else bool(value),
+    "code": _text_or_none,
+    "language": _text_or_none,
 }

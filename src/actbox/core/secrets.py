@@ -1,4 +1,4 @@
-"""Values that requests carry and programs never see."""
+"""`Secret`: a value that network requests carry and programs never see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import InvalidValue
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _HEADER = re.compile(r"[A-Za-z0-9-]+: [^\x00-\x1f\x7f]*[^\x00-\x20\x7f]")
-# Those by which a message is framed, addressed or changed on its way.
+# Headers that frame, address or transform a message; a secret may not set them.
 _NOT_FOR_SECRETS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "range"}
     | {"accept-encoding", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate"}
@@ -22,7 +22,7 @@ _LEAST_CHARACTERS = 8
 
 
 class _Value:
-    """Holds the value where nothing that goes over the fields of a dataclass comes by it."""
+    """A holder of a secret value that code which walks the fields of a dataclass does not reach."""
 
     __slots__ = ("_value",)
 
@@ -30,7 +30,7 @@ class _Value:
 
     @property
     def value(self) -> str:
-        """What requests carry."""
+        """The secret value that requests carry."""
         return self._value
 
 
@@ -38,15 +38,15 @@ class _Value:
 class Secret(_Value):
     """A value that requests to some hosts carry and that the program itself never sees.
 
-    `header` is a whole header line with `{}` where the value goes; it replaces a header of that name which the program
-    sent. The value is left out of `repr` and of `dataclasses.asdict`. `domains` are targets as in `AllowedDomain`, or
-    such entries themselves, of which the target counts. The secret goes out encrypted, to https, unless its own entry
-    there says `http://`. In every response that is read on its way, from these hosts, by http, and from entries with
-    methods, the value is made unreadable wherever it comes as it is or in a usual encoding; a host that means to tell
-    the program can still do so. Headers that tell a body's length or a hash of it are left out of these responses.
+    `header` is a whole header line with `{}` in place of the value; it replaces a header of that name from the program.
+    The value is left out of `repr` and of `dataclasses.asdict`. `domains` are targets as in `AllowedDomain`, or such
+    entries themselves, of which only the target counts. The secret is sent encrypted, to https, unless its own entry
+    says `http://`. In every response that is read on its way, from these hosts, by http, and from entries with methods,
+    the value is replaced wherever it occurs unchanged or in a usual encoding; a host that wants to reveal it to the
+    program still can. Headers with a body's length or a hash of it are removed from these responses.
 
     With `as_file` programs do see the value: it is the content of the file `/run/secrets/NAME`, which only they can
-    read. That gives up what the rest of this class is for; it is for what speaks something else than HTTP.
+    read. That gives up the protection of this class, for protocols other than HTTP.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Secret(_Value):
         as_file: bool = False,
     ) -> None:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
-            # What stands in the place of a name, a domain or a header may be the value, which no message shows.
+            # Text in the place of a name, domain or header may be the secret's value, which no message may show.
             raise InvalidValue(
                 "Secret: the name, its first argument, must be a word such as 'github', of ASCII letters, digits, _ "
                 "and -, that begins with a letter or _; the value is the second argument"
@@ -116,11 +116,15 @@ class Secret(_Value):
         return self.name, self.value, self.domains, self.header, self.as_file
 
     def goes_to(self, scheme: Literal["http", "https"], host: str, port: int) -> bool:
-        """Return whether requests to this place carry the secret; `host` is as `host_name` returns it."""
+        """Return True if requests to this scheme, host and port carry the secret; `host` is as `host_name` returns
+        it.
+        """
         return any(place.matches(scheme, host, port) for place in self.places())
 
     def places(self) -> tuple[AllowedDomain, ...]:
-        """Return where requests carry the secret: its domains, each with the one scheme that it goes out by."""
+        """Return the places whose requests carry the secret: its domains, each with its one scheme (`https` by
+        default).
+        """
         targets = [AllowedDomain(domain) for domain in self.domains]
         return tuple(AllowedDomain(target_text(t.scheme or "https", t.host, t.port)) for t in targets)
 

@@ -1,1 +1,1 @@
-"""One module a framework, each of which translates and does nothing else."""
+"""Adapters to other frameworks, one module each, which translate and do nothing else."""

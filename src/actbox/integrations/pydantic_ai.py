@@ -1,8 +1,8 @@
 """Pydantic AI's models as chat models for `actbox.codeact` (extra `actbox[models]`).
 
-Any provider that Pydantic AI knows works by name: `anthropic:…`, `openai:…`, `google:…`. An endpoint that is
-compatible with OpenAI's is `openai:MODEL` with the environment variable `OPENAI_BASE_URL` set. Each provider's own
-package comes with an extra of pydantic-ai-slim, such as `pydantic-ai-slim[anthropic]`.
+Any provider that Pydantic AI knows works by name: `anthropic:…`, `openai:…`, `google:…`. For an endpoint compatible
+with OpenAI's, use `openai:MODEL` and the environment variable `OPENAI_BASE_URL`. Each provider's own package comes with
+an extra of pydantic-ai-slim, such as `pydantic-ai-slim[anthropic]`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class PydanticAIModel:
-    """A `ChatModel` over one of Pydantic AI's."""
+    """A `ChatModel` that uses a Pydantic AI model."""
 
     def __init__(self, model: Model | str, **settings: Any) -> None:
-        """Take a model of Pydantic AI's, or its name. `settings` go with every request (`temperature`, …).
+        """Take a Pydantic AI model, or its name. `settings` are sent with every request (`temperature`, …).
 
-        Raises `ActboxError` where the extra, the provider's package or its key is missing, or the name unknown.
+        Raises `ActboxError` if the extra, the provider's package or its key is missing, or the name is unknown.
         """
         try:
             from pydantic_ai.exceptions import UserError
@@ -50,17 +50,17 @@ class PydanticAIModel:
             raise ActboxError(
                 f"the package of the provider {provider!r} is missing: pip install 'pydantic-ai-slim[{provider}]'"
             ) from error
-        except ValueError as error:  # how it says that a provider is unknown
+        except ValueError as error:  # raised for an unknown provider
             raise ActboxError(f"the model {model!r} cannot be used: {error}") from error
         self._settings = settings
 
     @property
     def name(self) -> str:
-        """The provider's system and the model's name, as Pydantic AI has them."""
+        """The provider's system and the model's name, as Pydantic AI spells them."""
         return f"{self._model.system}:{self._model.model_name}"
 
     async def complete(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelReply:
-        """Ask the model. Raises `ActboxError` with the provider's own words when it refuses or cannot be reached."""
+        """Ask the model. Raises `ActboxError` with the provider's message if it refuses or cannot be reached."""
         from pydantic_ai.direct import model_request
         from pydantic_ai.exceptions import AgentRunError
         from pydantic_ai.models import ModelRequestParameters
@@ -88,7 +88,7 @@ class PydanticAIModel:
 
 
 def _history(messages: Sequence[Message]) -> list[ModelMessage]:
-    """Return the conversation as Pydantic AI has it: what is said to the model in a row is one request."""
+    """Return the conversation in Pydantic AI's form: adjacent messages to the model are one request."""
     from pydantic_ai.messages import (
         ModelRequest,
         ModelResponse,
@@ -113,14 +113,14 @@ def _history(messages: Sequence[Message]) -> list[ModelMessage]:
                 if parts:
                     history.append(ModelRequest(parts=parts))
                     parts = []
-                said = [TextPart(text)] if text else []
+                text_parts = [TextPart(text)] if text else []
                 called = [
                     ToolCallPart(
                         call.name, call.arguments if isinstance(call.arguments, str) else dict(call.arguments), call.id
                     )
                     for call in calls
                 ]
-                history.append(ModelResponse(parts=[*said, *called]))
+                history.append(ModelResponse(parts=[*text_parts, *called]))
     if parts:
         history.append(ModelRequest(parts=parts))
     return history

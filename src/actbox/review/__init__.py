@@ -1,4 +1,4 @@
-"""Reading a program before it runs: what it imports, which dangerous things it does, which tools it names.
+"""Static review of a program before it runs: its imports, its dangerous operations, the tools that it names.
 
     from actbox import review
 
@@ -6,14 +6,13 @@
     assert [finding.subject for finding in found.findings] == ["os", "os.system"]
     assert review.tool_calls("call_tool('search', query='tea')")[0].arguments == {"query": "tea"}
 
-A review is advice on top of isolation, never instead of it. Python can be written so that no reader can tell what it
-does; where this one cannot, it says so (the rules `dynamic`, `introspection`, `not-read`), but a review without
-findings does not make a program safe to run outside a sandbox. It reads the one program: not the modules that it
-imports, not what earlier programs of a session have bound. Nothing of the program is run.
+A review is advice on top of isolation, never instead of it. Python can be written so that no analysis can tell what it
+does. Where this one cannot, it says so (the rules `dynamic`, `introspection`, `not-read`), but a review without
+findings does not make a program safe to run outside a sandbox. It reads only the one program: neither the modules that
+it imports, nor the bindings of earlier programs in a session. Nothing of the program is run.
 """
 
-from .findings import Finding, Review, ToolCall
 from .reading import review, tool_calls
-from .rules import RULES, Rule, Rules, Severity, Verdict
+from .rules import RULES, Finding, Review, Rule, Rules, Severity, ToolCall, Verdict
 
 __all__ = ["RULES", "Finding", "Review", "Rule", "Rules", "Severity", "ToolCall", "Verdict", "review", "tool_calls"]

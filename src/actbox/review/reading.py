@@ -1,363 +1,395 @@
-"""Reading one program: its tree is walked once, and each place that meets a rule becomes a finding or a tool call."""
+"""The reader of one program: each place of its syntax tree that meets a rule becomes a finding or a tool call."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
-from typing import Final
+import contextlib
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+from itertools import chain, takewhile
+from typing import Any, Final
 
 from actbox.core.program import Program
 from actbox.tools import Toolset
 
 from . import catalogue
-from .calls import judge
-from .findings import Finding, Review, ToolCall
-from .functions import ACTING_IMPORTS, CALLED
-from .methods import telling
-from .names import Names
-from .rules import RULES, Rules
-from .scopes import LEAVES, Scope, ScopeReader, Visit
-from .selection import Place, select
-from .source import MAX_NODES, Lines, Unread, parse, plain
-from .values import PLAIN, Ref, Text, ToolFunction, Unknown, Value, Values
+from .rules import RULES, Finding, Review, Rules, ToolCall, select
+from .scopes import MAX_PLACES, Place, Scope, Scopes, imported
+from .source import MAX_CHARACTERS, Lines, Unread, parse
+from .values import (
+    DICT,
+    NONE,
+    UNKNOWN,
+    Names,
+    Number,
+    Ref,
+    Text,
+    ToolFunction,
+    Unknown,
+    Value,
+    Values,
+    is_holder,
+    whole_texts,
+)
 
 Tools = Toolset | Iterable[str] | None
 
-_UNREADABLE: Final = frozenset(
-    ["syntax", "not-read", "code", "dynamic", "introspection", "unpickle", "native"],
+_UNREADABLE: Final = frozenset(["syntax", "not-read", "code", "dynamic", "introspection", "unpickle", "native"])
+"""Rules about code that cannot be followed, whose findings may stand for any tool call."""
+_LOOKS: Final = frozenset(catalogue.all_of("builtins", "getattr hasattr dir vars print type isinstance repr help"))
+"""Functions that only inspect their arguments; `getattr` is followed."""
+_REACHES_OUT: Final = re.compile(r"__|@\s*\w+\s*[.\[]")
+"""A pattern for a column expression that reaches beyond columns, into the program's variables or the interpreter."""
+_URL: Final = re.compile(r"(https?|ftps?|s3|s3a|gs|gcs|az|abfss?|hdfs|sftp|ssh)://", re.IGNORECASE)
+_READING: Final = sum(
+    getattr(os, f"O_{name}", 0)
+    for name in ("RDONLY", "PATH", "DIRECTORY", "CLOEXEC", "NOFOLLOW", "NONBLOCK", "NOATIME")
 )
-"""Rules whose findings may stand for any tool call: nobody can tell what such code calls."""
+"""The flags of `os.open` that change nothing, as one number."""
+_ACCESS: Final = {
+    "reads": ("system-read", "reads"),
+    "writes": ("system-write", "writes to or changes"),
+    "removes": ("delete-tree", "removes the folder tree"),
+}
+_OWN: Final = re.compile(r"/(workspace|input|output|tmp|dev/(shm|null|zero|full|u?random|std(in|out|err)))(/|$)")
+"""A pattern for the program's own directories, and for harmless devices."""
+_SYSTEM: Final = re.compile(r"~|/(bin|boot|dev|etc|home|lib[^/]*|opt|proc|root|run|sbin|srv|sys|usr|var)?(/|$)")
+"""A pattern for system directories: neither the program's own nor those that a policy mounts, such as `/data`."""
 
-_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
-_HOLDERS: Final = frozenset(["__main__", "builtins", "sys.modules", *catalogue.IMPORT_PATHS])
 
-
-def review(program: Program | str, rules: Rules | None = None, *, tools: Tools = None) -> Review:
+def review(
+    program: Program | str,
+    rules: Rules | None = None,
+    *,
+    tools: Tools = None,
+    most_characters: int = MAX_CHARACTERS,
+) -> Review:
     """Read a program and return what it does, judged by `rules` (by default each rule's own verdict).
 
     `tools` are those of the run, as `tool_calls` takes them. Source that does not parse is a finding (`syntax`), and so
-    is what is not Python, too large or too involved (`not-read`); nothing is raised for any source. It is read by the
-    grammar of the Python that this runs on. Of more than a thousand findings those are listed that `rules` judge most
-    strictly, and the last one (of each verdict) says how many more there are of which rules; the verdict is that on all
-    of them. This is advice on top of isolation, never instead of it.
+    is what is not Python, longer than `most_characters` (at most a megabyte, for which Python's own parser holds the
+    interpreter for up to six seconds) or too involved (`not-read`); nothing is raised for any source. It is read by the
+    `tools` are those of the run, as `tool_calls` takes them. Source that does not parse is a finding (`syntax`). So is
+    source that is not Python, longer than `most_characters` (at most a megabyte, for which Python's own parser holds
+    the interpreter for up to six seconds) or too complex (`not-read`); no source raises an exception. The grammar is
+    that of the running Python. Of more than a thousand findings those with the strictest verdicts are listed; the last
+    one of each verdict has the number and the rules of the others, and the verdict covers all of them. This is advice
+    on top of isolation, never instead of it.
     """
     rules = rules or Rules()
-    return Review(_Reading(_as_program(program), tools).findings(rules), rules)
+    return Review(tuple(select(_Reading(program, tools, most_characters).found.values(), rules)), rules)
 
 
 def tool_calls(program: Program | str, names: Tools = None) -> tuple[ToolCall, ...]:
     """Return the calls of tools that a program may make, in the order of its lines.
 
     `names` are the run's tools: a toolset, or the names by which programs call them. Without them only `call_tool` is
-    recognized. Where any part of the program cannot be followed (code made at run time, names found at run time, source
-    that does not parse) there is a call with `tool=None` for it: it may be any tool. What tells nobody is a module of
-    the program's own, written to the workspace and imported, that calls tools through `__main__`.
+    recognized. For any part of the program that cannot be analyzed (code made at run time, names found at run time,
+    source that does not parse) there is a call with `tool=None`: it may be any tool. One case is not detected: a module
+    that the program writes to the workspace and imports, and that calls tools through `__main__`.
     """
-    return tuple(_Reading(_as_program(program), names).calls)
+    return tuple(sorted(_Reading(program, names).calls, key=lambda call: (call.line, call.column)))
 
 
-def _as_program(program: Program | str) -> Program:
-    return program if isinstance(program, Program) else Program(program)
+class _Arguments:
+    """The possible values of the arguments of one call, by position or name. `spread` means that `*` or `**` hides
+    some.
+    """
+
+    def __init__(self, call: ast.Call, scope: Scope, names: Names) -> None:
+        positional = enumerate(takewhile(lambda argument: not isinstance(argument, ast.Starred), call.args))
+        named = [(word.arg, word.value) for word in call.keywords if word.arg]
+        self.nodes: dict[int | str, ast.expr] = dict([*positional, *named])
+        self.values = {place: names.values(node, scope) for place, node in self.nodes.items()}
+        self.spread = len(self.nodes) < len(call.args) + len(call.keywords)
+
+    def at(self, *places: int | str) -> Values:
+        """Return the possible values of the argument at the first of several places that is given; an empty set if none
+        is.
+        """
+        return next((self.values[place] for place in places if place in self.values), UNKNOWN if self.spread else NONE)
+
+    def literals(self, parameters: Sequence[str]) -> tuple[dict[str, object], bool]:
+        """Return the literal arguments, by parameter name or else position, and whether these are all arguments."""
+        found: dict[str, object] = {}
+        for place, node in self.nodes.items():
+            name = parameters[place] if isinstance(place, int) and place < len(parameters) else str(place)
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                found[name] = ast.literal_eval(node)
+        return found, len(found) == len(self.nodes) and not self.spread
 
 
 class _Reading:
     """The findings and tool calls of one program."""
 
-    def __init__(self, program: Program, tools: Tools) -> None:
+    def __init__(self, program: Program | str, tools: Tools, most_characters: int = MAX_CHARACTERS) -> None:
+        program = program if isinstance(program, Program) else Program(program)
         self.calls: list[ToolCall] = []
-        self._lines = Lines(plain(program.code))
-        self._toolset = tools if isinstance(tools, Toolset) else None
-        self._told = tools is not None
-        self._found: dict[tuple[str, int, int, str], str] = {}
-        tree = parse(program)
-        if isinstance(tree, Unread):
-            self._add_unread(tree)
-        else:
-            self._read(tree, program, _by_alias(tools))
-        self.calls.sort(key=lambda call: (call.line, call.column))
-
-    def findings(self, rules: Rules) -> tuple[Finding, ...]:
-        """Return the findings in the order of the lines; of too many, those that count and one for the others."""
-        found = [
-            Place(line, column, number, rule, subject, message)
-            for number, ((rule, line, column, subject), message) in enumerate(self._found.items())
-        ]
-        listed, others = select(found, rules)
-        return tuple(self._finding(place) for place in (*listed, *others))
-
-    def _finding(self, place: Place) -> Finding:
-        return Finding(
-            rule=place.rule,
-            severity=RULES[place.rule].severity,
-            line=place.line,
-            column=place.column,
-            message=place.message,
-            subject=place.subject,
-            source=self._lines.shown(place.line),
-            stands_for=place.stands_for,
+        self.found: dict[tuple[str, int, int, str], Finding] = {}
+        self._lines = Lines(program.code.removeprefix("\ufeff"))
+        self._tools = tools
+        self._aliases: dict[str, str] = (
+            {alias: name for name, alias in tools.aliases.items()}
+            if isinstance(tools, Toolset)
+            else {name: name for name in ([tools] if isinstance(tools, str) else tools or ())}
         )
+        """The tools' own names by their aliases in programs."""
+        tree = parse(program, most_characters)
+        if isinstance(tree, Unread):
+            self._add(tree.rule, tree, tree.message)
+        elif gave_up := self._read(tree, program):
+            self._add("not-read", gave_up, "the program is too involved to follow; there may be more than was found")
 
-    def _read(self, tree: ast.Module, program: Program, tools: Mapping[str, str]) -> None:
+    def _read(self, tree: ast.Module, program: Program) -> ast.AST | None:
+        """Judge a whole program, and return the first part of it that was too complex to follow, or `None`."""
         try:
-            scopes = ScopeReader(tree, program.inputs)
-            if len(scopes.visits) > MAX_NODES:
-                self._add_unread(Unread("not-read", f"the program has more than {MAX_NODES:,} parts; none was read"))
-                return
-            self._names = Names(scopes, tools, program.inputs)
-            self._callees = {id(v.node.func) for v in scopes.visits if isinstance(v.node, ast.Call)}
-            self._callees |= {id(decorator) for v in scopes.visits for decorator in _decorators(v.node)}
-            self._own = frozenset(v.node.name for v in scopes.visits if isinstance(v.node, _FUNCTIONS))
-            self._frames = any(_names_pandas(v.node) for v in scopes.visits)
-            for visit in scopes.visits:
-                self._visit(visit)
-            gave_up = self._names.gave_up
+            self._scopes = Scopes(tree, program.inputs)
+            if len(self._scopes.places) > MAX_PLACES:
+                return tree
+            self._names = Names(self._scopes, self._aliases, len(program.code))
+            self._frames = any(path.partition(".")[0] == "pandas" for path in self._scopes.imports)
+            for place in self._scopes.places:
+                self._judge(place)
         except RecursionError:
-            gave_up = tree
-        if gave_up is not None:
-            line, column = self._place(gave_up)
-            message = "the program is too involved to follow; there may be more than was found"
-            self._add_unread(Unread("not-read", message, line, column))
+            return tree
+        return self._names.gave_up
 
-    def _visit(self, visit: Visit) -> None:
-        node = visit.node
-        if isinstance(node, LEAVES):
-            return
+    def _judge(self, place: Place) -> None:
+        node, scope = place.node, place.scope
         match node:
             case ast.Import() | ast.ImportFrom():
-                self._import(node, visit.scope)
-            case ast.Call():
-                self._call(node, visit)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                for decorator in _decorators(node):
-                    for value in self._names.values(decorator, visit.scope):
-                        self._used(value, decorator, called=True)
-                        self._handed_on(value, decorator)
-            case ast.AugAssign(target=ast.Name(id=name)):
-                place = (node.lineno, node.col_offset)
-                self._changed(node, self._names.look_up(name, visit.scope, place))
-            case ast.Subscript(ctx=ast.Load()):
-                self._subscript(node, visit.scope)
-        if isinstance(node, ast.Attribute) and node.attr in catalogue.REACHING:
-            self._add("introspection", node, f"reads {node.attr}", node.attr)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            rule = telling(node, self._names.values(node, visit.scope), self._own)
-            if rule is not None:
-                self._add(rule, node, f"uses {node.attr}, which {RULES[rule].about}", node.attr)
-        if isinstance(node, ast.Name) and node.id in catalogue.REACHING_NAMES:
-            self._add("introspection", node, f"reads {node.id}", node.id)
-        loaded = isinstance(node, ast.Call) or isinstance(getattr(node, "ctx", None), ast.Load)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) and loaded:
-            if id(node) in self._callees:
-                return
-            self._mention(node, visit)
-        elif isinstance(node, (ast.Attribute, ast.Subscript)):
-            self._changed(node, self._names.values(node.value, visit.scope))
-            if isinstance(node, ast.Attribute):
-                for value in self._names.values(node.value, visit.scope):
-                    if isinstance(value, Ref) and f"{value.path}.{node.attr}" in catalogue.IMPORT_PATHS:
-                        self._changed(node, frozenset([Ref(f"{value.path}.{node.attr}")]))
+                self._import(node, in_class=scope.kind == "class")
+            case ast.AugAssign():
+                self._held(node, self._names.values(node.target, scope))
+            case ast.Attribute(ctx=ast.Load()) | ast.Subscript(ctx=ast.Load()) | ast.Name() | ast.Call():
+                self._expression(node, place)
+            case ast.Attribute(value=holder) | ast.Subscript(value=holder):
+                self._by_name(node, getattr(node, "attr", ""), method=False)
+                self._held(node, self._names.values(holder, scope))
+                self._held(node, self._names.values(node, scope) & frozenset(map(Ref, catalogue.IMPORT_PATHS)))
 
-    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+    def _expression(self, node: ast.expr, place: Place) -> None:
+        values = self._names.values(node, place.scope)
+        match node:
+            case ast.Name(id="__loader__" | "__spec__" as name):
+                self._by_name(node, name)
+            case ast.Attribute(attr=name):
+                own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                better = all(isinstance(value, Ref) and catalogue.rule_of(value.path) for value in values)
+                self._by_name(node, name, method=not better and not (own and name in self._scopes.functions))
+            case ast.Subscript(slice=key) if not isinstance(key, ast.Constant):
+                self._held(node, self._names.values(node.value, place.scope), changed=False)
+            case ast.Call():
+                self._call(node, place.scope)
+        if getattr(place.parent, "func", None) is not node and (not place.annotation or isinstance(node, ast.Call)):
+            self._mentioned(node, values, followed=self._is_followed(node, place))
+
+    def _import(self, node: ast.Import | ast.ImportFrom, *, in_class: bool) -> None:
         for alias in node.names:
-            module = alias.name if isinstance(node, ast.Import) else "." * node.level + (node.module or "")
-            named = f", which is named {alias.asname} here" if alias.asname and isinstance(node, ast.Import) else ""
-            self._add("import", node, f"imports {module}{named}", module)
-            for loaded in (module,) if isinstance(node, ast.Import) else (module, f"{module}.{alias.name}"):
-                if loaded in ACTING_IMPORTS:
-                    rule = ACTING_IMPORTS[loaded]
-                    self._add(rule, node, f"imports {loaded}, which at once {RULES[rule].about}", loaded)
-            path = catalogue.canonical(module if isinstance(node, ast.Import) else f"{module}.{alias.name}")
-            if isinstance(node, ast.ImportFrom) and alias.name in catalogue.REACHING:
-                self._add("introspection", node, f"imports {alias.name}", alias.name)
-            if scope.kind == "class":
-                # It can then be reached as an attribute of the class, which is not followed.
-                for value in (Ref(path),):
-                    self._used(value, node, called=False)
-                    self._handed_on(value, node)
+            module = imported(node, alias)
+            member = module if isinstance(node, ast.Import) else f"{module}.{alias.name}"
+            self._add("import", node, f"imports {module}", module)
+            for path in {module, member}:
+                self._used(path, node, "imports", catalogue.ACTING_IMPORTS.get(path))
+            if in_class:  # it can then be reached as an attribute of the class, which is not followed
+                self._mentioned(node, frozenset([Ref(catalogue.canonical(member))]), followed=False)
 
-    def _call(self, node: ast.Call, visit: Visit) -> None:
-        given = self._names.arguments(node, visit.scope)
-        for value in self._names.values(node.func, visit.scope):
-            if isinstance(value, ToolFunction):
-                self._tool_call(value, node, given)
-            elif isinstance(value, Unknown) and value.unbound and self._told:
-                self.calls.append(self._any_tool(node))
-            else:
-                self._used(value, node, called=True)
-        for rule, message, subject in judge(node, visit.scope, self._names, given, frames=self._frames):
-            self._add(rule, node, message, subject)
+    def _by_name(self, node: ast.AST, text: str, *, method: bool = True) -> None:
+        """Judge an attribute, or a dotted path of them, that meets a rule by its name, whatever object has it."""
+        for name in re.findall(r"\w+", text):
+            rule = catalogue.NAMES.get(name)
+            if rule == "introspection" or (rule and method):
+                self._add(rule, node, f"uses {name}, which {RULES[rule].about}", name)
 
-    def _subscript(self, node: ast.Subscript, scope: Scope) -> None:
-        for value in self._names.values(node.value, scope):
-            if not isinstance(value, Ref) or not (value.path.endswith(".__dict__") or value.path == "sys.modules"):
-                continue
-            if not isinstance(node.slice, ast.Constant):
-                self._add("dynamic", node, f"looks up a name in {value.path} that is made at run time", value.path)
-
-    def _changed(self, node: ast.AST, holders: Values) -> None:
-        """Look at an assignment to, or deletion from, what a module's names are kept in: a reader follows none."""
+    def _held(self, node: ast.AST, holders: Values, *, changed: bool = True) -> None:
+        """Judge a change of a module's dictionary of names, or a lookup in it by a name made at run time."""
         for value in holders:
-            if isinstance(value, Ref) and (value.path in _HOLDERS or value.path.endswith(".__dict__")):
-                self._add("dynamic", node, f"changes what is in {value.path}, which is not followed", value.path)
+            if isinstance(value, Ref) and (is_holder(value.path) or (changed and value.path in catalogue.HOLDERS)):
+                verb = "changes what is" if changed else "looks up a name that is made at run time"
+                self._add("dynamic", node, f"{verb} in {value.path}, which is not followed", value.path)
 
-    def _mention(self, node: ast.expr, visit: Visit) -> None:
-        """Look at an expression that is not what is called: an alias, or a function handed on as a value."""
-        if visit.annotation and not isinstance(node, ast.Call):
-            return
-        parent = visit.parent
-        is_base = isinstance(parent, ast.Attribute)
-        followed = is_base or self._is_alias(node, parent, visit.scope)
-        for value in self._names.values(node, visit.scope):
-            self._used(value, node, called=False)
-            if not followed:
-                self._handed_on(value, node)
-
-    def _is_alias(self, node: ast.expr, parent: ast.AST, scope: Scope) -> bool:
-        """Return whether the value only gets another name here, which is followed, or is only looked at."""
-        match parent:
-            case ast.Assign():
-                return scope.kind != "class" and all(isinstance(target, ast.Name) for target in parent.targets)
-            case ast.AnnAssign():
-                return scope.kind != "class" and isinstance(parent.target, ast.Name)
-            case ast.NamedExpr():
-                return scope.kind != "class"
-            case ast.Expr() | ast.If() | ast.While() | ast.Assert() | ast.Delete():
+    def _is_followed(self, node: ast.expr, place: Place) -> bool:
+        """Return True if a value only gets another name here, which is followed, or is only inspected."""
+        match place.parent:
+            case ast.Attribute() | ast.Expr() | ast.If() | ast.While() | ast.Assert() | ast.Delete():
                 return True
-            case ast.Call():
-                looks = [value for value in self._names.values(parent.func, scope) if isinstance(value, Ref)]
-                safe = {"builtins.getattr", "builtins.hasattr", "builtins.dir", "builtins.vars", "builtins.print"}
-                safe |= {"builtins.type", "builtins.isinstance", "builtins.repr", "builtins.help"}
-                return bool(looks) and all(value.path in safe for value in looks)
-            case ast.Subscript():
-                return parent.value is node
+            case ast.Assign(targets=targets):
+                return place.scope.kind != "class" and all(isinstance(target, ast.Name) for target in targets)
+            case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
+                return place.scope.kind != "class" and isinstance(target, ast.Name)
+            case ast.Call(func=function):
+                return all(
+                    isinstance(value, Ref) and value.path in _LOOKS
+                    for value in self._names.values(function, place.scope)
+                )
+            case ast.Subscript(value=value):
+                return value is node
         return False
 
-    def _used(self, value: Value, node: ast.AST, *, called: bool) -> None:
-        """Add a finding if a value is a function that counts by being mentioned, or called."""
-        if not isinstance(value, Ref):
-            return
-        path = value.path
-        rule = catalogue.rule_of(path)
-        if rule is None and catalogue.network_use(path) and (called or path.rpartition(".")[2].islower()):
-            # The module of a package, such as requests.adapters, is no use of it; a function that is handed on is.
-            rule = "network" if called or not isinstance(node, ast.Import) else None
+    def _mentioned(self, node: ast.AST, values: Values, *, followed: bool) -> None:
+        """Judge an expression that is mentioned and not called: an alias, or a function passed on as a value."""
+        for value in values:
+            if isinstance(value, Ref):
+                self._used(value.path, node, "names", catalogue.rule_of(value.path))
+                path = value.path.removesuffix(DICT)
+                if not followed and (rule := catalogue.rule_of_handing_on(path)):
+                    self._add(rule, node, f"hands {path} on as a value; what is done with it is not seen", path)
+            elif isinstance(value, ToolFunction) and not followed:
+                self._add_tool("hands on", node, value.name)
+
+    def _used(self, path: str, node: ast.AST, verb: str, rule: str | None) -> None:
+        """Add a finding for a function that meets a rule by being mentioned or called."""
         if rule is not None:
-            verb = "calls" if called else "names"
             self._add(rule, node, f"{verb} {path}, which {RULES[rule].about}", path)
-        if path.rpartition(".")[2] in catalogue.REACHING and not isinstance(node, (ast.Attribute, ast.Name)):
-            self._add("introspection", node, f"reads {path}", path.rpartition(".")[2])
+        if not isinstance(node, (ast.Attribute, ast.Name)):
+            self._by_name(node, path.rpartition(".")[2], method=False)
 
-    def _handed_on(self, value: Value, node: ast.AST) -> None:
-        if isinstance(value, Ref):
-            path = value.path.removesuffix(".__dict__")
-            if path in catalogue.SENSITIVE or path == "__main__":
-                what = "its own names" if path == "__main__" else f"the module {path}"
-                self._add("dynamic", node, f"hands {what} on as a value; what is done with it is not seen", path)
-            elif path in ("builtins.getattr", "builtins.globals", "builtins.vars", "builtins.locals"):
-                self._add("dynamic", node, f"hands {path} on as a value; what is done with it is not seen", path)
-            elif path in CALLED:
-                rule = CALLED[path]
-                self._add(rule, node, f"hands {path} on as a value, which {RULES[rule].about}", path)
-        elif isinstance(value, ToolFunction):
-            line, column = self._place(node)
-            self.calls.append(ToolCall(tool=value.name, line=line, column=column, dynamic=True))
-            rule = "dynamic-tool" if value.name is None else "tool"
-            what = f"the tool {value.name}" if value.name else "call_tool"
-            self._add(rule, node, f"hands {what} on as a value", value.name or "call_tool")
+    def _call(self, node: ast.Call, scope: Scope) -> None:
+        given = _Arguments(node, scope, self._names)
+        for value in self._names.values(node.func, scope):
+            if isinstance(value, ToolFunction):
+                self._tool_call(value, node, scope)
+            elif isinstance(value, Ref):
+                self._used(value.path, node, "calls", catalogue.rule_of_call(value.path))
+                self._function(value.path, node, given)
+            elif value == Unknown(unbound=True) and self._tools is not None:
+                self._add_call(node)
+        if isinstance(node.func, ast.Attribute):
+            for base in self._names.values(node.func.value, scope):
+                self._method(base, node.func.attr, node, given)
 
-    def _tool_call(self, function: ToolFunction, node: ast.Call, given: list[Values]) -> None:
-        line, column = self._place(node)
-        positional = node.args
-        names: Iterable[str | None] = [function.name]
-        if function.name is None:
-            first = given[0] if given else PLAIN
-            names = sorted({value.text for value in first if isinstance(value, Text) and value.whole})
-            if not first or any(not isinstance(value, Text) or not value.whole for value in first):
-                names = [*names, None]
-            positional = positional[1:]
-        for name in names:
-            real, parameters = self._tool(name)
-            arguments, complete = _literals(positional, node.keywords, parameters)
-            self.calls.append(
-                ToolCall(
-                    tool=real, arguments=arguments, complete=complete, line=line, column=column, dynamic=real is None
-                )
-            )
-            if real is None:
-                self._add("dynamic-tool", node, "calls a tool whose name is made at run time", "call_tool")
+    def _method(self, base: Value, name: str, node: ast.Call, given: _Arguments) -> None:
+        """Judge a method call that meets a rule by its name and arguments."""
+        texts = frozenset([base]) if isinstance(base, Text) else given.at(0, "expr")
+        if isinstance(base, Text) and base.path and (access := catalogue.PATH_METHODS.get(name)):
+            if access == "opens":
+                access = "writes" if _changes("open", given.at(0, "mode")) else "reads"
+            others = given.at(0) if name in ("rename", "replace") else NONE
+            self._paths(f"pathlib.Path.{name}", texts | others, node, access)
+        elif name in ("format", "format_map", "vformat", "get_field"):
+            fields = [re.findall(r"[.\[][^{}]*", text.value) for text in texts if isinstance(text, Text)]
+            self._by_name(node, " ".join(chain(*fields)), method=False)
+        elif name in ("eval", "query") and any(self._runs(text) for text in texts):
+            if not isinstance(base, Ref) or ("." in base.path and not catalogue.rule_of(f"{base.path}.{name}")):
+                self._add("code", node, f"calls {name}, which runs the text that it is given", name)
+        elif name in catalogue.METHOD_WRITES and not isinstance(base, Text):
+            self._paths(f".{name}", NONE.union(*given.values.values()), node, "writes")
+
+    def _runs(self, text: Value) -> bool:
+        """Return True if `.eval` or `.query` with this text does more than compute with columns.
+
+        In a program without data frames, an unknown text may be anything, such as a query of a database.
+        """
+        if isinstance(text, Text) and (text.whole or _REACHES_OUT.search(text.value)):
+            return _REACHES_OUT.search(text.value) is not None
+        return self._frames
+
+    def _function(self, path: str, node: ast.Call, given: _Arguments) -> None:
+        """Judge a call of a function, by its full name, that meets a rule through its arguments."""
+        base, _, last = path.rpartition(".")
+        deciding, access = catalogue.CALLED.get(path), catalogue.FILES.get(path, "")
+        if access == "opens":
+            access = "writes" if _changes(path, given.at(1, "flags", "mode", "flag")) else "reads"
+        for place, values in given.values.items() if access else ():
+            if catalogue.FILES[path] != "opens" or place in (0, "file", "filename", "name", "path"):
+                self._paths(path, values, node, "reads" if place in catalogue.SOURCES.get(path, ()) else access)
+        if path in catalogue.TAKE_NAMES:
+            self._names_given(path, node, given)
+        if deciding is not None and not _is_harmless(deciding, given):
+            self._add(deciding.rule, node, f"calls {path}, which {RULES[deciding.rule].about}", path)
+        goes_through = last in catalogue.CHANGES or (last in catalogue.HOLDER_METHODS and is_holder(base))
+        if goes_through or (last in catalogue.HOLDER_GETTERS and not isinstance(given.nodes.get(0), ast.Constant)):
+            self._held(node, frozenset([Ref(base)]), changed=goes_through)
+
+    def _names_given(self, path: str, node: ast.Call, given: _Arguments) -> None:
+        """Judge a call of a function that looks something up by name."""
+        places = [place for place in catalogue.TAKE_NAMES[path] if place in given.nodes]
+        for text in whole_texts(frozenset(value for place in places for value in given.values[place])):
+            if "import" in path:
+                self._add("import", node, f"imports {text} by {path}", text)
             else:
-                self._add("tool", node, f"calls the tool {real}", real)
+                self._by_name(node, text)
+        if given.spread or not all(isinstance(given.nodes[place], ast.Constant) for place in places):
+            self._add("dynamic", node, f"calls {path} with a name that is made at run time", path)
 
-    def _tool(self, name: str | None) -> tuple[str | None, tuple[str, ...]]:
-        """Return a tool's own name, and its parameters where they are known."""
-        tool = self._toolset.get(name) if self._toolset is not None and name is not None else None
-        return (name, ()) if tool is None else (tool.name, tuple(tool.parameters))
+    def _paths(self, function: str, values: Values, node: ast.Call, access: str) -> None:
+        """Judge the path arguments of a function that reads, writes or removes files."""
+        rule, verb = _ACCESS[access]
+        for text in [value for value in values if isinstance(value, Text)]:
+            found = _outside(text)
+            if function.startswith((".", "pandas.", "polars.", "numpy.", "xml.")) and _URL.match(text.value):
+                self._add("network", node, f"opens {text.value!r} by {function}", function)
+            elif _SYSTEM.match(found) or (found and access == "removes"):
+                more = "" if text.whole else " and what follows"
+                self._add(rule, node, f"{verb} {found!r}{more}, by {function}", found)
 
-    def _any_tool(self, node: ast.AST) -> ToolCall:
-        line, column = self._place(node)
-        return ToolCall(tool=None, line=line, column=column, dynamic=True)
+    def _tool_call(self, function: ToolFunction, node: ast.Call, scope: Scope) -> None:
+        given, names = _Arguments(node, scope, self._names), {function.name}
+        if function.name is None:
+            names = {text.value if isinstance(text, Text) and text.whole else None for text in given.at(0) or UNKNOWN}
+            given = _Arguments(ast.Call(node.func, node.args[0 in given.nodes :], node.keywords), scope, self._names)
+        for name in sorted(names, key=str):
+            tool = self._tools.get(name) if isinstance(self._tools, Toolset) and name is not None else None
+            real = tool.name if tool else name
+            literals, complete = given.literals([*tool.parameters] if tool else [])
+            self._add_tool("calls", node, real, arguments=literals, complete=complete, dynamic=real is None)
 
-    def _place(self, node: ast.AST) -> tuple[int, int]:
+    def _add_tool(self, verb: str, node: ast.AST, tool: str | None, **more: Any) -> None:
+        self._add_call(node, tool, **more)
+        rule, what = ("tool", f"the tool {tool}") if tool else ("dynamic-tool", "a tool that is chosen at run time")
+        self._add(rule, node, f"{verb} {what}", tool or "call_tool")
+
+    def _add(self, rule: str, node: ast.AST | Unread, message: str, subject: str = "") -> None:
+        line, column = self._position(node)
+        key = rule, line, column, subject
+        if key not in self.found:
+            self.found[key] = Finding(
+                rule=rule,
+                severity=RULES[rule].severity,
+                line=line,
+                column=column,
+                message=message,
+                subject=subject,
+                source=self._lines.shown(line),
+            )
+            if rule in _UNREADABLE:
+                self._add_call(node)
+
+    def _add_call(self, node: ast.AST | Unread, tool: str | None = None, *, dynamic: bool = True, **more: Any) -> None:
+        line, column = self._position(node)
+        self.calls.append(ToolCall(tool=tool, line=line, column=column, dynamic=dynamic, **more))
+
+    def _position(self, node: ast.AST | Unread) -> tuple[int, int]:
+        if isinstance(node, Unread):
+            return node.line, node.column
         line = getattr(node, "lineno", 1)
         return line, self._lines.column(line, getattr(node, "col_offset", 0))
 
-    def _add(self, rule: str, node: ast.AST, message: str, subject: str) -> None:
-        line, column = self._place(node)
-        self._add_at(rule, message, subject, line, column)
 
-    def _add_unread(self, unread: Unread) -> None:
-        self._add_at(unread.rule, unread.message, "", unread.line, unread.column)
+def _outside(text: Text) -> str:
+    """Return the normal form of a path outside the program's own directories, as seen inside a sandbox.
 
-    def _add_at(self, rule: str, message: str, subject: str, line: int, column: int) -> None:
-        if (rule, line, column, subject) in self._found:
-            return
-        self._found[rule, line, column, subject] = message
-        if rule in _UNREADABLE:
-            self.calls.append(ToolCall(tool=None, line=line, column=column, dynamic=True))
+    It is empty for any other path, and for one of which not enough is known.
+    """
+    known = text.value if text.whole else text.value.rpartition("/")[0]  # the last name could go on
+    path = posixpath.normpath(known if known.startswith("~") else posixpath.join("/workspace", known))
+    return "" if _OWN.match(path) else path.replace("//", "/")
 
 
-def _names_pandas(node: ast.AST) -> bool:
-    match node:
-        case ast.Import():
-            return any(alias.name.partition(".")[0] == "pandas" for alias in node.names)
-        case ast.ImportFrom(module=str(module)):
-            return module.partition(".")[0] == "pandas"
-    return False
+def _changes(function: str, modes: Values) -> bool:
+    """Return true unless each mode, or set of flags, is known to be for reading only."""
+    if function == "os.open":
+        return not all(isinstance(mode, Number) and not mode.value & ~_READING for mode in modes)
+    changing = set("wcn" if function.startswith("dbm.") else "wax+")
+    return not all(isinstance(mode, Text) and mode.whole and changing.isdisjoint(mode.value) for mode in modes)
 
 
-def _decorators(node: ast.AST) -> list[ast.expr]:
-    return node.decorator_list if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else []
-
-
-def _by_alias(tools: Tools) -> dict[str, str]:
-    """Return the tools' own names by what programs call them."""
-    if tools is None:
-        return {}
-    if isinstance(tools, Toolset):
-        return {alias: name for name, alias in tools.aliases.items()}
-    return {name: name for name in ([tools] if isinstance(tools, str) else tools)}
-
-
-def _literals(
-    positional: list[ast.expr], keywords: list[ast.keyword], parameters: tuple[str, ...]
-) -> tuple[dict[str, object], bool]:
-    """Return the arguments that are literals, and whether those are all."""
-    found: dict[str, object] = {}
-    complete = True
-    for number, node in enumerate(positional):
-        if isinstance(node, ast.Starred):
-            complete = False
-            break  # what follows has no place that is known
-        name = parameters[number] if number < len(parameters) else str(number)
-        complete &= _literal(node, name, found)
-    for keyword in keywords:
-        complete &= keyword.arg is not None and _literal(keyword.value, keyword.arg, found)
-    return found, complete
-
-
-def _literal(node: ast.expr, name: str, found: dict[str, object]) -> bool:
-    try:
-        found[name] = ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False
-    return True
+def _is_harmless(deciding: catalogue.DecidingArgument, given: _Arguments) -> bool:
+    """Return True if an argument certainly makes a call harmless."""
+    places = [place for place in (deciding.name, deciding.position) if place in given.nodes]
+    node = given.nodes[places[0]] if places else ast.Constant(None)
+    if isinstance(node, ast.Constant):
+        return node.value in deciding.harmless and (bool(places) or not given.spread)
+    return all(isinstance(value, Ref) and value.path in deciding.harmless for value in given.at(*places) or UNKNOWN)

@@ -1,28 +1,33 @@
-"""The rules of a review, how grave each is, and what is to be done when a program meets one."""
+"""The rules of a review, the findings that meet them, and the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
 
+MAX_FINDINGS: Final = 1000
+"""The most findings that are listed one by one; a further finding for each verdict then stands for the rest."""
+
 
 class _Ordered(Enum):
-    """Members are ordered as they are written down."""
+    """An enumeration whose members are ordered by their definition."""
+
+    @property
+    def order(self) -> int:
+        return list(type(self)).index(self)
 
     def __lt__(self, other: object) -> bool:
-        if not isinstance(other, type(self)):
-            return NotImplemented
-        order = list(type(self))
-        return order.index(self) < order.index(other)
+        return self.order < other.order if isinstance(other, type(self)) else NotImplemented
 
 
 class Severity(_Ordered):
-    """How much harm a finding could stand for where nothing isolates the program, the least first."""
+    """The harm that a finding could do if nothing isolates the program, the least first."""
 
     INFO = "info"
     LOW = "low"
@@ -31,7 +36,7 @@ class Severity(_Ordered):
 
 
 class Verdict(_Ordered):
-    """What is to be done about a program, the mildest first: `max` of several is the strictest."""
+    """The verdict on a program, the mildest first: `max` of several verdicts is the strictest."""
 
     ALLOW = "allow"
     WARN = "warn"
@@ -83,13 +88,13 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which verdict each finding gets: `Rules({"process": "block", "import:socket": "ask"})`.
+    """The verdict for each kind of finding: `Rules({"process": "block", "import:socket": "ask"})`.
 
-    A key is the name of a rule, or a rule and a subject: `import:urllib` is for `urllib` and what lies below it, and
-    the longest subject that fits decides, be it milder or stricter. Rules that are not named keep the verdict that
-    `RULES` has for them, or all get `otherwise` where that is given. Verdicts may be given by their values.
+    A key is the name of a rule, or a rule and a subject: `import:urllib` covers `urllib` and everything below it, and
+    the longest matching subject decides, be it milder or stricter. Rules without a key keep the verdict of `RULES`, or
+    get `otherwise` if that is given. Verdicts may be given by their values.
 
-    Raises `InvalidValue` for what is no mapping, and for a rule or a verdict that there is not.
+    Raises `InvalidValue` if this is not a mapping, and for an unknown rule or verdict.
     """
 
     verdicts: Mapping[str, Verdict | str] = field(default_factory=dict)
@@ -98,31 +103,31 @@ class Rules:
     def __post_init__(self) -> None:
         if not isinstance(self.verdicts, Mapping):
             raise InvalidValue(f"Rules takes a dict such as {{'process': 'block'}}, not {self.verdicts!r}")
-        checked = {}
-        for key, verdict in self.verdicts.items():
+        for key in self.verdicts:
             name, colon, subject = key.partition(":") if isinstance(key, str) else ("", "", "")
             if name not in RULES or (colon and not subject):
                 raise InvalidValue(f"Rules: there is no rule {key!r}; rules: {', '.join(RULES)}")
-            checked[key] = _verdict(verdict, key)
-        object.__setattr__(self, "verdicts", MappingProxyType(checked))
+        verdicts = {key: _verdict(verdict, key) for key, verdict in self.verdicts.items()}
+        object.__setattr__(self, "verdicts", MappingProxyType(verdicts))
         if self.otherwise is not None:
             object.__setattr__(self, "otherwise", _verdict(self.otherwise, "otherwise"))
 
     def verdict(self, rule: str, subject: str = "") -> Verdict:
-        """Return what is to be done about a finding of this rule about this subject."""
-        while subject:
-            chosen = self.verdicts.get(f"{rule}:{subject}")
-            if isinstance(chosen, Verdict):
-                return chosen
-            subject = subject.rpartition(".")[0]
-        for found in (self.verdicts.get(rule), self.otherwise):
-            if isinstance(found, Verdict):
-                return found
-        return RULES[rule].verdict
+        """Return the verdict for a finding of this rule about this subject."""
+        closest = longest(f"{rule}:{subject}", self.verdicts)
+        found = (self.verdicts.get(closest), self.verdicts.get(rule), self.otherwise)
+        return next((verdict for verdict in found if isinstance(verdict, Verdict)), RULES[rule].verdict)
 
     def can_be(self, verdict: Verdict) -> bool:
-        """Whether there is a finding that would get this verdict."""
+        """Return True if some finding would get this verdict."""
         return verdict in self.verdicts.values() or any(self.verdict(rule) is verdict for rule in RULES)
+
+
+def longest(path: str, names: Container[str]) -> str:
+    """Return the longest prefix of a dotted path that is one of these names; empty if none is."""
+    while path and path not in names:
+        path = path.rpartition(".")[0]
+    return path
 
 
 def _verdict(given: object, key: str) -> Verdict:
@@ -131,3 +136,107 @@ def _verdict(given: object, key: str) -> Verdict:
     except ValueError:
         choices = ", ".join(verdict.value for verdict in Verdict)
         raise InvalidValue(f"Rules: {given!r} for {key!r} is no verdict; verdicts: {choices}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One operation of a program that meets a rule, and its line.
+
+    `subject` is what the finding is about: a module, a function by its full name, a path, a tool; it may be empty.
+    `line` and `column` count from 1, columns in characters. `source` is that line of the program without indentation,
+    cut to 200 characters. `stands_for` is above 1 if there are too many findings to list: it is the number of findings,
+    with the same verdict, that this one stands for.
+    """
+
+    rule: str
+    severity: Severity
+    line: int
+    column: int
+    message: str
+    subject: str = ""
+    source: str = ""
+    stands_for: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as plain JSON data."""
+        return {**asdict(self), "severity": self.severity.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool that a program may make.
+
+    `tool` is the tool's name, or `None` if the program chooses it at run time or by code that cannot be analyzed: then
+    it may be any tool of the run. `arguments` has the literal arguments, by parameter name, or by position (`"0"`) if
+    the name is unknown; `complete` is true if there are no others. `dynamic` is true if the call itself could not be
+    read: its tool is unknown, or the tool's function is passed on as a value and called elsewhere with unknown
+    arguments.
+    """
+
+    tool: str | None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    complete: bool = False
+    line: int = 1
+    column: int = 1
+    dynamic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The findings about one program, in the order of its lines, and the rules that judge them.
+
+    If there are very many, the last one of each verdict stands for those that are not listed, which were chosen by
+    these rules.
+    """
+
+    findings: tuple[Finding, ...]
+    rules: Rules = field(default_factory=Rules)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The strictest verdict that any finding gets; `ALLOW` where there are none."""
+        return max((self.verdict_on(finding) for finding in self.findings), default=Verdict.ALLOW)
+
+    def verdict_on(self, finding: Finding) -> Verdict:
+        """Return the verdict for one finding."""
+        return self.rules.verdict(finding.rule, finding.subject)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the review as plain JSON data: its verdict, and each finding with its own."""
+        return {
+            "verdict": self.verdict.value,
+            "findings": [{**finding.to_dict(), "verdict": self.verdict_on(finding).value} for finding in self.findings],
+        }
+
+
+def select(found: Iterable[Finding], rules: Rules) -> list[Finding]:
+    """Return the findings to list, in order, and for each verdict one that stands for the unlisted findings with it.
+
+    The first finding of each rule and of each verdict is listed, and one of each severity. Then come those with a
+    stricter verdict before others; for the same verdict, the first of each rule and subject before repetitions, and
+    more severe ones first. So the strictest verdict of all belongs to a listed finding. The finding that stands for
+    others has the rule, subject and place of the most severe of them, and says how many there are of which rules.
+    """
+    ordered = sorted(found, key=lambda finding: (finding.line, finding.column))
+    if len(ordered) <= MAX_FINDINGS:
+        return ordered
+    judged = {key: rules.verdict(*key) for key in {(finding.rule, finding.subject) for finding in ordered}}
+    verdicts = [judged[finding.rule, finding.subject] for finding in ordered]
+    backward = range(len(ordered) - 1, -1, -1)
+    needed = {*{ordered[n].rule: n for n in backward}.values(), *{verdicts[n]: n for n in backward}.values()}
+    new = set({(ordered[n].rule, ordered[n].subject): n for n in backward}.values())
+    ranked = sorted(
+        range(len(ordered)),
+        key=lambda n: (n not in needed, -verdicts[n].order, n not in new, -ordered[n].severity.order, n),
+    )
+    left_out: dict[Verdict, list[Finding]] = {}
+    for n in ranked[MAX_FINDINGS:]:
+        left_out.setdefault(verdicts[n], []).append(ordered[n])
+    listed = [ordered[n] for n in sorted(ranked[:MAX_FINDINGS])]
+    for _, others in sorted(left_out.items(), reverse=True):
+        counts = ", ".join(f"{rule} {count:,}" for rule, count in Counter(each.rule for each in others).most_common())
+        message = f"{len(others):,} more findings are not listed, of which this is one: {counts}"
+        listed.append(
+            replace(max(others, key=lambda finding: finding.severity), message=message, stands_for=len(others))
+        )
+    return listed

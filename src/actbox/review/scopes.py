@@ -1,340 +1,252 @@
-"""The scopes of a program, and everything that each name in them may be bound to.
+"""The one pass over a program's syntax tree: its scopes, the bindings of each name, and the places to judge.
 
-A program is read without following its order: a name may have any value that is ever bound to it in its scope. Order
-counts in one place only, whether a name of the program's own hides one that is built in (`Scope.hides`).
+The pass does not follow the order in which a program runs: a name may have any value that is ever bound to it in its
+scope. Order counts in one place only, whether a name of the program's own hides a built-in one (`Scope.own`).
 """
 
 from __future__ import annotations
 
 import ast
-import bisect
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from itertools import chain
+from typing import Final, Literal, NamedTuple
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 """A line and a column, as the syntax tree has them."""
 
-How = Literal["module", "value", "element", "deep", "own"]
-"""What a binding gives: a module or its member, an expression's value, one element of it, anything inside it, or
-something of the program's own that nothing is known of."""
+END: Final = (1 << 60, 0)
+"""A position after everything in a program."""
+MAX_PLACES: Final = 200_000
+"""A program with more places to judge is not read: it takes a gigabyte of memory and a minute."""
+
+_LEAVES: Final = (ast.expr_context, ast.Constant, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+_COMPOUND: Final = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
+_JUDGED: Final = (ast.Import, ast.ImportFrom, ast.AugAssign, ast.Call, ast.Attribute, ast.Subscript)
 
 
-@dataclass(eq=False, slots=True)
-class Binding:
-    """One place where a name gets a value. `expression` is evaluated in `scope`."""
+class Binding(NamedTuple):
+    """The value that a name gets: that of an expression or, with `inside`, that of an element of a container."""
 
-    how: How
+    expression: ast.expr
     scope: Scope
-    after: Place
-    expression: ast.expr | None = None
-    path: str = ""
-    certain: bool = False
+    inside: bool = False
 
 
 @dataclass(eq=False, slots=True)
 class Scope:
-    """A module, class or function (comprehensions are functions) with what its names are bound to."""
+    """A module, class, function or comprehension, and everything that its names are bound to.
 
-    kind: Literal["module", "class", "function"]
+    A binding is that of an expression, the full name of an import, or `None` for an unknown value. From the position in
+    `own` on, a name is certainly the scope's own. `elsewhere` has the scopes of names declared `global` or `nonlocal`.
+    """
+
+    kind: Literal["module", "class", "function", "comprehension"]
     parent: Scope | None = None
-    comprehension: bool = False
-    bindings: dict[str, list[Binding]] = field(default_factory=dict)
-    stars: list[str] = field(default_factory=list)
-    globals: set[str] = field(default_factory=set)
-    nonlocals: set[str] = field(default_factory=set)
-    deleted: set[str] = field(default_factory=set)
-    begins: Place = (0, 0)
-    """Where the statement of the module begins that this scope lies in."""
-    acts: list[Place] = field(default_factory=list)
-    """The module only: where the statements begin that do more than define and import."""
-
-    def hides(self, name: str, place: Place, later: Place | None) -> bool:
-        """Return whether, at a place, a name is certain to be this scope's own and not one that is built in.
-
-        `later` is for a use inside a function: where the statement begins that the function lies in. The function
-        cannot have been called before the next statement that acts.
-        """
-        if name in self.deleted:
-            return False
-        for binding in self.bindings.get(name, ()):
-            if not binding.certain:
-                continue
-            if binding.after <= place and later is None:
-                return True
-            if later is not None:
-                next_act = bisect.bisect_left(self.acts, later)
-                if next_act == len(self.acts) or self.acts[next_act] >= binding.after or binding.after <= later:
-                    return True
-        return False
+    begins: Position | None = None
+    """The start of the top-level statement that contains a function or its body; else `None`."""
+    bindings: dict[str, list[Binding | str | None]] = field(default_factory=dict)
+    own: dict[str, Position] = field(default_factory=dict)
+    elsewhere: dict[str, Scope] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """One node of the tree, with what a reader must know of its surroundings."""
+class Place(NamedTuple):
+    """One node of the tree and its surroundings.
+
+    `certain` is true where the node always runs, once and in the order of the text. `source` is the value that the
+    names of an assignment's target get.
+    """
 
     node: ast.AST
     parent: ast.AST
     scope: Scope
-    annotation: bool
+    annotation: bool = False
+    certain: bool = False
+    source: Binding | None = None
 
 
-_COMPOUND: Final = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
+class Scopes:
+    """The scopes of one program and its places to judge. Bodies of functions are read after the code around them."""
 
-LEAVES: Final = (ast.expr_context, ast.Constant, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
-"""Nodes that are nothing by themselves and have no others in them: more than a third of all."""
-
-
-class ScopeReader:
-    """Walks a tree once, without recursion, and collects its nodes, its scopes and their bindings."""
-
-    def __init__(self, tree: ast.Module, inputs: Iterable[str] = ()) -> None:
+    def __init__(self, tree: ast.Module, inputs: Mapping[str, object]) -> None:
         self.module = Scope("module")
-        self.visits: list[Visit] = []
-        self._scopes = [self.module]
-        self._stack: list[tuple[ast.AST, ast.AST, Scope, bool, bool]] = []
-        for name in inputs:
-            self._bind(self.module, name, Binding("own", self.module, (0, 0), certain=True))
-        for statement in tree.body:
-            if not _only_defines(statement):
-                self.module.acts.append(_begin(statement))
-        for statement in reversed(tree.body):
-            self._stack.append((statement, tree, self.module, True, False))
-        while self._stack:
-            node, parent, scope, certain, annotation = self._stack.pop()
-            if parent is tree:
-                self._top = _begin(node)
-            self.visits.append(Visit(node, parent, scope, annotation))
-            if not isinstance(node, LEAVES):
-                self._enter(node, scope, certain, annotation)
-        self._redistribute()
+        self.places: list[Place] = []
+        self.functions: set[str] = set()
+        """Names of functions and methods that the program defines."""
+        self.imports: list[str] = []
+        """Full names of what the program imports, such as `os` and `os.*`."""
+        self.acts: list[Position] = []
+        """Positions of the module's statements that can call a function of the program."""
+        self._begins = self._ends = (0, 0)
+        for name, value in inputs.items():
+            self._bind(self.module, name, Binding(ast.Constant(value), self.module), certain=True)  # type: ignore[arg-type]
+        self._later = deque([[Place(statement, tree, self.module, certain=True) for statement in tree.body]])
+        while self._later and len(self.places) <= MAX_PLACES:
+            waiting = self._later.popleft()[::-1]
+            while waiting and len(self.places) <= MAX_PLACES:
+                waiting.extend(reversed([*self._enter(waiting.pop())]))
+        self.acts.append(END)
 
-    def bindings(self) -> Iterator[tuple[Scope, str, Binding]]:
-        """Yield every binding, with the scope and the name that it is for."""
-        for scope in self._scopes:
-            for name, bindings in scope.bindings.items():
-                for binding in bindings:
-                    yield scope, name, binding
-
-    def _push(self, nodes: Iterable[ast.AST | None], parent: ast.AST, scope: Scope, certain: bool, note: bool) -> None:
-        for node in nodes:
-            if node is not None:
-                self._stack.append((node, parent, scope, certain, note))
-
-    def _enter(self, node: ast.AST, scope: Scope, certain: bool, annotation: bool) -> None:
-        after = _end(node)
+    def _enter(self, place: Place) -> Iterator[Place]:
+        """Record one node, and yield the places directly below it."""
+        node, scope = place.node, place.scope
+        if place.certain and isinstance(node, ast.stmt):
+            self._ends = (node.end_lineno or 0, node.end_col_offset or 0)
+            if scope is self.module:
+                self._begins = (node.lineno, node.col_offset)
+        if scope.begins is None and _can_call(place):
+            self.acts.append(self._begins)
+        if isinstance(node, _JUDGED) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
+            self.places.append(place)
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                self._bind(scope, node.name, Binding("own", scope, after, certain=certain))
-                self._function(node, node.body, scope)
-                self._push(node.decorator_list, node, scope, False, False)
-                self._push([node.returns], node, scope, False, True)
-            case ast.Lambda():
-                self._function(node, [node.body], scope)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                return self._function(node, place)
             case ast.ClassDef():
-                self._bind(scope, node.name, Binding("own", scope, after, certain=certain))
-                inner = self._scope("class", scope)
-                self._type_parameters(node, inner)
-                self._push(node.body, node, inner, True, False)
-                self._push([*node.decorator_list, *node.bases, *node.keywords], node, scope, False, False)
+                self._bind(scope, node.name, certain=place.certain)
+                inner = Scope("class", scope, scope.begins)
+                return chain(
+                    _below(place, *_around(node), *node.bases, *node.keywords),
+                    (Place(statement, node, inner, certain=True) for statement in node.body),
+                )
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                self._comprehension(node, scope)
+                return self._comprehension(node, place)
+            case ast.NamedExpr():
+                while scope.kind == "comprehension" and scope.parent:
+                    scope = scope.parent
+                target = Place(node.target, node, scope, source=Binding(node.value, place.scope))
+                return chain([target], _below(place, node.value))
+            case ast.Tuple(elts=targets) | ast.List(elts=targets) if parts := _parts(targets, place.source):
+                return (
+                    place._replace(node=target, parent=node, source=part)
+                    for target, part in zip(targets, parts, strict=True)
+                )
             case ast.Import() | ast.ImportFrom():
-                self._import(node, scope, certain)
-            case _:
-                self._assignments(node, scope, after, certain)
-                inside = certain and not isinstance(node, _COMPOUND)
-                for child in ast.iter_child_nodes(node):
-                    note = annotation or (isinstance(node, (ast.AnnAssign, ast.arg)) and child is node.annotation)
-                    self._stack.append((child, node, scope, inside, note))
+                self._import(node, place)
+            case ast.Name(ctx=ast.Store()) if place.source or not isinstance(place.parent, ast.AnnAssign):
+                self._bind(scope, node.id, place.source, certain=place.certain)
+            case ast.Name(ctx=ast.Del()):
+                scope.elsewhere.get(node.id, scope).own[node.id] = END
+            case ast.ExceptHandler(name=str(name)):
+                self._bind(scope, name)
+                scope.elsewhere.get(name, scope).own[name] = END  # an `except` clause unbinds its name at the end
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                self._bind(scope, name, place.source)
+            case ast.Global():
+                scope.elsewhere.update(dict.fromkeys(node.names, self.module))
+            case ast.Nonlocal():
+                scope.elsewhere.update((name, _owner(scope, name)) for name in node.names)
+        source, note = _source(place), getattr(node, "annotation", None)
+        certain = place.certain and not isinstance(node, _COMPOUND)
+        return (
+            Place(child, node, scope, place.annotation or child is note, certain, source)
+            for child in ast.iter_child_nodes(node)
+            if not isinstance(child, _LEAVES)
+        )
 
-    def _function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: Iterable[ast.AST], scope: Scope
-    ) -> None:
-        inner = self._scope("function", scope)
-        self._type_parameters(node, inner)
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, place: Place) -> Iterator[Place]:
+        inner = Scope("function", place.scope, place.scope.begins or self._begins)
         given = node.args
         positional = [*given.posonlyargs, *given.args]
-        defaults: dict[str, ast.expr | None] = {arg.arg: None for arg in (*positional, *given.kwonlyargs)}
-        with_default = positional[len(positional) - len(given.defaults) :]
-        defaults.update(zip((arg.arg for arg in with_default), given.defaults, strict=True))
-        defaults.update(zip((arg.arg for arg in given.kwonlyargs), given.kw_defaults, strict=True))
-        extra = [arg.arg for arg in (given.vararg, given.kwarg) if arg]
-        for name in (*defaults, *extra):
-            self._bind(inner, name, Binding("deep", scope, _end(node)))  # what a caller gives is not known
-        for name, default in defaults.items():
+        # A caller's arguments are unknown.
+        inner.bindings = {
+            arg.arg: [None] for arg in (*positional, *given.kwonlyargs, given.vararg, given.kwarg) if arg is not None
+        }
+        optional = [*positional[len(positional) - len(given.defaults) :], *given.kwonlyargs]
+        for arg, default in zip(optional, [*given.defaults, *given.kw_defaults], strict=True):
             if default is not None:
-                self._bind(inner, name, Binding("value", scope, _end(node), default))
-        self._push(body, node, inner, False, False)
-        self._push([*given.defaults, *given.kw_defaults], node, scope, False, False)
-        annotated = [*positional, *given.kwonlyargs, given.vararg, given.kwarg]
-        self._push([arg.annotation for arg in annotated if arg], node, scope, False, True)
+                self._bind(inner, arg.arg, Binding(default, place.scope))
+        body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
+        self._later.append([Place(part, node, inner) for part in body])
+        if not isinstance(node, ast.Lambda):
+            self.functions.add(node.name)
+            self._bind(place.scope, node.name, certain=place.certain)
+        returns = _below(place._replace(annotation=True), getattr(node, "returns", None))
+        return chain(_below(place, *_around(node), given), returns)
 
-    def _type_parameters(self, node: ast.AST, inner: Scope) -> None:
-        for parameter in getattr(node, "type_params", ()):  # from Python 3.12 on
-            self._bind(inner, parameter.name, Binding("own", inner, _end(node)))
-            self._push(ast.iter_child_nodes(parameter), parameter, inner, False, True)
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, place: Place
+    ) -> Iterator[Place]:
+        inner, around = Scope("comprehension", place.scope, place.scope.begins), place.scope
+        for generator in node.generators:
+            yield Place(generator.iter, generator, around)
+            yield Place(generator.target, generator, inner, source=Binding(generator.iter, around, inside=True))
+            yield from (Place(condition, generator, inner) for condition in generator.ifs)
+            around = inner
+        for element in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
+            yield Place(element, node, inner)
 
-    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, scope: Scope) -> None:
-        inner = self._scope("function", scope, comprehension=True)
-        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        self._push(elements, node, inner, False, False)
-        for number, generator in enumerate(node.generators):
-            where = inner if number else scope
-            self._target(generator.target, "element", generator.iter, where, inner, _end(node), False)
-            self._push([generator.iter], generator, where, False, False)
-            self._push([generator.target, *generator.ifs], generator, inner, False, False)
-
-    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope, certain: bool) -> None:
-        after = _end(node)
+    def _import(self, node: ast.Import | ast.ImportFrom, place: Place) -> None:
         for alias in node.names:
-            if isinstance(node, ast.Import):
-                path = alias.name if alias.asname else alias.name.partition(".")[0]
-                name = alias.asname or path
-            else:
-                module = "." * node.level + (node.module or "")
-                if alias.name == "*":
-                    self.module.stars.append(module)
-                    continue
-                path, name = f"{module}.{alias.name}", alias.asname or alias.name
-            self._bind(scope, name, Binding("module", scope, after, path=path, certain=certain))
+            module = imported(node, alias)
+            outermost = module.partition(".")[0]
+            name, path = alias.asname or outermost, module if alias.asname else outermost
+            if isinstance(node, ast.ImportFrom):
+                name, path = alias.asname or alias.name, f"{module}.{alias.name}"
+            self.imports.append(path)
+            if name != "*":
+                self._bind(place.scope, name, path, certain=place.certain)
 
-    def _assignments(self, node: ast.AST, scope: Scope, after: Place, certain: bool) -> None:
-        match node:
-            case ast.Assign():
-                for target in node.targets:
-                    self._target(target, "value", node.value, scope, scope, after, certain)
-            case ast.AnnAssign(value=ast.expr()):
-                self._target(node.target, "value", node.value, scope, scope, after, certain)
-            case ast.NamedExpr():
-                holder = scope
-                while holder.comprehension and holder.parent:
-                    holder = holder.parent
-                self._target(node.target, "value", node.value, scope, holder, after, False)
-            case ast.AugAssign(target=ast.Name(id=name)):
-                old = ast.copy_location(ast.Name(name, ast.Load()), node)
-                new = ast.copy_location(ast.BinOp(old, node.op, node.value), node)
-                self._bind(scope, name, Binding("value", scope, after, new))
-            case ast.For() | ast.AsyncFor():
-                self._target(node.target, "element", node.iter, scope, scope, after, False)
-            case ast.withitem(optional_vars=ast.expr()):
-                self._target(node.optional_vars, "deep", node.context_expr, scope, scope, after, False)
-            case ast.ExceptHandler(name=str(name)):
-                # The name is unbound where the handler ends.
-                scope.deleted.add(name)
-                self._bind(scope, name, Binding("own", scope, after))
-            case ast.Match():
-                for case in node.cases:
-                    self._pattern(case.pattern, node.subject, scope, after)
-            case ast.Delete():
-                for target in node.targets:
-                    names = ast.walk(target)
-                    scope.deleted.update(part.id for part in names if isinstance(part, ast.Name))
-            case ast.Global():
-                scope.globals.update(node.names)
-            case ast.Nonlocal():
-                scope.nonlocals.update(node.names)
-        if type(node).__name__ == "TypeAlias":  # from Python 3.12 on
-            for part in ast.walk(node):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    self._bind(scope, part.id, Binding("own", scope, after, certain=certain))
-
-    def _target(
-        self,
-        target: ast.expr | None,
-        how: How,
-        value: ast.expr | None,
-        scope: Scope,
-        holder: Scope,
-        after: Place,
-        certain: bool,
-    ) -> None:
-        """Bind the names of an assignment's target, in `holder`, to a value that is evaluated in `scope`."""
-        waiting: list[tuple[ast.expr | None, How, ast.expr | None]] = [(target, how, value)]
-        while waiting:
-            target, how, value = waiting.pop()
-            match target:
-                case ast.Name(id=name):
-                    self._bind(holder, name, Binding(how, scope, after, value, certain=certain))
-                case ast.Starred():
-                    waiting.append((target.value, "deep", value))
-                case ast.Tuple() | ast.List():
-                    values = _same_shape(target, value) if how == "value" else None
-                    for number, part in enumerate(target.elts):
-                        if values is not None:
-                            waiting.append((part, "value", values[number]))
-                        else:
-                            waiting.append((part, "element" if how == "value" else "deep", value))
-
-    def _pattern(self, pattern: ast.pattern, subject: ast.expr, scope: Scope, after: Place) -> None:
-        waiting: list[tuple[ast.pattern, bool]] = [(pattern, True)]
-        while waiting:
-            pattern, whole = waiting.pop()
-            how: How = "value" if whole else "deep"
-            match pattern:
-                case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                    self._bind(scope, name, Binding(how, scope, after, subject))
-                case ast.MatchMapping(rest=str(name)):
-                    self._bind(scope, name, Binding("deep", scope, after, subject))
-            keep = whole and isinstance(pattern, (ast.MatchAs, ast.MatchOr))
-            waiting.extend((part, keep) for part in ast.iter_child_nodes(pattern) if isinstance(part, ast.pattern))
-
-    def _scope(self, kind: Literal["class", "function"], parent: Scope, comprehension: bool = False) -> Scope:
-        scope = Scope(kind, parent, comprehension, begins=self._top)
-        self._scopes.append(scope)
-        return scope
-
-    @staticmethod
-    def _bind(scope: Scope, name: str, binding: Binding) -> None:
-        scope.bindings.setdefault(name, []).append(binding)
-
-    def _redistribute(self) -> None:
-        """Give what is declared `global` or `nonlocal` to the scopes that it belongs to."""
-        for scope in self._scopes:
-            for name in scope.globals | scope.nonlocals:
-                owner = self.module if name in scope.globals else _enclosing(scope, name)
-                if owner is None or owner is scope:
-                    continue
-                for binding in scope.bindings.pop(name, ()):
-                    binding.certain = False
-                    self._bind(owner, name, binding)
-                if name in scope.deleted:
-                    owner.deleted.add(name)
+    def _bind(self, scope: Scope, name: str, binding: Binding | str | None = None, *, certain: bool = False) -> None:
+        scope.elsewhere.get(name, scope).bindings.setdefault(name, []).append(binding)
+        if certain:
+            scope.own.setdefault(name, self._ends)
 
 
-def _enclosing(scope: Scope, name: str) -> Scope | None:
+def imported(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
+    """Return the module that an import loads, with the dots of a relative one."""
+    return alias.name if isinstance(node, ast.Import) else "." * node.level + (node.module or "")
+
+
+def _below(place: Place, *nodes: ast.AST | None) -> Iterator[Place]:
+    return (Place(node, place.node, place.scope, place.annotation) for node in nodes if node is not None)
+
+
+def _around(node: ast.AST) -> Iterable[ast.AST]:
+    """Return the decorators of a function or class, and its type parameters (Python 3.12)."""
+    return (*getattr(node, "decorator_list", ()), *getattr(node, "type_params", ()))
+
+
+def _can_call(place: Place) -> bool:
+    """Return true if a node that is in no function can call one of the program's."""
+    acts = (ast.Call,) if place.annotation else (ast.expr, ast.keyword, ast.Assert, *_COMPOUND)
+    passive = isinstance(place.node, (ast.Name, ast.Lambda)) and not isinstance(
+        place.parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    )
+    return isinstance(place.node, acts) and not passive
+
+
+def _source(place: Place) -> Binding | None:
+    """Return the value that the assignment targets directly below a node get, or `None`."""
+    match place.node:
+        case (
+            ast.Assign(value=ast.expr() as value)
+            | ast.AnnAssign(value=ast.expr() as value)
+            | ast.withitem(context_expr=value)
+            | ast.Match(subject=value)
+        ):
+            return Binding(value, place.scope)
+        case ast.For(iter=value) | ast.AsyncFor(iter=value):
+            return Binding(value, place.scope, inside=True)
+        case ast.match_case() | ast.MatchAs() | ast.MatchOr():
+            return place.source
+        case ast.Tuple() | ast.List() | ast.Starred() | ast.pattern():
+            return place.source and place.source._replace(inside=True)
+    return None
+
+
+def _parts(targets: list[ast.expr], source: Binding | None) -> list[Binding]:
+    """Return the binding of each target, if both sides of an assignment are tuples or lists of the same shape."""
+    match source:
+        case Binding(ast.Tuple(elts=values) | ast.List(elts=values), scope, False) if len(values) == len(targets):
+            if not any(isinstance(part, ast.Starred) for part in (*targets, *values)):
+                return [Binding(value, scope) for value in values]
+    return []
+
+
+def _owner(scope: Scope, name: str) -> Scope:
+    """Return the function around a scope to which a `nonlocal` name belongs."""
     outer = scope.parent
-    while outer is not None and (outer.kind != "function" or name not in outer.bindings or name in outer.nonlocals):
+    while outer is not None and (outer.kind != "function" or name not in outer.bindings):
         outer = outer.parent
-    return outer
-
-
-def _same_shape(target: ast.Tuple | ast.List, value: ast.expr | None) -> list[ast.expr] | None:
-    if not isinstance(value, (ast.Tuple, ast.List)) or len(value.elts) != len(target.elts):
-        return None
-    plain = not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
-    return value.elts if plain else None
-
-
-def _only_defines(statement: ast.stmt) -> bool:
-    """Return whether a statement calls nothing, so that no function of the program runs by it."""
-    match statement:
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
-            defaults = [default for default in (*statement.args.defaults, *statement.args.kw_defaults) if default]
-            return not statement.decorator_list and all(isinstance(default, ast.Constant) for default in defaults)
-        case ast.ClassDef():
-            bare = not (statement.decorator_list or statement.bases or statement.keywords)
-            return bare and all(_only_defines(inner) for inner in statement.body)
-        case ast.Import() | ast.ImportFrom() | ast.Pass():
-            return True
-        case ast.Assign() | ast.Expr():
-            return isinstance(statement.value, ast.Constant)
-    return False
-
-
-def _begin(node: ast.AST) -> Place:
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def _end(node: ast.AST) -> Place:
-    return getattr(node, "end_lineno", 0) or 0, getattr(node, "end_col_offset", 0) or 0
+    return outer or scope

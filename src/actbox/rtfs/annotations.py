@@ -1,11 +1,11 @@
-"""Types that a program states: of parameters, results, bindings and structures."""
+"""Type annotations in programs: of parameters, results, bindings and structures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from .budget import COPIED_PER_STEP
-from .environment import Environment
+from .code import Environment
 from .failures import RtfsError
 from .schemas import Schema, SchemaError, check, parse_schema
 from .shapes import malformed
@@ -14,7 +14,7 @@ from .values import List, Value, Vector, size_of
 
 
 def parse(form: Form, structs: Mapping[str, Schema]) -> Schema:
-    """Return the schema that an annotation says. Raises `ReadError` where it says none."""
+    """Return the schema that an annotation form denotes. Raises `ReadError` for a form that is no type."""
     try:
         return parse_schema(form, names=structs)
     except SchemaError as error:
@@ -25,7 +25,7 @@ def parse(form: Form, structs: Mapping[str, Schema]) -> Schema:
 
 
 def checker(schema: Schema, what: str, environment: Environment, *, every: bool = False) -> Callable[[Value], Value]:
-    """Return what gives back a value that fits, and raises TypeValidationError for any other.
+    """Return a function that returns a value which fits the schema, and raises TypeValidationError for any other.
 
     `every`: the value is a sequence, and each of its elements must fit.
     """

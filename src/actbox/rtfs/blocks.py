@@ -1,18 +1,19 @@
-"""Branches and bindings: what `if`, `let` and the forms made of them have in common."""
+"""Compilation of branches and bindings: `let`, `match`, and the parts that `if` and forms made of it share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from . import direct
-from .code import BIND, EVALUATE, JUMP, JUMP_UNLESS, RETURN, Direct, Frame
+from .code import BIND, EVALUATE, JUMP, JUMP_UNLESS, MATCH, RETURN, Direct, Frame
 from .direct import Operand
 from .failures import RtfsError, type_error
 from .functions import Closure, Function
 from .patterns import PatternCompiler
 from .scope import Label, Scope, Slot
-from .shapes import Binding, bindings, body_of, head_name, shape
+from .shapes import Binding, bindings, body_of, head_name, malformed, shape
 from .syntax import Form, ListForm, Position, Symbol
 from .values import MISSING, Value, described
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def branch(compiler: Compiler, test: Operand, then: Form, otherwise: Form, scope: Scope, tail: bool) -> Compiling:
-    """Compile what happens if a test holds and if it does not: one operand, or jumps."""
+    """Compile a branch: its test and both outcomes, as one operand or as jumps."""
     builder = scope.builder
     decision = builder.reserve()
     start = builder.count
@@ -50,7 +51,7 @@ def branch(compiler: Compiler, test: Operand, then: Form, otherwise: Form, scope
 
 
 def declare(scope: Scope, name: str, *, boxed: bool = False) -> int:
-    """Return the slot of a new name of this block; a box is made where the name is declared."""
+    """Return the slot of a new name of this block; a boxed name gets its box at the declaration."""
     slot = scope.builder.slot()
     scope.names[name] = Slot(slot, boxed=boxed)
     if boxed:
@@ -63,7 +64,7 @@ def _new_box(_: Frame) -> Value:
 
 
 def define(compiler: Compiler, name: str, value: Operand, scope: Scope, cell: int | None) -> Operand:
-    """Return the operand that gives a name this value, in the block that it stands in, and is that value."""
+    """Return the operand that binds a name to this value in its block; the value is the operand's own value too."""
     run = value.run
     if cell is not None:
         index = cell
@@ -84,14 +85,16 @@ def define(compiler: Compiler, name: str, value: Operand, scope: Scope, cell: in
 
 
 def annotated_value(compiler: Compiler, value: Operand, schema: Form, name: str, at: Position) -> Operand:
-    """Return the operand that checks a value's type before it is the value."""
+    """Return an operand that yields a value after checking its type."""
     return direct.call(compiler.check(schema, name), [value], at)
 
 
 def bind(
     compiler: Compiler, pattern: Form, source: int, scope: Scope, at: Position, *, rest_is_list: bool = False
 ) -> None:
-    """Take the value of a slot apart into new names of this block; a mismatch is a TypeError of the program."""
+    """Compile the destructuring of a slot's value into new names of this block. A mismatch is a TypeError of the
+    program.
+    """
     made = PatternCompiler(
         compiler.environment,
         lambda name: declare(scope, name),
@@ -109,7 +112,7 @@ def let_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
     pairs = bindings(parts[0])
     body = body_of(parts[1:])
     inner = Scope(scope.builder, scope)
-    if any(_means_itself(compiler, binding) for binding in pairs):
+    if any(_means_itself(compiler, binding) for binding in pairs) or _call_forward(compiler, pairs):
         return (yield from _recursive_let(compiler, pairs, body, inner, tail))
     builder = scope.builder
     before: list[tuple[Operand, int]] = []
@@ -123,7 +126,7 @@ def let_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
         slot = builder.slot()
         before.append((value, slot))
         places.append(builder.reserve())
-        # Only now: the value, compiled already, has seen what its name meant before.
+        # Declared only after the value is compiled, in which the name still has its outer meaning.
         if isinstance(binding.pattern, Symbol):
             inner.names[binding.pattern.name] = Slot(slot)
         else:
@@ -137,14 +140,30 @@ def let_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
 
 
 def _means_itself(compiler: Compiler, binding: Binding) -> bool:
-    """Return whether a value mentions its own name; in lenient mode only a function can mean itself by that."""
+    """Return True if a binding's value mentions its own name; in lenient mode only a function can refer to itself
+    so.
+    """
     if not isinstance(binding.pattern, Symbol) or (compiler.lenient and head_name(binding.value) not in ("fn", "λ")):
         return False
     return compiler.means_itself(binding.pattern.name, binding.value)
 
 
+def _call_forward(compiler: Compiler, pairs: list[Binding]) -> bool:
+    """Return True if all values of a `let` are functions and one mentions a name that the `let` binds after it."""
+    if not all(head_name(binding.value) in ("fn", "λ", "defn") for binding in pairs):
+        return False
+    # For each value, the names that are bound before it.
+    return any(
+        isinstance(later.pattern, Symbol) and compiler.means_itself(later.pattern.name, binding.value)
+        for number, later in enumerate(pairs)
+        for binding in pairs[:number]
+    )
+
+
 def _recursive_let(compiler: Compiler, pairs: list[Binding], body: Form, inner: Scope, tail: bool) -> Compiling:
-    """A `let` in which a value mentions its own name: all names are there from the start, and all are functions."""
+    """Compile a `let` whose values mention names of their own `let`: all are functions, and all names exist from the
+    start.
+    """
     builder = inner.builder
     if not compiler.lenient and not all(isinstance(binding.pattern, Symbol) for binding in pairs):
         return compiler.failing(type_error("a let that mentions its own names binds names only"), body.at)
@@ -193,3 +212,51 @@ def _checked(name: str) -> Callable[[Value], Value]:
         )
 
     return check
+
+
+def match_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
+    """`(match value pattern body pattern when guard body …)`."""
+    expected = "(match value pattern expression pattern when test expression …)"
+    parts = shape(form, 3, None, expected)
+    clauses = _clauses(form, parts[1:], expected)
+    value = yield (parts[0], scope, False)
+    assert value is not None
+    builder = scope.builder
+    source = compiler.put(value, scope).slot
+    result, end = builder.slot(), Label()
+    for pattern, guard, body in clauses:
+        inner = Scope(builder, scope)
+        following = Label()
+        made = PatternCompiler(compiler.environment, partial(declare, inner), builder.slot, refutable=True)
+        steps = made.steps(pattern, source)
+        if steps:
+            builder.emit(MATCH, len(steps), steps, following, None, pattern.at)
+        if guard is not None:
+            test = yield (guard, inner, False)
+            assert test is not None
+            builder.emit(JUMP_UNLESS, test.cost, test.run, following)
+        found = yield (body, Scope(builder, inner), tail)
+        if tail:
+            compiler.give(found, scope)
+        else:
+            assert found is not None
+            builder.emit(EVALUATE, found.cost, found.run, result)
+            builder.emit(JUMP, 0, None, end)
+        builder.mark(following)
+    nothing = compiler.failing(RtfsError("MatchError", "no pattern fits the value"), form.at)
+    builder.emit(EVALUATE, 1, nothing.run, result)
+    builder.mark(end)
+    return direct.local(result)
+
+
+def _clauses(form: ListForm, parts: tuple[Form, ...], expected: str) -> list[tuple[Form, Form | None, Form]]:
+    clauses: list[tuple[Form, Form | None, Form]] = []
+    i = 0
+    while i < len(parts):
+        guarded = i + 1 < len(parts) and isinstance(parts[i + 1], Symbol) and parts[i + 1] == Symbol("when")
+        size = 4 if guarded else 2
+        if i + size > len(parts):
+            raise malformed(form, "the last clause of match lacks its expression", expected)
+        clauses.append((parts[i], parts[i + 2] if guarded else None, parts[i + size - 1]))
+        i += size
+    return clauses

@@ -1,4 +1,4 @@
-"""What a program may spend, and the meter that it is spent on.
+"""The budget of one evaluation, and the meter that counts what is spent of it.
 
 Steps, depth and bytes are counted, not measured, so that a program ends in the same way on every machine; wall time
 is the exception, and the last resort.
@@ -16,18 +16,18 @@ from .failures import BudgetExhausted
 from .values import Value, own_size_of, size_of
 
 SLICE = 2048
-"""Steps between two looks at the clock: about a millisecond."""
+"""Steps between two checks of the clock: about a millisecond."""
 STEPS_BETWEEN_LOOKS = 10_000
-"""Steps that functions of the library, or the compiler, may spend between two looks at the clock."""
+"""Steps that library functions, or the compiler, may spend between two checks of the clock."""
 ENTRIES_PER_STEP = 8
-"""Entries of a map that are copied in the time of one step."""
+"""The number of map entries that are copied in the time of one step."""
 COPIED_PER_STEP = 64
-"""Elements of a sequence, or bytes of a string, that are copied in the time of one step."""
+"""The number of sequence elements, or bytes of a string, that are copied in the time of one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one evaluation may spend. The name of the field that ran out is the error's `limit`.
+    """The limits of one evaluation. The name of an exhausted field is the error's `limit`.
 
     `forms`: names, literals and brackets of the source, which cost time and memory before anything runs. `steps`:
     expressions compiled and evaluated, and for functions over long values one step for some elements or bytes.
@@ -51,7 +51,7 @@ class Budget:
 
 
 class Meter:
-    """Counts what one evaluation spends, and raises `BudgetExhausted` where it is too much."""
+    """A meter that counts what one evaluation spends, and raises `BudgetExhausted` beyond the budget."""
 
     __slots__ = (
         *("_allowance", "_deadline", "_end", "_live", "_stopped", "_unlooked"),
@@ -61,7 +61,7 @@ class Meter:
     def __init__(self, budget: Budget, live: Callable[[], int] = lambda: 0) -> None:
         self.value_bytes = budget.value_bytes
         self._live = live
-        """Counts the bytes of the values that are alive."""
+        """The function that counts the bytes of all live values."""
         self.restart(budget)
 
     def restart(self, budget: Budget) -> None:
@@ -70,31 +70,31 @@ class Meter:
         self.value_bytes = budget.value_bytes
         self.steps_left: int = budget.steps
         self.room = 0
-        """Steps until the machine looks at the clock, those aside that it has not paid for yet."""
+        """Steps until the machine checks the clock, less the steps that it has not paid for yet."""
         self._unlooked = 0
         self._stopped = False
         self._allowance: float = budget.memory_bytes
         self._end = self._deadline = time.monotonic() + budget.wall_seconds
 
     def restrict(self, steps: int, size: int, seconds: float) -> None:
-        """Let a first attempt have no more than these steps and seconds, and values no larger than this size."""
+        """Lower the limits for a first attempt: steps, seconds, and the size of a value."""
         self.steps_left = min(self.steps_left, steps)
         self.value_bytes = min(self.value_bytes, size)
         self._deadline = min(self._end, time.monotonic() + seconds)
 
     def widen(self, steps: int) -> None:
-        """End an attempt that was given these steps: what it did not spend of the whole budget is left."""
+        """End an attempt that was limited to these steps, and restore the rest of the whole budget."""
         spent = min(self.budget.steps, steps) - self.steps_left
         self.steps_left = self.budget.steps - spent
         self.value_bytes = self.budget.value_bytes
         self._deadline = self._end
 
     def stop(self) -> None:
-        """Let the evaluation end where it next looks at the clock; may be called from any thread."""
+        """Make the evaluation end at its next check of the clock; may be called from any thread."""
         self._stopped = True
 
     def charge(self, steps: int) -> None:
-        """Spend steps before work that is not a single expression's."""
+        """Spend steps in advance for work beyond a single expression."""
         self.steps_left -= steps
         if self.steps_left < 0:
             raise self.out_of_steps()
@@ -104,7 +104,7 @@ class Meter:
             self.check_time()
 
     def check_time(self) -> None:
-        """Raise where the wall time is over."""
+        """Raise `BudgetExhausted` if the wall time is used up."""
         self._unlooked = 0
         if self._stopped:
             raise BudgetExhausted("wall_seconds", "was stopped")
@@ -116,22 +116,22 @@ class Meter:
         return max(0.0, self._deadline - time.monotonic())
 
     def out_of_steps(self) -> BudgetExhausted:
-        """Return the error for too many steps."""
+        """Return the error for an exhausted number of steps."""
         return BudgetExhausted("steps", f"took more than {self.budget.steps} steps")
 
     def too_deep(self) -> BudgetExhausted:
-        """Return the error for too many calls that wait for one another."""
+        """Return the error for too many nested calls."""
         return BudgetExhausted(
             "depth", f"more than {self.budget.depth} calls wait for one another; make the last call a tail call"
         )
 
     def bound(self, size: int) -> None:
-        """Raise where a value of this size would be too large."""
+        """Raise `BudgetExhausted` if a value of this size would be too large."""
         if size > self.value_bytes:
             raise BudgetExhausted("value_bytes", f"a value of {size} bytes; at most {self.value_bytes} are allowed")
 
     def allocate(self, size: int) -> None:
-        """Spend bytes of memory, those of parts that are shared not among them.
+        """Spend bytes of memory for a new value; parts that it shares with other values are not counted.
 
         Not every value lives on: where the bytes spent come to the limit, those that are alive are counted, and what
         is left of the limit (at least a quarter of it) may be spent until the next count.
@@ -145,7 +145,7 @@ class Meter:
             self._allowance = max(limit - alive, limit // 4)
 
     def made(self, value: Value) -> Value:
-        """Spend the bytes of a value that was made, its parts aside, and return it. Raises where it is too large."""
+        """Spend the bytes of a new value without its parts, and return the value. Raises if it is too large."""
         size = size_of(value)
         if size > self.value_bytes:
             self.bound(size)

@@ -1,4 +1,4 @@
-"""From forms to code: names, calls and literals. Special forms are in `special.py` and its neighbours.
+"""The compiler of forms: names, calls and literals. Special forms are compiled in `special.py` and its neighbors.
 
 Each form is compiled by a generator that yields the parts which it wants compiled, so that a program's nesting never
 becomes nesting of Python's calls. A form becomes an `Operand` where it needs no instruction of its own, or
@@ -8,7 +8,7 @@ no operand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -16,22 +16,18 @@ from typing import TypeAlias
 from . import direct
 from .annotations import checker, parse
 from .budget import Meter
-from .calls import host_call
-from .code import CALL, EVALUATE, MAX_NESTING, RETURN, TAIL_CALL, Code, Direct, Frame
+from .code import CALL, EVALUATE, MAX_NESTING, RETURN, TAIL_CALL, Code, Direct, Environment, Frame
 from .direct import Operand, constant
-from .environment import Environment
 from .failures import RtfsError
 from .functions import Function
 from .hints import undefined, unset
 from .library import LENIENT, LIBRARY
-from .library.literals import get_by_keyword, make_map, make_vector
+from .library.maps import get_by_keyword, make_map, make_vector
 from .macros import Macro, MacroExpander
-from .mentions import Mentions
-from .quoting import quasiquoted
+from .mentioned_names import MentionedNames
 from .schemas import Schema
 from .scope import Builder, Scope, Slot, capture
 from .shapes import head_name, malformed
-from .special import SPECIAL_FORMS
 from .syntax import (
     Annotated,
     Context,
@@ -52,17 +48,17 @@ from .syntax import (
 from .values import MISSING, Map, Value, Vector, key_of
 
 Part: TypeAlias = tuple[Form, Scope, bool]
-"""A form to compile, the scope that it stands in, and whether its value is the function's."""
+"""A form to compile, its scope, and True if its value is the function's result."""
 Compiling: TypeAlias = Generator[Part, Operand | None, Operand | None]
 
 HOPS_PER_STEP = 16
-"""Blocks around a name that are searched for its meaning in the time of one step."""
+"""The number of enclosing blocks that are searched for a name in the time of one step."""
 _DEFINERS = frozenset({"def", "defn", "defstruct", "import", "module", "defmacro"})
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerState:
-    """What the programs of an interpreter have defined for later ones, their values aside."""
+    """The definitions that an interpreter's programs left for later ones, without their values."""
 
     defined: set[str]
     aliases: dict[str, str]
@@ -70,21 +66,39 @@ class CompilerState:
     macros: dict[str, Macro]
 
 
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special form: its compiling function, and whether it exists only in lenient mode."""
+
+    compile: Callable[[Compiler, ListForm, Scope, bool], Compiling]
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The table of forms that other files compile; `special.FORMS` has all of them."""
+
+    special: Mapping[str, Special]
+    quasiquoted: Callable[[Compiler, Quasiquote, Scope], Compiling]
+    host_call: Callable[[Compiler, ListForm, Scope, bool, Form | None], Compiling]
+
+
 class Compiler:
     """Compiles the programs of one interpreter, over its globals. Macros last from one program to the next."""
 
-    def __init__(self, environment: Environment, meter: Meter, *, lenient: bool) -> None:
+    def __init__(self, environment: Environment, meter: Meter, forms: Forms, *, lenient: bool) -> None:
         self.environment = environment
         self.meter = meter
-        """What compiling itself is paid from."""
+        """The meter that compilation is charged to."""
+        self._forms = forms
         self.lenient = lenient
         self.module = ""
-        """The module whose body is compiled, with a slash at its end."""
+        """The name of the module being compiled, with a slash at its end."""
         self.aliases: dict[str, str] = {}
         self.structs: dict[str, Schema] = {}
         self._macros = MacroExpander(meter)
         self._defined: set[str] = set()
-        self._mentions = Mentions(meter, Literal(None))
+        self._mentions = MentionedNames(meter, Literal(None))
         self._loops: list[Form] = []
 
     def program(self, forms: Iterable[Form]) -> list[Code]:
@@ -107,11 +121,11 @@ class Compiler:
         return codes
 
     def state(self) -> CompilerState:
-        """Return a copy of what programs have left for later ones."""
+        """Return a copy of the definitions that programs left for later ones."""
         return CompilerState(set(self._defined), dict(self.aliases), dict(self.structs), self._macros.state())
 
     def restore(self, state: CompilerState) -> None:
-        """Know what was known when this state was copied."""
+        """Restore the definitions of a copied state."""
         self._defined = set(state.defined)
         self.aliases = dict(state.aliases)
         self.structs = dict(state.structs)
@@ -120,7 +134,7 @@ class Compiler:
 
     def top_level(self, form: Form) -> Code:
         """Return the code of one form, a function without arguments."""
-        self._mentions = Mentions(self.meter, form)
+        self._mentions = MentionedNames(self.meter, form)
         self._loops = []
         builder = Builder("program", 0, False, None)
         scope = Scope(builder, None)
@@ -128,25 +142,25 @@ class Compiler:
         return builder.finish()
 
     def mentions(self, form: Form, name: str) -> bool:
-        """Return whether the form mentions the name."""
+        """Return True if the form mentions the name."""
         return not isinstance(form, (Literal, Keyword)) and self._mentions.has(form, name)
 
     def means_itself(self, name: str, value: Form) -> bool:
-        """Return whether a value that is bound to a name mentions that name."""
+        """Return True if a value mentions the name that it is bound to."""
         return not isinstance(value, (Literal, Keyword)) and self._mentions.means(value, name)
 
     def looping(self, function: ListForm) -> Form:
-        """Return the form of a function that calls itself as `recur`."""
+        """Return a function form in which the function can call itself as `recur`."""
         self._loops.append(function)
         name = Symbol("recur", function.at)
         return ListForm((Symbol("let"), VectorForm((name, function)), name), function.at)
 
     def is_looping(self, function: ListForm) -> bool:
-        """Return whether `looping` was asked about this very form."""
+        """Return True if `looping` returned this very form."""
         return any(known is function for known in reversed(self._loops))
 
     def finish_body(self, form: Form, scope: Scope) -> None:
-        """Compile a form whose value is that of the scope's function, without the host's stack."""
+        """Compile a form as the body of the scope's function, without using the host's stack."""
         work: list[Compiling] = []
         result = self._start(form, scope, True, work)
         while work:
@@ -160,7 +174,7 @@ class Compiler:
         self.give(result, scope)
 
     def give(self, result: Operand | None, scope: Scope) -> None:
-        """End the function with this value, unless it has ended already."""
+        """Emit a return of this value, unless the function has ended already."""
         if result is not None:
             scope.builder.emit(RETURN, result.cost, result.run)
 
@@ -184,7 +198,7 @@ class Compiler:
     def _compound(self, form: Form, scope: Scope, tail: bool) -> Compiling:
         if isinstance(form, ListForm):
             name = head_name(form)
-            special = SPECIAL_FORMS.get(name)
+            special = self._forms.special.get(name)
             if special is not None and (self.lenient or not special.lenient):
                 return special.compile(self, form, scope, tail)
             return self.call(form, scope, tail)
@@ -195,13 +209,13 @@ class Compiler:
         if isinstance(form, Annotated):
             return self._annotated(form, scope, tail)
         if isinstance(form, Quasiquote):
-            return quasiquoted(self, form, scope)
+            return self._forms.quasiquoted(self, form, scope)
         raise malformed(form, "an unquote stands outside a quasiquote", "`(… ~name …)")
 
     # Calls
 
     def call(self, form: ListForm, scope: Scope, tail: bool) -> Compiling:
-        """A call of a function, of the library's directly where it is known which."""
+        """Compile a function call; a library function that is known here is called directly."""
         head, arguments = form.items[0], form.items[1:]
         at = form.at
         if isinstance(head, Keyword):
@@ -233,7 +247,7 @@ class Compiler:
         return direct.local(slot)
 
     def library_call(self, function: Function, operands: list[Operand], at: Position) -> Operand:
-        """Return the direct call of a library function that takes no function."""
+        """Return the operand of a direct call to a library function that takes no function argument."""
         try:
             function.check_arity(len(operands))
         except RtfsError as error:
@@ -246,7 +260,7 @@ class Compiler:
         return fast or direct.metered_call(function.call, self.environment, operands, at)
 
     def operands(self, forms: Iterable[Form], scope: Scope) -> Generator[Part, Operand | None, list[Operand]]:
-        """Compile several forms so that they are evaluated in order: all of them operands, none moved past another."""
+        """Compile several forms that must be evaluated in order, and return an operand for each."""
         builder = scope.builder
         found: list[Operand] = []
         places: list[tuple[int, int] | None] = []
@@ -262,25 +276,25 @@ class Compiler:
         return found
 
     def moved(self, operand: Operand, place: int, scope: Scope) -> Operand:
-        """Evaluate the operand at a reserved place, and return the slot that has its value."""
+        """Evaluate the operand at a reserved place, and return the slot with its value."""
         slot = scope.builder.slot()
         scope.builder.fill(place, EVALUATE, operand.cost, operand.run, slot)
         return direct.local(slot)
 
     def settle(self, operand: Operand, scope: Scope) -> Operand:
-        """Return the operand, or the slot that has its value where it is nested as deeply as may be."""
+        """Return the operand, or the slot with its value if it is nested as deeply as allowed."""
         if operand.depth < MAX_NESTING:
             return operand
         return self.put(operand, scope)
 
     def put(self, operand: Operand, scope: Scope) -> Operand:
-        """Evaluate the operand now, and return the slot that has its value."""
+        """Evaluate the operand now, and return the slot with its value."""
         slot = scope.builder.slot()
         scope.builder.emit(EVALUATE, operand.cost, operand.run, slot)
         return direct.local(slot)
 
     def failing(self, error: RtfsError, at: Position) -> Operand:
-        """Return the operand that raises."""
+        """Return an operand that raises this error."""
 
         def run(_: Frame) -> Value:
             raise type(error)(error.name, error.message, hint=error.hint).located(at)
@@ -290,7 +304,7 @@ class Compiler:
     # Names
 
     def symbol(self, form: Symbol, scope: Scope) -> Operand:
-        """What a name means here."""
+        """Return the operand for a name in this scope."""
         if scope.depth >= HOPS_PER_STEP:
             self.meter.charge(scope.depth // HOPS_PER_STEP)
         found = scope.find(form.name)
@@ -300,7 +314,7 @@ class Compiler:
         return self.slot_value(slot, owner, scope.builder, form)
 
     def slot_value(self, slot: Slot, owner: Builder, user: Builder, form: Symbol) -> Operand:
-        """Return the value of a local name, captured where it belongs to a function around."""
+        """Return the operand that reads a local name, captured if it belongs to an enclosing function."""
         if owner is user:
             if not slot.boxed:
                 return direct.local(slot.index)
@@ -342,7 +356,7 @@ class Compiler:
         return Operand(run, 1, 1)
 
     def global_name(self, name: str) -> str:
-        """Return the full name of a global one: that of its module, or what an import's alias stands for."""
+        """Return the full name of a global: with its module, or with the module that an import's alias names."""
         prefix, slash, rest = name.partition("/")
         if slash and rest:
             return f"{self.aliases.get(prefix, prefix)}/{rest}"
@@ -381,10 +395,10 @@ class Compiler:
             return result
         if head_name(inner) == "call":
             assert isinstance(inner, ListForm)
-            return (yield from host_call(self, inner, scope, tail, form.meta))
+            return (yield from self._forms.host_call(self, inner, scope, tail, form.meta))
         result = yield (inner, scope, tail)
         return result
 
     def check(self, schema: Form, what: str, *, every: bool = False) -> Callable[[Value], Value]:
-        """Return what gives back a value of this type (or a sequence of such) and raises for others."""
+        """Return a function that returns a value of this type (or a sequence of such values) and raises for others."""
         return checker(parse(schema, self.structs), what, self.environment, every=every)

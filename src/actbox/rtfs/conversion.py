@@ -1,4 +1,4 @@
-"""Values as JSON data and back."""
+"""Conversion between RTFS values and JSON data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from .failures import BudgetExhausted, invalid, type_error
-from .floats import float_text
+from .failures import BudgetExhausted, RtfsError, invalid, type_error
 from .syntax import Keyword, Resource, Symbol, Timestamp, Uuid
-from .values import INT_MAX, INT_MIN, ErrorValue, List, Map, Value, Vector, described
+from .values import INT_MAX, INT_MIN, ErrorValue, List, Map, Value, Vector, described, float_text
 
 _PLAIN = frozenset({type(None), bool, int, str})
 _PLAIN_OR_FLOAT = _PLAIN | {float}
@@ -23,10 +22,10 @@ def to_json(value: Value) -> Any:
 
     Keywords, symbols, timestamps, UUIDs and resource handles become text, an error an object with `error` and
     `message`. Raises TypeError for a function, and InvalidArgument for a number that JSON cannot say and for two keys
-    of one map that would become the same text.
+    of one map that would become the same text, each with the place in the value.
     """
     done: list[Any] = []
-    # Work to do, last first: a value to convert, or the end of a collection whose parts lie on `done` by then.
+    # Work items, last first: a value to convert, or the end of a collection whose converted parts are then on `done`.
     work: list[tuple[Any, Any]] = [(value, None)]
     while work:
         item, closing = work.pop()
@@ -42,13 +41,37 @@ def to_json(value: Value) -> Any:
         elif kind is Vector or kind is List:
             work.append((None, len(item.items)))
             work.extend((part, None) for part in reversed(item.items))
-        elif kind is Map:
-            names = tuple(_key_texts(item))
-            work.append((None, names))
-            work.extend((part, None) for part in reversed(item.entries.values()))
         else:
-            done.append(_scalar_to_json(item))
+            try:
+                if kind is Map:
+                    names = tuple(_key_texts(item))
+                    work.append((None, names))
+                    work.extend((part, None) for part in reversed(item.entries.values()))
+                else:
+                    done.append(_scalar_to_json(item))
+            except RtfsError as error:
+                raise _placed(error, [closing for _, closing in work]) from None
     return done[0]
+
+
+def _placed(error: RtfsError, closings: list[tuple[str, ...] | int | None]) -> RtfsError:
+    """Return the error with the place in the value where it happened; `closings` are the collections that are open
+    there.
+
+    A collection stands there as the names of a map, or as the length of a vector. One `None` follows it for each of its
+    parts that still waits.
+    """
+    place = ""
+    left = 0
+    for closing in reversed(closings):
+        if closing is None:
+            left += 1
+            continue
+        count = len(closing) if isinstance(closing, tuple) else closing
+        part = json.dumps(closing[count - left - 1]) if isinstance(closing, tuple) else count - left - 1
+        place = f"[{part}]{place}"
+        left = 0
+    return RtfsError(error.name, f"{error.message}, at {place[:200]}" if place else error.message)
 
 
 def _key_texts(value: Map) -> Iterator[str]:
@@ -110,33 +133,35 @@ def from_json(data: Any, *, loose: bool = False) -> Value:
             else:
                 done.append(Vector(tuple(parts)))
             continue
-        if isinstance(item, (list, tuple, dict)):
-            if id(item) in open_ids:
-                raise type_error("data that contains itself is no value")
-            open_ids.add(id(item))
-            if isinstance(item, dict):
-                for key in item:
-                    if type(key) is not str:
-                        raise type_error(f"a key of type {type(key).__name__} is none of JSON; keys are text")
-                if _is_flat(item.values()):
-                    open_ids.discard(id(item))
-                    done.append(Map(dict(item), loose=loose))
-                    continue
-                work.append((None, (tuple(item), id(item))))
-                work.extend((part, None) for part in reversed(item.values()))
-            elif _is_flat(item):
-                open_ids.discard(id(item))
-                done.append(Vector(tuple(item)))
+        try:
+            if isinstance(item, (list, tuple, dict)):
+                _open_collection(item, loose, done, work, open_ids)
             else:
-                work.append((None, (len(item), id(item))))
-                work.extend((part, None) for part in reversed(item))
-        else:
-            done.append(_scalar_from_json(item))
+                done.append(_scalar_from_json(item))
+        except RtfsError as error:
+            raise _placed(error, [closing and closing[0] for _, closing in work]) from None
     return done[0]
 
 
+def _open_collection(item: Any, loose: bool, done: list[Any], work: list[tuple[Any, Any]], open_ids: set[int]) -> None:
+    """Convert a list or dict of scalars at once; otherwise queue its parts."""
+    if id(item) in open_ids:
+        raise type_error("data that contains itself is no value")
+    if isinstance(item, dict):
+        for key in item:
+            if type(key) is not str:
+                raise type_error(f"a key of type {type(key).__name__} is none of JSON; keys are text")
+    parts = item.values() if isinstance(item, dict) else item
+    if _is_flat(parts):
+        done.append(Map(dict(item), loose=loose) if isinstance(item, dict) else Vector(tuple(item)))
+        return
+    open_ids.add(id(item))
+    work.append((None, (tuple(item) if isinstance(item, dict) else len(item), id(item))))
+    work.extend((part, None) for part in reversed(parts))
+
+
 def _is_flat(values: Collection[Any]) -> bool:
-    """Return whether these are scalars that are values as they are, which is found out without a look at each."""
+    """Return True if all items are scalars that need no conversion, found without looking at each."""
     kinds = set(map(type, values))
     if not kinds <= _PLAIN_OR_FLOAT:
         return False
@@ -161,11 +186,11 @@ def _scalar_from_json(data: Any) -> Value:
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_JSON_DEPTH = 500
-"""Nesting that `parse_json_text` reads; deeper text is refused before Python's own reader sees it."""
+"""The nesting that `parse_json_text` accepts; deeper text is refused before Python's own parser sees it."""
 
 
 def parse_json_text(text: str) -> Value:
-    """Return the value of JSON text. Raises InvalidArgument where it is none, or nested too deeply."""
+    """Return the value of JSON text. Raises InvalidArgument if the text is not JSON, or is nested too deeply."""
     depth = 0
     inside_string = False
     for character in _structure(text):
@@ -182,7 +207,7 @@ def parse_json_text(text: str) -> Value:
     try:
         data = json.loads(text, parse_constant=_refuse_constant, parse_int=_read_int)
         if _SURROGATE.search(text):
-            json.dumps(data, ensure_ascii=False).encode()  # raises where one stands alone
+            json.dumps(data, ensure_ascii=False).encode()  # raises for a lone surrogate
     except json.JSONDecodeError as error:
         raise invalid(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except UnicodeEncodeError:
@@ -193,7 +218,7 @@ def parse_json_text(text: str) -> Value:
 
 
 def _structure(text: str) -> Iterator[str]:
-    """Yield brackets and the quotes that begin or end strings."""
+    """Yield the brackets of JSON text, and the quotes that begin or end its strings."""
     escaped = False
     for character in text:
         if escaped:
@@ -216,14 +241,14 @@ def _read_int(digits: str) -> int | float:
 
 
 def json_text(value: Value, *, pretty: bool = False, most: int = 2**62) -> str:
-    """Return the value as JSON text, with two spaces an indent where it is to be pretty. Raises what `to_json` does.
+    """Return the value as JSON text, indented by two spaces if `pretty`. Raises what `to_json` raises.
 
     Raises BudgetExhausted where indents make more than `most` bytes of it.
     """
     pieces: list[str] = []
     size = 0
     comma, colon = (",", ": ") if pretty else (",", ":")
-    # What is left to write, last first: text, or data (in a list of one) at a depth.
+    # The rest to write, last first: text, or data (in a list of one) at a depth.
     left: list[tuple[str, Any, int]] = [("", [to_json(value)], 0)]
     while left:
         text, holder, depth = left.pop()

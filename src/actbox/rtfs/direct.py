@@ -1,4 +1,4 @@
-"""Operands: Python functions from a frame to a value, put together when a program is compiled.
+"""Operands: Python functions from a frame to a value, combined when a program is compiled.
 
 The common shapes (a name, a constant, arithmetic on a name and a constant) have functions of their own, since the
 time of a loop is the number of Python calls that it makes.
@@ -10,15 +10,14 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .code import MAX_NESTING, Direct, Frame
-from .environment import Environment
+from .code import MAX_NESTING, Direct, Environment, Frame
 from .failures import RtfsError
 from .syntax import Position
 from .values import INT_MAX, INT_MIN, Value
 
 
 class Operand:
-    """A direct expression with what the compiler must know of it.
+    """A direct expression with the facts about it that the compiler needs.
 
     `cost`: steps. `depth`: how deep Python functions call one another in it. `slot`: the local slot that it reads, -1
     for others. `constant`: whether `value` is what it always gives. `stable`: whether it can be evaluated later as
@@ -38,7 +37,7 @@ class Operand:
 
 
 def constant(value: Value) -> Operand:
-    """Return the operand that is always this value."""
+    """Return an operand that always has this value."""
     operand = Operand(lambda _: value, 1, 1, stable=True)
     operand.constant = True
     operand.value = value
@@ -51,12 +50,12 @@ def local(index: int) -> Operand:
 
 
 def captured(index: int) -> Operand:
-    """Return the operand that reads what the closure captured at this place."""
+    """Return an operand that reads the closure's captured value with this index."""
     return Operand(lambda frame: frame[0][index], 1, 1, stable=True)
 
 
 def cost_of(operands: Sequence[Operand]) -> int:
-    """Return the steps of these operands together."""
+    """Return the total cost of these operands in steps."""
     return sum(operand.cost for operand in operands)
 
 
@@ -66,12 +65,12 @@ def depth_of(operands: Sequence[Operand]) -> int:
 
 
 def too_deep(operands: Sequence[Operand]) -> bool:
-    """Return whether an expression around these operands would be nested too deeply."""
+    """Return True if an expression around these operands would be nested too deeply."""
     return depth_of(operands) >= MAX_NESTING
 
 
 def gather(operands: Sequence[Operand]) -> Callable[[Frame], list[Any]]:
-    """Return what makes the start of a frame: a place for slot 0, then the arguments."""
+    """Return a function that makes the start of a frame: a place for slot 0, then the arguments."""
     runs = tuple(operand.run for operand in operands)
     if len(runs) == 0:
         return lambda frame: [None]
@@ -88,7 +87,7 @@ def gather(operands: Sequence[Operand]) -> Callable[[Frame], list[Any]]:
 
 
 def call(function: Callable[..., Value], operands: Sequence[Operand], at: Position) -> Operand:
-    """Return a call of a Python function; an error of its own is said to have happened at this place."""
+    """Return a call of a Python function; its errors get this source place."""
     runs = tuple(operand.run for operand in operands)
     run: Direct
     if len(runs) == 1:
@@ -123,7 +122,7 @@ def call(function: Callable[..., Value], operands: Sequence[Operand], at: Positi
 def metered_call(
     function: Callable[..., Value], environment: Environment, operands: Sequence[Operand], at: Position
 ) -> Operand:
-    """Return a call of a Python function that takes the meter before its operands."""
+    """Return a call of a Python function that takes the meter before its operands; its errors get this source place."""
     runs = tuple(operand.run for operand in operands)
     run: Direct
     if len(runs) == 1:
@@ -156,12 +155,12 @@ def metered_call(
 
 
 def with_meter(function: Callable[..., Value], environment: Environment) -> Callable[..., Value]:
-    """Return the function as one that is called without the meter."""
+    """Return the function with its meter argument bound."""
     return lambda *arguments: function(environment.meter, *arguments)
 
 
 def choose(test: Operand, then: Operand, otherwise: Operand) -> Operand:
-    """Return `if` of three direct expressions."""
+    """Return the operand of an `if` over three direct expressions."""
     check, yes, no = test.run, then.run, otherwise.run
 
     def run(frame: Frame) -> Value:
@@ -173,7 +172,7 @@ def choose(test: Operand, then: Operand, otherwise: Operand) -> Operand:
 
 
 def sequence(before: Sequence[tuple[Operand, int]], last: Operand) -> Operand:
-    """Return direct expressions in order, the values of those before the last put into slots (-1: nowhere)."""
+    """Return an operand that evaluates expressions in order and stores the earlier values in slots (-1: nowhere)."""
     steps = tuple((operand.run, slot) for operand, slot in before)
     final = last.run
     run: Direct
@@ -211,7 +210,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 def operator_call(
     name: str, function: Callable[..., Value], operands: Sequence[Operand], at: Position
 ) -> Operand | None:
-    """Return a fast form of a library function of two integers; `None` where there is none."""
+    """Return a fast form of a library function for two integers, or `None` if it has none."""
     if len(operands) != 2:
         return None
     left, right = operands

@@ -1,4 +1,4 @@
-"""What the reader and the printer refuse."""
+"""The errors of the reader and the printer."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class ReadError(ActboxError):
 
     def __init__(self, message: str, line: int, column: int, expected: str = "", excerpt: str = "") -> None:
         self.message = message
-        """What is wrong, one sentence without a full stop."""
+        """The error, as one sentence without a full stop."""
         self.line = line
-        """From 1."""
+        """The line, from 1."""
         self.column = column
-        """From 1, in code points."""
+        """The column, from 1, in code points."""
         self.expected = expected
-        """What could have stood there; empty where nothing could."""
+        """The forms that would have been valid here; empty if none would."""
         self.excerpt = excerpt
-        """The line of source, shortened around the place, and a caret below it; empty where it cannot be shown."""
+        """The source line, shortened around the place, with a caret below it; empty if it cannot be shown."""
         report = f"line {line}, column {column}: {message}"
         if expected:
             report += f"; expected {expected}"
@@ -37,11 +37,11 @@ class ReadError(ActboxError):
 
 
 class WriteError(ActboxError):
-    """A form that source cannot hold, as a symbol with a space in its name, or that is too large to write."""
+    """A form cannot be written as source, such as a symbol with a space in its name, or is too large to write."""
 
 
 def line_start(source: str, line: int) -> int:
-    """Return the offset at which this line begins, from 1; also quickly where there are millions."""
+    """Return the offset at which a line begins (lines count from 1), fast even with millions of lines."""
     least, most = 0, len(source)
     while least < most:
         middle = (least + most) // 2
@@ -53,7 +53,7 @@ def line_start(source: str, line: int) -> int:
 
 
 def position_of(source: str, offset: int) -> Position:
-    """Return where the character at this offset stands; only a line feed ends a line."""
+    """Return the position of the character at this offset; only a line feed ends a line."""
     return Position(source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset))
 
 

@@ -1,8 +1,9 @@
-"""Evaluating RTFS: `evaluate`, `evaluate_async`, and `Interpreter` for programs that build on one another."""
+"""The evaluator: `evaluate`, `evaluate_async`, and `Interpreter` for programs that build on one another."""
 
 from __future__ import annotations
 
 import contextvars
+import gc
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,39 +12,41 @@ from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
 
-from .answering import Answering
 from .background import in_background
 from .budget import Budget, Meter
-from .code import Code
+from .code import Code, Environment
 from .compiler import Compiler
 from .conversion import from_json
-from .environment import Environment
 from .errors import ReadError, excerpt_of, line_start
 from .failures import BudgetExhausted, RtfsError
+from .functions import Closure
 from .hints import add_hint
 from .host import PURE, Host, HostEvent
+from .host_calls import HostCalls
 from .library import LIBRARY
-from .liveness import live_bytes
+from .library.higher_order import Gathered
 from .machine import PAUSED, Done, HostRequest, Machine, Paused
 from .reader import read
+from .special import FORMS
 from .syntax import Form
-from .values import Value
+from .values import EMPTY_BYTES, ENTRY_BYTES, REFERENCE_BYTES, SCALAR_BYTES, List, Map, Value, Vector, size_of
 
 MAX_NESTED_EVALUATIONS = 16
-"""Evaluations that may wait for one another, each from within a host call of the one before."""
+"""The most evaluations that may be nested, each started within a host call of the previous one."""
 
-# What is small enough to be evaluated in the event loop itself: all of it together takes a few milliseconds.
+# The limits of an attempt in the event loop itself: in total it takes a few milliseconds.
 _CHARACTERS_AT_ONCE: Final = 4096
 _STEPS_AT_ONCE: Final = 2000
 _BYTES_AT_ONCE: Final = 64 * 1024
 _SECONDS_AT_ONCE: Final = 0.01
 
 _SECONDS_IN_A_ROW: Final = 0.01
-"""How long an evaluation has a thread before the next one has it."""
+"""Seconds for which an evaluation holds a thread before the next one gets it."""
 
 _ORDINARY: Final = Budget()
 
 _nested: contextvars.ContextVar[int] = contextvars.ContextVar("rtfs_evaluations", default=0)
+_ITERATORS: tuple[type, ...] = (type(iter(())), type(iter([])))
 
 
 def evaluate(
@@ -77,7 +80,7 @@ async def evaluate_async(
     lenient: bool = False,
     on_event: Callable[[HostEvent], None] | None = None,
 ) -> Value:
-    """Do what `evaluate` does; what takes more than a few milliseconds does so in a thread beside the event loop.
+    """Evaluate as `evaluate` does, for an event loop: work beyond a few milliseconds runs in a thread.
 
     The host is called in the event loop. Cancelling takes effect between two steps, or cancels the host call that the
     program waits for. The wall time ends such a call as well.
@@ -106,15 +109,15 @@ class Interpreter:
         self.globals: dict[str, Value] = {}
         self._lenient = lenient
         self._meter = Meter(self.budget, self._live_bytes)
-        self._answering = Answering(host, self._meter, on_event)
+        self._host_calls = HostCalls(host, self._meter, on_event)
         self._machines: list[Machine] = []
         self._environment = Environment(self.globals, self._meter)
-        self._compiler = Compiler(self._environment, self._meter, lenient=lenient)
+        self._compiler = Compiler(self._environment, self._meter, FORMS, lenient=lenient)
         for name, data in (bindings or {}).items():
             self.bind(name, data)
 
     def bind(self, name: str, data: Any) -> None:
-        """Give a name a value: JSON data, or a value of RTFS. Raises `InvalidValue` for anything else."""
+        """Bind a name to JSON data or a value of RTFS. Raises `InvalidValue` for anything else."""
         if not isinstance(name, str) or not name:
             raise InvalidValue(f"a binding's name is text, not {name!r}")
         try:
@@ -123,7 +126,7 @@ class Interpreter:
             raise InvalidValue(f"the binding {name!r}: {error.message}") from None
 
     def fork(self, *, host: Host | None = None, on_event: Callable[[HostEvent], None] | None = None) -> Interpreter:
-        """Return another interpreter that knows what this one knows, and from then on neither sees the other.
+        """Return a copy of this interpreter; later definitions in one are not seen by the other.
 
         It takes microseconds and hardly any memory, since values never change and are shared. The new one has the same
         budget, and the same host unless it is given one. The two may be used from different tasks; their programs then
@@ -131,12 +134,12 @@ class Interpreter:
         """
         self._check_idle()
         other = Interpreter(
-            host=host or self._answering.host, budget=self.budget, lenient=self._lenient, on_event=on_event
+            host=host or self._host_calls.host, budget=self.budget, lenient=self._lenient, on_event=on_event
         )
         other.globals.update(self.globals)
-        # The functions among the globals are code of this family, which reads its globals through the environment.
+        # Functions among the globals share their code with forks; they read the globals through the environment.
         other._environment = self._environment
-        other._compiler = Compiler(self._environment, other._meter, lenient=self._lenient)
+        other._compiler = Compiler(self._environment, other._meter, FORMS, lenient=self._lenient)
         other._compiler.restore(self._compiler.state())
         return other
 
@@ -146,7 +149,7 @@ class Interpreter:
             steps = self._steps(source, machine)
             while not isinstance(outcome := self._next(steps), Done):
                 assert isinstance(outcome, HostRequest)
-                self._answering.answer(machine, outcome)
+                self._host_calls.answer(machine, outcome)
             return outcome.value
 
     async def eval_async(self, source: str | bytes | Iterable[Form]) -> Value:
@@ -159,7 +162,7 @@ class Interpreter:
             machine.pauses = True
             while not isinstance(outcome, Done):
                 if isinstance(outcome, HostRequest):
-                    await self._answering.answer_async(machine, outcome)
+                    await self._host_calls.answer_async(machine, outcome)
                 outcome = await in_background(partial(self._for_a_while, steps), self._meter.stop)
             return outcome.value
 
@@ -170,7 +173,7 @@ class Interpreter:
         if depth >= MAX_NESTED_EVALUATIONS:
             raise RtfsError("SecurityViolation", f"more than {MAX_NESTED_EVALUATIONS} evaluations wait for one another")
         self._meter.restart(self.budget)
-        self._answering.restart()
+        self._host_calls.restart()
         machine = Machine(self._meter)
         self._machines.append(machine)
         token = _nested.set(depth + 1)
@@ -190,7 +193,7 @@ class Interpreter:
     def _steps(
         self, source: str | bytes | Iterable[Form], machine: Machine
     ) -> Generator[HostRequest | Paused, None, Value]:
-        """Evaluate a program; what it waits for, or that a slice of steps is over, is yielded."""
+        """Evaluate a program, and yield each host request and each pause at the end of a slice."""
         value: Value = None
         for code in self._compiled(source):
             machine.start(code)
@@ -209,7 +212,7 @@ class Interpreter:
                 return Done(stop.value)
 
     def _for_a_while(self, steps: Generator[HostRequest | Paused, None, Value]) -> HostRequest | Paused | Done:
-        """Go on for some milliseconds, or to where the host is called or the program ends."""
+        """Run for some milliseconds, or until the program calls the host or ends."""
         end = time.monotonic() + _SECONDS_IN_A_ROW
         while (outcome := self._next(steps)) is PAUSED and time.monotonic() < end:
             pass
@@ -218,7 +221,7 @@ class Interpreter:
     def _attempt(
         self, source: str | bytes | Iterable[Form], steps: Generator[HostRequest | Paused, None, Value]
     ) -> HostRequest | Paused | Done | None:
-        """Evaluate a program at once, up to its first host call, if that takes no longer than a few milliseconds.
+        """Evaluate a program at once, up to its first host call, if that takes no more than a few milliseconds.
 
         Return `None` where it would, with everything as it was: programs are pure, so nobody can tell that it was
         begun.
@@ -259,9 +262,45 @@ class Interpreter:
 
 
 def _with_excerpt(error: ReadError, source: str | bytes) -> ReadError:
-    """Return the error with the line of source, where it is about a form that was read."""
+    """Return the error with its source line, if it is about a form that was read."""
     if error.excerpt or not error.line:
         return error
     text = source if isinstance(source, str) else source.decode("utf-8", "replace")
     excerpt = excerpt_of(text, line_start(text, error.line) + error.column - 1)
     return ReadError(error.message, error.line, error.column, error.expected, excerpt)
+
+
+def live_bytes(roots: Iterable[Any]) -> int:
+    """Return the bytes of all values that can be reached from these values, frames and lists."""
+    seen: set[int] = set()
+    left: list[Any] = list(roots)
+    total = 0
+    while left:
+        item = left.pop()
+        kind = type(item)
+        if kind is Vector or kind is List:
+            parts: Iterable[Any] = item.items
+            own = EMPTY_BYTES + REFERENCE_BYTES * len(item.items)
+        elif kind is Map:
+            parts = item.entries.values()
+            own = EMPTY_BYTES + ENTRY_BYTES * len(item.entries)
+        elif kind is str:
+            parts, own = (), size_of(item)
+        elif kind is Closure:
+            parts, own = item.captured, EMPTY_BYTES + REFERENCE_BYTES * len(item.captured)
+        elif kind is list or kind is tuple:
+            parts, own = item, EMPTY_BYTES + REFERENCE_BYTES * len(item)
+        elif kind is dict:
+            parts, own = item.values(), EMPTY_BYTES + ENTRY_BYTES * len(item)
+        elif kind is Gathered:
+            parts, own = (item.items,), EMPTY_BYTES
+        elif kind in _ITERATORS:
+            parts, own = gc.get_referents(item), EMPTY_BYTES
+        else:
+            total += SCALAR_BYTES
+            continue
+        if id(item) not in seen:
+            seen.add(id(item))
+            total += own
+            left.extend(parts)
+    return total

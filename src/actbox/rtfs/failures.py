@@ -1,4 +1,4 @@
-"""What an RTFS program can end in instead of a value."""
+"""The errors that an RTFS program can end with."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class RtfsError(ActboxError):
         self.column = column
         self.limit = limit
         self.hint = hint
-        """What to write instead; empty where nothing is known."""
+        """Advice on what to write instead; empty if there is none."""
 
     def located(self, at: Position) -> Self:
-        """Say where it happened, unless that is known already. Returns the error itself."""
+        """Set the error's place unless it has one already, and return the error itself."""
         if not self.line and at is not NOWHERE:
             self.line, self.column = at
         return self
@@ -47,7 +47,7 @@ class RtfsError(ActboxError):
 
 
 class BudgetExhausted(RtfsError):
-    """The program spent what it was given. No `try` of the program catches it."""
+    """The program used up its budget. No `try` of the program catches this error."""
 
     def __init__(self, limit: str, message: str) -> None:
         super().__init__("BudgetExhausted", message, limit=limit)
@@ -68,5 +68,5 @@ def type_error(message: str) -> RtfsError:
 
 
 def invalid(message: str) -> RtfsError:
-    """Return the error for an argument that has the right type and makes no sense."""
+    """Return the error for an argument of the right type with an invalid value."""
     return RtfsError("InvalidArgument", message)

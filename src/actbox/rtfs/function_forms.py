@@ -56,7 +56,7 @@ def defn_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> C
 
 
 def function(compiler: Compiler, form: Form, parts: tuple[Form, ...], name: str, scope: Scope) -> Compiling:
-    """Compile what follows the name of a function: parameters, return type, body."""
+    """Compile a function after its name: parameters, return type, body."""
     expected = "[name …] expression …"
     parts = without_metadata(parts)
     if not parts:
@@ -88,7 +88,7 @@ def function(compiler: Compiler, form: Form, parts: tuple[Form, ...], name: str,
 
 
 def _enter(compiler: Compiler, parameter: Parameter, slot: int, inner: Scope, *, every: bool) -> None:
-    """Bind a parameter whose argument is in a slot: check its type, name it or take it apart."""
+    """Compile the entry of a parameter from its slot: check its type, then name or destructure it."""
     pattern = parameter.pattern
     if parameter.type is not None:
         check = compiler.check(parameter.type, _name(pattern), every=every)
@@ -105,7 +105,9 @@ def _name(pattern: Form) -> str:
 
 
 def closure(compiler: Compiler, builder: Builder, scope: Scope) -> Operand:
-    """Return the operand that makes the function: its code, with what it captures from the frame around."""
+    """Return the operand that makes a closure: the function's code with the values it captures from the enclosing
+    frame.
+    """
     code: Code = builder.finish()
     sources: list[int] = []
     own: list[bool] = []

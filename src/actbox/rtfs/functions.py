@@ -1,4 +1,4 @@
-"""What can be called: functions of the library, and closures of a program.
+"""Callable values: functions of the library, and closures of a program.
 
 A library function is plain Python, called with values; one that takes a function is a generator, which yields the
 calls that it wants made and is sent their values, so that it never calls the evaluator itself.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .code import Code
 
 Calls: TypeAlias = Generator[tuple[Value, tuple[Value, ...]], Value, Value]
-"""What a driven function returns: it yields a function and its arguments, and is sent what the call returned."""
+"""The generator of a driven function: it yields a function and its arguments, and is sent the call's result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +36,7 @@ class Function:
     kind: Literal["plain", "metered", "driven"] = "plain"
 
     def check_arity(self, count: int) -> None:
-        """Raise ArityMismatch where this many arguments are too few or too many."""
+        """Raise ArityMismatch if this number of arguments is too small or too large."""
         least, most = self.arity
         if count < least or (most is not None and count > most):
             raise RtfsError("ArityMismatch", f"{self.name} takes {_arguments(least, most)}, not {count}")
@@ -53,7 +53,7 @@ class Closure:
 
     @property
     def name(self) -> str:
-        """The name that it was defined by, or `fn`."""
+        """The name under which the function was defined, or `fn`."""
         return self.code.name
 
 

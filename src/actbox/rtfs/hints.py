@@ -1,4 +1,4 @@
-"""What to write instead: for names that other languages have, and for names that are nearly right."""
+"""Hints on unknown names: the RTFS equivalent of a name from another language, or the nearest known name."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ _INSTEAD = {
 
 
 def undefined(name: str) -> RtfsError:
-    """Return the error for a name that means nothing."""
+    """Return the error for an undefined name."""
     shown = name if len(name) <= 100 else name[:100] + "…"
     return RtfsError("UndefinedSymbol", f"nothing is called {shown}", hint=_INSTEAD.get(name, ""))
 
 
 def unset(name: str) -> RtfsError:
-    """Return the error for a name that its own value needs before there is one."""
+    """Return the error for a name whose own value reads it before it is set."""
     return RtfsError(
         "TypeError",
         f"the value of {name} mentions {name}, which only a function's can",
@@ -88,7 +88,7 @@ def unset(name: str) -> RtfsError:
 
 
 def add_hint(error: RtfsError, known: Iterable[str]) -> None:
-    """Say which of the known names was probably meant, where the error is about a name."""
+    """Add the most likely intended name among the known ones to an error about a name."""
     if error.name != "UndefinedSymbol" or error.hint:
         return
     name = error.message.removeprefix("nothing is called ")

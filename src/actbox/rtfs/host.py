@@ -1,4 +1,6 @@
-"""What answers a program's `(call :name …)`: nobody, some, a toolset, or whatever the caller writes."""
+"""Hosts, which answer a program's `(call :name …)`: one that refuses all, one that allows some, and one with a
+toolset.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from actbox.core.errors import ToolError
 from actbox.tools import Tool, Toolset
+from actbox.tools.json_form import spelled_out
 
 from .conversion import from_json, to_json
 from .failures import RtfsError
@@ -16,7 +19,7 @@ from .values import Map, Value
 
 @runtime_checkable
 class Host(Protocol):
-    """Answers host calls."""
+    """The interface that answers host calls."""
 
     def call(self, name: str, arguments: tuple[Value, ...], meta: Mapping[str, Any]) -> Value | Awaitable[Value]:
         """Return the value of one call, or an awaitable of it: a value of RTFS, or JSON data.
@@ -29,14 +32,14 @@ class Host(Protocol):
 
 
 class _Pure:
-    """Refuses every call."""
+    """A host that refuses every call."""
 
     def call(self, name: str, arguments: tuple[Value, ...], meta: Mapping[str, Any]) -> Value:
         raise RtfsError("SecurityViolation", f"{name} was called, and this program may call nothing")
 
 
 PURE: Host = _Pure()
-"""The host of a program that may call nothing."""
+"""The host for programs that may call nothing."""
 
 
 class Controlled:
@@ -47,7 +50,7 @@ class Controlled:
         self._allowed = frozenset(allowed)
 
     def call(self, name: str, arguments: tuple[Value, ...], meta: Mapping[str, Any]) -> Value | Awaitable[Value]:
-        """Pass the call on, or raise SecurityViolation where the name is not among those allowed."""
+        """Pass the call on, or raise SecurityViolation if its name is not allowed."""
         if name not in self._allowed:
             names = ", ".join(sorted(self._allowed)) or "nothing"
             raise RtfsError("SecurityViolation", f"{name} may not be called; this program may call {names}")
@@ -65,7 +68,7 @@ class ToolHost:
         self.toolset = Toolset.for_run(tools)
 
     def call(self, name: str, arguments: tuple[Value, ...], meta: Mapping[str, Any]) -> Awaitable[Value]:
-        """Call the tool of that name. Raises UnknownCapability where there is none."""
+        """Call the tool of that name. Raises UnknownCapability if there is none."""
         tool = self.toolset.get(name)
         if tool is None:
             raise RtfsError("UnknownCapability", self.toolset.unknown(name))
@@ -81,7 +84,7 @@ async def _answered(tool: Tool, arguments: dict[str, Any]) -> Value:
         raise RtfsError("Generic", f"{tool.name}: {error}") from None
     if isinstance(answer, bytes):
         raise RtfsError("TypeError", f"{tool.name} gave bytes, which RTFS does not have")
-    return from_json(answer, loose=True)
+    return from_json(spelled_out(answer), loose=True)
 
 
 def named_arguments(tool: Tool, arguments: tuple[Value, ...]) -> dict[str, Any]:
@@ -90,6 +93,9 @@ def named_arguments(tool: Tool, arguments: tuple[Value, ...]) -> dict[str, Any]:
         named: dict[str, Any] = to_json(arguments[0])
         if tool.variadic or named.keys() <= set(tool.input_schema.get("properties", {})):
             return named
+    if tool.collects and len(arguments) > len(tool.parameters):
+        further = [to_json(value) for value in arguments[len(tool.parameters) :]]
+        return named_arguments(tool, arguments[: len(tool.parameters)]) | {tool.collects: further}
     if len(arguments) > len(tool.parameters):
         raise RtfsError("ArityMismatch", f"{tool.name}{tool.signature} was called with {len(arguments)} arguments")
     return {name: to_json(value) for name, value in zip(tool.parameters, arguments, strict=False)}

@@ -1,4 +1,4 @@
-"""The forms that documents of the language use and its reference does not have; only in lenient mode."""
+"""Special forms of lenient mode: the language's documents use them, but its reference does not have them."""
 
 from __future__ import annotations
 
@@ -112,6 +112,6 @@ def loop_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> C
 
 def quote_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
     """`(quote form)`: the form as data."""
-    yield from ()  # a generator, as all forms are
+    yield from ()  # makes this function a generator, as all form compilers are
     (part,) = shape(form, 1, 1, "(quote form)")
     return constant(compiler.meter.made(quoted(part)))

@@ -1,4 +1,4 @@
-"""RTFS for pygments, and so for highlighting in terminals, pages and prompts.
+"""A pygments lexer for RTFS, and so highlighting in terminals, pages and prompts.
 
 It cuts source into the reader's own tokens. Text that is no program is highlighted too: what begins no token is an
 error, and a string or comment that is not closed yet, as while it is typed, lasts to the end.
@@ -33,7 +33,7 @@ SPECIAL_FORMS = frozenset(
         *("call", "cond", "loop", "recur", "throw", "quote", "->", "->>"),
     )
 )
-"""Words that are highlighted at the head of a list; the last line's are those of the lenient mode, and `call`."""
+"""Words that are highlighted at the head of a list; the last line holds the lenient mode's words, and `call`."""
 _DEFINING = {"def": Name.Variable, "defn": Name.Function, "defmacro": Name.Function, "defstruct": Name.Class}
 
 _TYPES: dict[int, _TokenType] = {
@@ -56,7 +56,7 @@ _TYPES: dict[int, _TokenType] = {
 
 
 class RtfsLexer(Lexer):  # type: ignore[misc]
-    """Highlights RTFS. Takes time in proportion to the text, whatever it is."""
+    """A lexer that takes time in proportion to the text, whatever the text is."""
 
     name = "RTFS"
     url = "https://github.com/mandubian/ccos"
@@ -65,7 +65,7 @@ class RtfsLexer(Lexer):  # type: ignore[misc]
     mimetypes: ClassVar[list[str]] = ["text/x-rtfs"]
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
-        """Yield offsets, token types and texts, which together are the whole text."""
+        """Yield offsets, token types and texts; the texts together are the whole source."""
         before, word = 0, ""
         for token in tokens.TOKEN.finditer(text):
             kind = token.lastindex or tokens.END

@@ -1,4 +1,4 @@
-"""`for`, `dotimes` and `step-loop`."""
+"""The special forms `for`, `dotimes` and `step-loop`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The machine that obeys instructions: its own stack, its own handlers, nothing of the guest's on Python's stack.
+"""The virtual machine: it executes instructions with its own stack and handlers, and keeps guest calls off Python's
+stack.
 
 `run` goes on until there is a value or an error, the program calls the host, or a slice of steps is over; the machine
 then waits to be told to go on. Whoever drives it decides whether that happens at once or in an event loop.
@@ -29,7 +30,7 @@ from .code import (
 )
 from .failures import BudgetExhausted, RtfsError, type_error
 from .functions import Closure, Function, arity_mismatch
-from .library.literals import get_by_keyword
+from .library.maps import get_by_keyword
 from .syntax import NOWHERE, Keyword, Position
 from .values import List, Map, Value, described
 
@@ -45,7 +46,7 @@ class HostRequest:
 
 
 class Paused:
-    """A slice of steps is over; `run` goes on."""
+    """A slice of steps is over; calling `run` continues."""
 
 
 PAUSED: Final = Paused()
@@ -66,11 +67,13 @@ class Machine:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self.pauses = False
-        """Whether `run` returns where a slice of steps is over."""
+        """True if `run` returns at the end of each slice of steps."""
         self._stack: list[tuple[Any, Any, Frame, int]] = []
-        """Who waits for a value: code, place, frame and slot; or a driven function (no code) with its calls."""
+        """The callers that wait for a value: code, place, frame and slot; or a driven function (without code) and its
+        calls.
+        """
         self._handlers: list[tuple[int, Code, int, Frame, int]] = []
-        """Where errors go: height of the stack, code, place, frame, slot."""
+        """The error handlers: height of the stack, code, place, frame, slot."""
         self._frame: Frame = []
         self._code: Any = None
         self._pc = 0
@@ -78,14 +81,14 @@ class Machine:
         self._at: Position = NOWHERE
 
     def start(self, code: Code) -> None:
-        """Begin with this code."""
+        """Begin to execute this code."""
         self._code, self._pc = code, 0
         self._frame = [(), *code.blank]
         self._stack.clear()
         self._handlers.clear()
 
     def roots(self) -> list[Any]:
-        """Return what is alive: the frames, and what driven functions have gathered so far."""
+        """Return the live values: the frames, and the values that driven functions have gathered so far."""
         found: list[Any] = [self._frame]
         for code, driven, frame, _ in self._stack:
             found.append(frame)
@@ -94,11 +97,11 @@ class Machine:
         return found
 
     def resume(self, value: Value) -> None:
-        """Give the program what the host returned."""
+        """Return the host's value to the program."""
         self._frame[self._waiting] = value
 
     def fail(self, error: RtfsError) -> None:
-        """Let the host call fail. Raises the error where the program does not catch it."""
+        """Raise the error at the program's host call. Raises it here if the program does not catch it."""
         error.located(self._at)
         if isinstance(error, BudgetExhausted) or not self._handlers:
             raise error
@@ -111,7 +114,9 @@ class Machine:
         return code, pc, frame
 
     def run(self) -> Done | HostRequest | Paused:
-        """Go on. Raises `RtfsError` where the program ends with an error."""
+        """Run until the program ends, calls the host, or pauses. Raises `RtfsError` if the program ends with an
+        error.
+        """
         meter, stack, handlers = self._meter, self._stack, self._handlers
         depth = meter.budget.depth
         code, pc, frame = self._code, self._pc, self._frame
@@ -119,7 +124,7 @@ class Machine:
         at = NOWHERE
         spent = 0
         meter.room = min(SLICE, meter.steps_left)
-        # One loop, and nothing called that need not be: its speed is that of every program.
+        # One loop with as few calls as possible: its speed is the speed of every program.
         while True:
             try:
                 while True:
@@ -215,7 +220,7 @@ class Machine:
                         given, meta = b(frame)
                         self._code, self._pc, self._waiting, self._at = code, pc, c, at
                         return HostRequest(_host_name(name), given, meta, at)
-                    # There is a value: give it to whoever waits.
+                    # A value is ready: pass it to the caller that waits for it.
                     while True:
                         if not stack:
                             meter.charge(spent)
@@ -230,7 +235,7 @@ class Machine:
                         spent += 1
                         if spent > meter.room:
                             if self.pauses:
-                                meter.charge(spent - 1)  # the last one is done when this goes on
+                                meter.charge(spent - 1)  # the last step is charged when the machine continues
                                 meter.check_time()
                                 stack.append(entry)
                                 self._code, self._pc = _returning(value), 0
@@ -277,12 +282,12 @@ class Machine:
 
 
 def _place(instructions: list[Instruction], pc: int) -> Position:
-    """Return the place in the source of the last instruction before this one that has any."""
+    """Return the source place of the last instruction before this one that has a place."""
     return next((instructions[i][5] for i in range(pc - 1, -1, -1) if instructions[i][5] is not NOWHERE), NOWHERE)
 
 
 def _fit(callee: Code, arguments: Frame, meter: Meter) -> None:
-    """Make the start of a frame what the function expects. Raises ArityMismatch."""
+    """Change the start of a frame to what the function expects. Raises ArityMismatch."""
     given = len(arguments) - 1
     if callee.rest:
         if given < callee.arity:
@@ -299,7 +304,7 @@ def _fit(callee: Code, arguments: Frame, meter: Meter) -> None:
 
 
 def _call_plain(function: Any, arguments: Frame, meter: Meter) -> Value:
-    """Call what is called without a frame of its own: a function of the library, a keyword."""
+    """Call a function that needs no frame of its own: a library function or a keyword."""
     if type(function) is Function:
         function.check_arity(len(arguments) - 1)
         if function.kind == "plain":
@@ -321,7 +326,7 @@ def _host_name(name: Value) -> str:
 
 
 def _returning(value: Value) -> Code:
-    """Return the code of a function that returns this value."""
+    """Return the code of a function that returns this constant."""
     code = Code("paused", 0, False)
     code.instructions = [(RETURN, 0, lambda _: value, None, None, NOWHERE)]
     return code

@@ -1,4 +1,4 @@
-"""Macros: a call is replaced by the macro's template with the arguments' forms in it, before anything is compiled."""
+"""Macros: before compilation, each macro call is replaced by the macro's template with the argument forms filled in."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .shapes import head_name, malformed, shape, symbol_name, vector_of
 from .syntax import Annotated, Form, ListForm, Literal, MapForm, Quasiquote, Splice, Symbol, Unquote, VectorForm, walk
 
 MAX_FORMS = 200_000
-"""Forms that the expansions of a program may add to it; a macro that calls itself ends there."""
+"""The most forms that a program's expansions may add; it ends a macro that calls itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A macro: its parameters, the one after `&`, and what its calls become."""
+    """A macro: its parameters, its rest parameter (after `&`), and its template."""
 
     name: str
     names: tuple[str, ...]
@@ -25,7 +25,7 @@ class Macro:
 
 
 class MacroExpander:
-    """The macros of an interpreter. They substitute without hygiene, and one defined later is not known earlier."""
+    """The macros of an interpreter. Substitution is unhygienic, and a macro is known only after its definition."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -34,7 +34,7 @@ class MacroExpander:
 
     @property
     def names(self) -> frozenset[str]:
-        """The macros that are defined."""
+        """The names of the defined macros."""
         return frozenset(self._macros)
 
     def state(self) -> dict[str, Macro]:
@@ -42,11 +42,11 @@ class MacroExpander:
         return dict(self._macros)
 
     def restore(self, macros: Mapping[str, Macro]) -> None:
-        """Know these macros and no others."""
+        """Replace all macros by these."""
         self._macros = dict(macros)
 
     def expand(self, form: Form) -> Form:
-        """Return the form with all macro calls replaced. Raises BudgetExhausted where that becomes too much."""
+        """Return the form with all macro calls expanded. Raises BudgetExhausted if the expansion grows too large."""
         self._left = MAX_FORMS + sum(1 for _ in walk(form))
         work: list[Generator[Form, Form, Form]] = []
         result: Form = form
@@ -125,7 +125,7 @@ class MacroExpander:
         return self._substituted(macro.template, values, bare=True)
 
     def _substituted(self, template: Form, values: dict[str, Form], *, bare: bool) -> Form:
-        """Return the template with the arguments in it: for names that are unquoted, or (`bare`) for all names."""
+        """Return the template with arguments substituted: for unquoted names, or (`bare`) for all names."""
         done: list[list[Form]] = [[]]
         work: list[tuple[Form, bool, bool]] = [(template, bare, False)]
         while work:

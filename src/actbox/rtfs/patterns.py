@@ -1,4 +1,4 @@
-"""Patterns: taking values apart for `let`, for parameters and for `match`.
+"""Patterns: destructuring of values for `let`, for parameters and for `match`.
 
 A pattern becomes a list of steps over the slots of a frame, however deeply it is nested. A step returns `None`, or a
 sentence that says why the value does not fit.
@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from .budget import COPIED_PER_STEP
-from .code import Frame
-from .environment import Environment
+from .code import Environment, Frame
 from .shapes import malformed
 from .syntax import Form, Keyword, Literal, MapForm, Resource, Symbol, Timestamp, Uuid, VectorForm
 from .values import EMPTY_BYTES, MISSING, List, Map, Value, Vector, described, equal, heads, key_of
@@ -20,7 +19,7 @@ Step: TypeAlias = Callable[[Frame], str | None]
 
 
 class PatternCompiler:
-    """Makes the steps of patterns.
+    """A compiler of patterns into steps.
 
     `declare` returns the slot of a name that a pattern binds, `scratch` one without a name. `refutable`: a pattern of
     `match`, in which literals are compared and a map must have just the keys named. `lenient`: missing elements are
@@ -45,7 +44,9 @@ class PatternCompiler:
         self._rest: type[Vector] | type[List] = List if rest_is_list else Vector
 
     def steps(self, pattern: Form, source: int) -> tuple[Step, ...]:
-        """Return the steps that take the value in slot `source` apart. Raises `ReadError` for what is no pattern."""
+        """Return the steps that destructure the value in slot `source`. Raises `ReadError` for a form that is no
+        pattern.
+        """
         found: list[Step] = []
         left: list[tuple[Form, int]] = [(pattern, source)]
         while left:
@@ -70,7 +71,9 @@ class PatternCompiler:
         return f"{literal}a name, _, a vector or a map of patterns"
 
     def _target(self, form: Form, inner: list[tuple[Form, int]]) -> int:
-        """Return the slot for a part; one that is more than a name is taken apart later. -1: the part is not kept."""
+        """Return the slot for a part of the value, or -1 if the part is not kept. A part that is itself a pattern is
+        destructured later.
+        """
         if isinstance(form, Symbol):
             return -1 if form.name == "_" else self._declare(form.name)
         slot = self._scratch()

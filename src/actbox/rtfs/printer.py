@@ -1,4 +1,4 @@
-"""Forms to source text that reads back as the same forms."""
+"""The printer: from forms to source text that reads back as the same forms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from . import tokens
 from .errors import WriteError
-from .floats import float_literal
 from .syntax import (
     Annotated,
     Context,
@@ -25,9 +24,10 @@ from .syntax import (
     Uuid,
     VectorForm,
 )
+from .values import float_literal
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Size of the text, unless the caller says otherwise."""
+"""The default limit of the text's size, in bytes."""
 
 _NAME = re.compile(tokens.NAME)
 _TEXTS: dict[type, re.Pattern[str]] = {
@@ -86,7 +86,7 @@ def write_program(forms: Iterable[Form], *, max_bytes: int = MAX_BYTES) -> str:
 
 
 def _queue(form: ListForm | VectorForm | MapForm | Annotated, left: list[Form | str]) -> None:
-    """Put what a form consists of on the list of what is still to write, which is taken from its end."""
+    """Push the parts of a form on the stack of parts still to write."""
     if isinstance(form, ListForm) and not form.items:
         raise WriteError("a list without a form in it would read as an empty vector")
     if isinstance(form, MapForm):
@@ -107,7 +107,7 @@ def _queue(form: ListForm | VectorForm | MapForm | Annotated, left: list[Form | 
 
 
 def _check_keys(form: MapForm) -> None:
-    """Refuse keys that the reader would refuse."""
+    """Raise `WriteError` for keys that the reader would refuse."""
     seen: set[Form] = set()
     for key, _ in form.entries:
         if not (isinstance(key, Keyword | Symbol) or (isinstance(key, Literal) and type(key.value) in (str, int))):

@@ -1,4 +1,4 @@
-"""What a model is told, so that it can write RTFS."""
+"""Instructions by which a model can write RTFS."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ Not in RTFS: `cond when case loop recur -> ->> quote throw set! println atom`. `
   (map (fn [city] {:city city :total (total (get groups city))}) (sort (keys groups))))
 ```
 """
-"""A section of at most 600 tokens for a system prompt: what there is, what there is not, and one program."""
+"""A section of at most 600 tokens for a system prompt: the language's features, its omissions, and one program."""

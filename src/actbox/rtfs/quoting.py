@@ -1,4 +1,4 @@
-"""Forms as data: quasiquotes that are evaluated, and `quote`."""
+"""Forms as data: `quote`, and quasiquotes with their unquoted values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def quoted(form: Form) -> Value:
-    """Return the form as data, as `quasiquoted` does where nothing is unquoted."""
+    """Return the form as data, as `quasiquoted` does for a form without unquoting."""
     return _build(form, lambda _: [], None)
 
 

@@ -1,4 +1,4 @@
-"""Source text to forms, in one pass over its tokens, with the open brackets on a list of its own."""
+"""The reader: from source text to forms, in one pass over the tokens, with its own stack of open brackets."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from .syntax import (
 )
 
 MAX_DEPTH = 10_000
-"""Forms inside each other that source may have, unless the caller says otherwise."""
+"""The default limit for the nesting of forms."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Size of source in UTF-8, unless the caller says otherwise; the forms of so much take about 600 MB."""
+"""The default limit for the size of source, in bytes of UTF-8; the forms of this much take about 600 MB."""
 
 TOKENS_BETWEEN_LOOKS = 4096
 _MOST_PLACEHOLDERS = 20
 _PLACEHOLDER = re.compile(r"%([0-9]*)")
 _WRONG_ESCAPE = re.compile(r"(?:[^\\]|\\[ntr\\\"])*+\\([\s\S])")
-"""Text up to the first escape that there is none of; the group is the character after its backslash."""
+"""A pattern for text up to its first invalid escape; the group is the character after the backslash."""
 _A_FORM = "a form"
 _MENDS = {
     ",": ("`,` is not white space in RTFS", "a space"),
@@ -61,10 +61,10 @@ class _Open:
     mark: str
     at: Position
     wanted: int
-    """How many forms complete it; 0 for a bracket, which is closed by its closer."""
+    """The number of forms that complete it; 0 for a bracket, which its closer completes."""
     items: list[Form] = field(default_factory=list)
     placeholders: int = 0
-    """In a short function, the highest parameter that its body has named so far."""
+    """The highest parameter named so far in the body of a short function."""
 
 
 def read(
@@ -89,7 +89,7 @@ def read(
 
 def _text(source: str | bytes, max_bytes: int) -> str:
     """Return the source as text, without a byte order mark."""
-    # Text has a byte or more a character, so a text that is too long need not be encoded to be refused.
+    # Each character takes at least a byte, so text that is too long is refused without encoding it.
     size = len(source) if isinstance(source, bytes) or len(source) > max_bytes else len(_encoded(source))
     if size > max_bytes:
         message = f"the source has {size} bytes or more, and {max_bytes} is the most"
@@ -118,24 +118,26 @@ def _decoded(source: bytes) -> str:
 
 
 class _Reader:
-    """One reading of one text."""
+    """The reading of one text."""
 
     def __init__(self, text: str, max_depth: int) -> None:
         self.text = text
         self.max_depth = max_depth
         self.line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
         self.open: list[_Open] = []
-        """From the outermost to the innermost; the first stands for the whole program."""
+        """The open brackets and prefixes, from the outermost to the innermost; the first stands for the whole
+        program.
+        """
         self.short: list[_Open] = []
-        """The short functions among them."""
+        """The open short functions."""
 
     def at(self, offset: int) -> Position:
-        """Return where the character at this offset stands."""
+        """Return the position of the character at this offset."""
         line = bisect_right(self.line_starts, offset)
         return Position(line, offset - self.line_starts[line - 1] + 1)
 
     def fail(self, offset: int, message: str, expected: str) -> NoReturn:
-        """Say that the text is wrong here."""
+        """Raise `ReadError` for the text at this offset."""
         raise ReadError(message, *self.at(offset), expected, excerpt_of(self.text, offset))
 
     def forms(self, look: Callable[[int], None] | None) -> tuple[Form, ...]:
@@ -205,7 +207,7 @@ class _Reader:
         return frame
 
     def close(self, closer: str, start: int) -> _Open:
-        """Close the innermost bracket, put its form in the one around it, and return that."""
+        """Close the innermost bracket, add its form to the enclosing bracket, and return the enclosing one."""
         frame = self.open[-1]
         if frame.wanted:
             self.fail(start, f"{_quoted(frame.mark)} has no form after it", _A_FORM)
@@ -238,7 +240,7 @@ class _Reader:
         return VectorForm(items, at)
 
     def entries(self, frame: _Open) -> tuple[tuple[Form, Form], ...]:
-        """Return the entries of a map whose keys may be keys, each once."""
+        """Return the entries of a map, after checking that its keys are valid and distinct."""
         keys, values = frame.items[::2], frame.items[1::2]
         seen: set[tuple[type, object]] = set()
         for key in keys:
@@ -260,7 +262,7 @@ class _Reader:
         return tuple(zip(keys, values, strict=True))
 
     def complete(self) -> _Open:
-        """Make the forms of the prefixes that have all that they wait for, and return the innermost that is open."""
+        """Complete the prefixes that have all of their forms, and return the innermost open bracket or prefix."""
         frame = self.open[-1]
         while frame.wanted and len(frame.items) == frame.wanted:
             self.open.pop()
@@ -288,7 +290,7 @@ class _Reader:
         return self.line_starts[at.line - 1] + at.column - 1
 
     def placeholder(self, name: str, at: Position, start: int) -> Symbol:
-        """Return a symbol of a short function's body, which may name one of its parameters: `%`, `%1`, `%2`…"""
+        """Return a symbol in the body of a short function; it may name a parameter: `%`, `%1`, `%2`…"""
         found = _PLACEHOLDER.fullmatch(name)
         if found is None:
             return Symbol(name, at)
@@ -323,7 +325,7 @@ class _Reader:
         if wrong is not None:
             shown = wrong[1] if wrong[1].isprintable() else " "
             self.fail(start + wrong.start(1) - 1, f"`\\{shown}` is no escape", r"`\n`, `\t`, `\r`, `\\` or `\"`")
-        # Pairs of backslashes first: what is left of a backslash then begins an escape of another kind.
+        # Pairs of backslashes are handled first: any backslash left then begins another escape.
         parts = text[1:-1].split("\\\\")
         for letter, meant in tokens.ESCAPES.items():
             if letter != "\\":
@@ -331,7 +333,7 @@ class _Reader:
         return Literal("\\".join(parts), at)
 
     def method(self, text: str, at: Position, start: int) -> Symbol:
-        """Read `.name` at the head of a list, which means the function of that name."""
+        """Read `.name` at the head of a list as the function of that name."""
         frame = self.open[-1]
         if frame.mark not in ("(", "#(") or frame.items:
             self.fail(start, f"`{text[:40]}` stands where no method is called", "`(.method target …)`")
@@ -340,7 +342,7 @@ class _Reader:
         return Symbol(text[1:], at)
 
     def fail_other(self, text: str, start: int) -> NoReturn:
-        """Say what is wrong with a text that is no token."""
+        """Raise `ReadError` that explains why a text is no token."""
         if self.text.startswith("#|", start):
             self.fail(start, "the comment is never closed", "`|#` before the end of the source")
         if text[0].isdigit() or len(text) > 1:
@@ -351,7 +353,7 @@ class _Reader:
         self.fail(start, *_MENDS.get(text, (f"{shown} begins no form", _A_FORM)))
 
     def fail_unclosed(self, frame: _Open) -> NoReturn:
-        """Say that the source ended inside a bracket or after a prefix."""
+        """Raise `ReadError` for source that ends inside a bracket or after a prefix."""
         if frame.wanted:
             self.fail(self.offset(frame.at), f"{_quoted(frame.mark)} has no form after it", _A_FORM)
         expected = f"`{tokens.CLOSERS[frame.mark]}` before the end of the source"
@@ -373,12 +375,12 @@ _ATOMS: dict[int, Callable[[_Reader, str, Position, int], Form]] = {
 
 
 def _quoted(text: str) -> str:
-    """Return a piece of source as a message shows it."""
+    """Return a piece of source, shortened and quoted for a message."""
     return "`` ` ``" if text == "`" else f"`{text}`"
 
 
 def _described(form: Form) -> str:
-    """Name a form's kind in a message."""
+    """Return the name of a form's kind for a message."""
     kinds = {ListForm: "a list", VectorForm: "a vector", MapForm: "a map", Symbol: "a symbol", Keyword: "this keyword"}
     if isinstance(form, Literal):
         return {bool: "a truth value", float: "a float", str: "a string", int: "an integer"}.get(

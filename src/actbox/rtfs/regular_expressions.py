@@ -1,4 +1,4 @@
-"""Regular expressions, which anyone may write as badly as they like: their size, time and memory are bounded.
+"""Regular expressions written by untrusted programs, with bounds on size, time and memory.
 
 The `regex` package has a time limit for each search, which Python's own module has not. What it has beyond other
 dialects and takes memory or time without bound is refused: patterns that call themselves and fuzzy matches. Its reader
@@ -15,14 +15,14 @@ from typing import Any, Literal
 from .failures import BudgetExhausted, invalid
 
 MAX_PATTERN = 1000
-"""Characters."""
+"""The most characters of a pattern."""
 MAX_GROUPS = 100
 MAX_REPEATED = 20_000
-"""Atoms of a pattern when each repetition is written out, since the package takes memory for each."""
+"""The most atoms of a pattern with its repetitions written out: the `regex` package takes memory for each."""
 MAX_CAPTURES = 4_000_000
-"""Characters of the text times groups of the pattern, since the package keeps what each turn of a group captured."""
+"""The most characters of the text times groups of the pattern: the package keeps what each pass of a group captured."""
 MAX_SECONDS = 1.0
-"""For one search."""
+"""The most seconds for one search."""
 
 _ESCAPED = re.compile(r"\\[pPN]\{[^}]*\}|\\[\s\S]")
 _REFUSED = {
@@ -33,7 +33,7 @@ _REFUSED = {
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
-    """Return the compiled pattern. Raises InvalidArgument where it is none, or might take too much."""
+    """Return the compiled pattern. Raises InvalidArgument if it is invalid, or might take too much."""
     import regex  # takes 10 ms, which only programs with patterns pay
 
     if len(pattern) > MAX_PATTERN:
@@ -53,7 +53,7 @@ def compiled(pattern: str) -> Any:
 
 
 def matches(how: Literal["fullmatch", "search", "finditer"], pattern: str, text: str, seconds: float) -> Iterator[Any]:
-    """Yield the matches that a method of the pattern finds. Raises BudgetExhausted where that takes too long."""
+    """Yield the matches that a method of the pattern finds. Raises BudgetExhausted if the search takes too long."""
     expression = compiled(pattern)
     if len(text) * (1 + expression.groups) > MAX_CAPTURES:
         raise invalid(f"a text of {len(text)} characters is too long for a pattern of {expression.groups} groups")
@@ -76,7 +76,7 @@ _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>\d*)(?:,(?P<mos
 
 
 def written_out(pattern: str) -> int:
-    """Return how many atoms the pattern has when each counted repetition is written out; never too few."""
+    """Return the number of atoms in the pattern with each counted repetition written out, or a larger number."""
     groups: list[int] = [0]
     last = 0
     for token in _TOKEN.finditer(pattern):

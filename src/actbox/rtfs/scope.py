@@ -1,4 +1,4 @@
-"""Names while a program is compiled: which slot of which frame a name means, and what a function must capture."""
+"""Scopes at compile time: the slot and frame that each name means, and the values that a function must capture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .syntax import NOWHERE, Position
 
 
 class Slot:
-    """Where a local value is. A boxed one is set after it may have been captured: its slot holds a list of one.
+    """The place of a local value. A boxed value is set after it may have been captured: its slot holds a list of one.
 
     `recursive`: it is bound by a `let` whose values mention their own names, and read too early it is a TypeError.
     """
@@ -37,15 +37,17 @@ class Builder:
     def __init__(self, name: str, arity: int, rest: bool, scope: Scope | None) -> None:
         self.code = Code(name, arity, rest)
         self.outer = scope
-        """The scope in which the function stands."""
+        """The scope that contains the function."""
         self.depth: int = scope.builder.depth + 1 if scope is not None else 0
-        """Functions around it."""
+        """The number of enclosing functions."""
         self.captures: dict[int, tuple[int, Slot, Builder]] = {}
-        """What is captured: by the identity of the original slot, its place and what it is in the function around."""
+        """The captured values: by the identity of the original slot, the index in the closure and the slot in the
+        enclosing function.
+        """
         self.kept: list[Slot] = []
         self.instructions: list[Instruction | Label | None] = []
         self.count = 0
-        """Instructions so far that are not reserved places."""
+        """The number of instructions so far, without reserved places."""
         self.slots = 1 + arity + (1 if rest else 0)
         self._first_blank = self.slots
 
@@ -62,7 +64,7 @@ class Builder:
         self.count += 1
 
     def reserve(self) -> int:
-        """Return a place here for an instruction that may be found necessary later."""
+        """Return a reserved place here, for an instruction that may be needed later."""
         self.instructions.append(None)
         return len(self.instructions) - 1
 
@@ -74,11 +76,11 @@ class Builder:
         self.count += 1
 
     def mark(self, label: Label) -> None:
-        """The label means this place."""
+        """Set a label to the present place."""
         self.instructions.append(label)
 
     def finish(self) -> Code:
-        """Return the function's code: reserved places gone, labels replaced by what they mean."""
+        """Return the function's code, with reserved places removed and labels resolved."""
         index = 0
         for item in self.instructions:
             if isinstance(item, Label):
@@ -104,7 +106,7 @@ class Builder:
 
 
 class Scope:
-    """The names of one block. `builder` is the function that it belongs to; `None` as parent: the global scope."""
+    """The names of one block. `builder` is the enclosing function; the global scope has no parent."""
 
     __slots__ = ("builder", "depth", "names", "parent")
 
@@ -112,16 +114,16 @@ class Scope:
         self.builder = builder
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent is not None else 0
-        """Blocks around it."""
+        """The number of enclosing blocks."""
         self.names: dict[str, Slot] = {}
 
     @property
     def is_global(self) -> bool:
-        """Whether definitions here are global ones."""
+        """True if definitions in this scope are global."""
         return self.parent is None
 
     def find(self, name: str) -> tuple[Slot, Builder] | None:
-        """Return the slot that the name means, with the function that it belongs to; `None` for a global name."""
+        """Return the slot of a name and the function that owns it; `None` for a global name."""
         scope: Scope | None = self
         while scope is not None:
             slot = scope.names.get(name)
@@ -132,7 +134,9 @@ class Scope:
 
 
 def capture(slot: Slot, owner: Builder, user: Builder) -> int:
-    """Return the place of another function's slot among what `user` captures; functions between capture it as well."""
+    """Return the index of another function's slot among the values that `user` captures; functions in between capture
+    it too.
+    """
     chain = []
     builder = user
     while builder is not owner:

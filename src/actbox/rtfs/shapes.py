@@ -1,4 +1,4 @@
-"""The shapes that special forms must have, and what is said of those that have another."""
+"""The syntax of special forms, and the errors for forms that break it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TYPE_NAMES = frozenset(
 
 
 def malformed(form: Form, message: str, expected: str) -> ReadError:
-    """Return the error for a special form that is not written as it must be."""
+    """Return the error for a malformed special form."""
     return ReadError(message, form.at.line, form.at.column, expected)
 
 
 def shape(form: ListForm, least: int, most: int | None, expected: str) -> tuple[Form, ...]:
-    """Return what follows the head. Raises `ReadError` where that is too little or too much."""
+    """Return the parts of a form after its head. Raises `ReadError` if there are too few or too many."""
     rest = form.items[1:]
     if len(rest) < least or (most is not None and len(rest) > most):
         raise malformed(form, f"{head_name(form)} has {len(rest)} part{'' if len(rest) == 1 else 's'}", expected)
@@ -29,7 +29,7 @@ def shape(form: ListForm, least: int, most: int | None, expected: str) -> tuple[
 
 
 def head_name(form: Form) -> str:
-    """Return the name that a list begins with; empty where it begins with something else."""
+    """Return the name at the head of a list; empty if the head is no name."""
     if isinstance(form, ListForm) and isinstance(form.items[0], Symbol):
         return form.items[0].name
     return ""
@@ -53,7 +53,7 @@ _TARGETS = frozenset({"local", "local-model", "remote"})
 
 
 def without_metadata(parts: tuple[Form, ...]) -> tuple[Form, ...]:
-    """Return what follows `fn`, `defn` or `def` without the metadata at its beginning, which nothing here needs.
+    """Return the parts after `fn`, `defn` or `def` without leading metadata, which nothing here needs.
 
     `^:delegation` may say a target, which then stands between it and the name: `^:delegation :remote "model" name`.
     """
@@ -69,17 +69,17 @@ def without_metadata(parts: tuple[Form, ...]) -> tuple[Form, ...]:
 
 
 def is_colon(form: Form) -> bool:
-    """Return whether this is the `:` between a name and its type."""
+    """Return True if the form is the `:` between a name and its type."""
     return isinstance(form, Symbol) and form.name == ":"
 
 
 def is_type_keyword(form: Form) -> bool:
-    """Return whether this is a keyword that names a type, as `:int` or `:String?`."""
+    """Return True if the form is a keyword that names a type, such as `:int` or `:String?`."""
     return isinstance(form, Keyword) and form.name.removesuffix("?").lower() in _TYPE_NAMES
 
 
 def is_pattern(form: Form) -> bool:
-    """Return whether a value can be bound to this form."""
+    """Return True if a value can be bound to this form."""
     return isinstance(form, (VectorForm, MapForm)) or (isinstance(form, Symbol) and form.name not in (":", "&"))
 
 
@@ -101,14 +101,14 @@ class Parameter:
 
 
 def bindings(form: Form) -> list[Binding]:
-    """Return the bindings of a `let`. Raises `ReadError` for a vector that holds none.
+    """Return the bindings of a `let`. Raises `ReadError` for an invalid vector.
 
     `[x :int y]` can be read in two ways; a keyword after a name is its type wherever the rest can be read then.
     """
     expected = "[name value …] or [name : Type value …]"
     items = vector_of(form, expected)
     count = len(items)
-    # step[i]: how many items the binding takes that begins at i; 0 where nothing can be read from there.
+    # step[i]: the number of items in the binding that begins at i; 0 if no binding can begin there.
     step = [0] * (count + 1)
 
     def fits(end: int) -> bool:
@@ -135,7 +135,7 @@ def bindings(form: Form) -> list[Binding]:
 
 
 def parameters(form: Form) -> tuple[list[Parameter], Parameter | None]:
-    """Return a function's parameters, and the one after `&`. Raises `ReadError` for a vector that holds none."""
+    """Return a function's parameters, and the one after `&`. Raises `ReadError` for an invalid vector."""
     expected = "[name …], [name : Type …] or [name … & rest]"
     items = vector_of(form, expected)
     found: list[Parameter] = []
@@ -164,5 +164,5 @@ def parameters(form: Form) -> tuple[list[Parameter], Parameter | None]:
 
 
 def body_of(forms: tuple[Form, ...]) -> Form:
-    """Return several forms as one."""
+    """Return several forms as one form: the form itself if there is one, else a `do`."""
     return forms[0] if len(forms) == 1 else ListForm((Symbol("do"), *forms), forms[0].at if forms else NOWHERE)

@@ -1,4 +1,4 @@
-"""The forms that RTFS source is read into: small immutable values that know where they stood.
+"""The forms of RTFS source: small immutable values that know their position.
 
 Two forms are equal when they would be written alike; where they stood does not count. Comparing, hashing and showing
 a form never uses the host's stack, however deep it is.
@@ -24,14 +24,14 @@ NOWHERE = Position(0, 0)
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Node:
-    """What all forms share: equality, hash and repr by class, own value and parts."""
+    """The base of all forms: equality, hash and repr by class, own value and parts."""
 
     def parts(self) -> tuple[Form, ...]:
         """Return the forms directly inside this one, in the order in which they are written."""
         return ()
 
     def own(self) -> object:
-        """Return what tells this form from others of its class beside its parts: hashable, and no form."""
+        """Return the hashable value that distinguishes this form from others of its class with equal parts."""
         return None
 
     def __eq__(self, other: object) -> bool:
@@ -71,7 +71,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Named(Node):
-    """A form without parts, which its own value says all about."""
+    """A form without parts, defined by its own value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -125,7 +125,7 @@ class Symbol(_Named):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Timestamp(_Named):
-    """A bare time, as `2024-01-01T00:00:00Z`, kept as it was written."""
+    """A bare time, such as `2024-01-01T00:00:00Z`, kept as written."""
 
     text: str
     at: Position = NOWHERE
@@ -136,7 +136,7 @@ class Timestamp(_Named):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Uuid(_Named):
-    """A bare UUID, kept as it was written."""
+    """A bare UUID, kept as written."""
 
     text: str
     at: Position = NOWHERE
@@ -215,7 +215,7 @@ class MapForm(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Quasiquote(Node):
-    """`` `form ``: the form itself, but for what is unquoted in it."""
+    """`` `form ``: the form as data, with its unquoted parts evaluated."""
 
     form: Form
     at: Position = NOWHERE
@@ -274,7 +274,7 @@ Form: TypeAlias = (
     | Splice
     | Annotated
 )
-"""Everything that source can hold."""
+"""Any form of source."""
 
 
 def walk(form: Node) -> Iterator[Node]:

@@ -11,7 +11,7 @@ from typing import Final
 _INSIDE = r"[\w$+\-*/=<>!?%.@]"
 _WORD = rf"(?!\d)[\w$+\-*/=<>!?%]{_INSIDE}*+"
 NAME: Final = rf"(?:resource:ref(?!{_INSIDE})|{_WORD}(?::[\w.\-]++/{_INSIDE}++)?)"
-"""What a symbol or a keyword is called: plain, namespaced (`a.b/c`) or versioned (`a.b:v1.0/c`)."""
+"""A pattern for the name of a symbol or keyword: plain, namespaced (`a.b/c`) or versioned (`a.b:v1.0/c`)."""
 INTEGER: Final = r"[+-]?[0-9]++"
 FLOAT: Final = r"[+-]?[0-9]++\.[0-9]++(?:[eE][+-]?[0-9]++)?"
 TIMESTAMP: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[._][0-9]{1,9})?Z(?:_[0-9]{1,9})?"
@@ -71,13 +71,13 @@ COMMENT: Final = _NUMBERS["comment"]
 END: Final = _NUMBERS["end"]
 
 ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"'}
-"""What may follow a backslash in a string, and what the two stand for."""
+"""The characters that may follow a backslash in a string, and what each escape stands for."""
 CLOSERS: Final = {"(": ")", "[": "]", "{": "}", "#(": ")"}
 """Each opener's closer."""
 SPECIAL_FLOATS: Final = {"##Inf": float("inf"), "##-Inf": float("-inf"), "##NaN": float("nan")}
 CONSTANTS: Final[dict[str, bool | None]] = {"true": True, "false": False, "nil": None}
 """The words that are literals."""
 NO_SYMBOL: Final = re.compile(rf"[+-][0-9][\s\S]*|{UUID}|true|false|nil")
-"""Names that read as something else where they stand by themselves."""
+"""A pattern for names that read as something else when they stand alone."""
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1

@@ -8,23 +8,26 @@ were shared, which is what printing, comparing or sending it costs: a bound on `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from math import isfinite, isinf, isnan
 from typing import Any, Final, TypeAlias
 
 from .failures import invalid, type_error
-from .syntax import Keyword, Resource, Symbol, Timestamp, Uuid
+from .syntax import Context, Keyword, Resource, Symbol, Timestamp, Uuid
 
 Value: TypeAlias = object
-"""Any of the above, `Vector`, `List`, `Map`, `ErrorValue`, or a function."""
+"""Any RTFS value: the Python types above, `Vector`, `List`, `Map`, `ErrorValue`, or a function."""
 
 SCALAR_BYTES: Final = 24
-"""What a number counts for; a reference to it from a composite value counts 8 more."""
+"""The counted size of a number; a reference to it from a composite value counts 8 more."""
 REFERENCE_BYTES: Final = 8
 EMPTY_BYTES: Final = 64
 ENTRY_BYTES: Final = 64
-"""What an entry of a map counts for beside its key and its value."""
+"""The counted size of a map entry, without its key and its value."""
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
 class _Sequence:
@@ -49,7 +52,6 @@ class _Sequence:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        from .text import show
 
         return f"{type(self).__name__}({show(self)})"
 
@@ -61,7 +63,7 @@ class Vector(_Sequence):
 
 
 class List(_Sequence):
-    """`(a b c)` as data: what a rest parameter holds. No vector is equal to it."""
+    """`(a b c)` as data, such as the value of a rest parameter. No vector is equal to it."""
 
     __slots__ = ()
 
@@ -77,7 +79,7 @@ class Map:
 
     def __init__(self, entries: dict[Any, Value] | None = None, size: int = -1, *, loose: bool = False) -> None:
         self.entries: dict[Any, Value] = {} if entries is None else entries
-        """By `key_of`; not to be changed."""
+        """The entries by `key_of`; not to be changed."""
         self.loose = loose
         self.size = _entries_size(self.entries) if size < 0 else size
 
@@ -108,13 +110,12 @@ class Map:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        from .text import show
 
         return f"Map({show(self)})"
 
 
 class ErrorValue:
-    """What a `catch` binds: the error's name and message."""
+    """The value that a `catch` binds: the error's name and message."""
 
     __slots__ = ("message", "name")
 
@@ -128,7 +129,7 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-"""No value at all, not even nil; never seen by a program."""
+"""The absence of any value, even nil; programs never see it."""
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 _KEYS = frozenset({str, int, Keyword, Symbol, type(None), Timestamp, Uuid, Resource})
@@ -162,7 +163,9 @@ def described(value: Value) -> str:
 
 
 def key_of(key: Value) -> Any:
-    """Return what stands for this key in a map's `entries`. Raises TypeError for a collection, and for a NaN."""
+    """Return the key under which a map's `entries` holds this value. Raises TypeError for a collection, and for a
+    NaN.
+    """
     kind = type(key)
     if kind in _KEYS:
         return key
@@ -176,7 +179,7 @@ def key_of(key: Value) -> Any:
 
 
 def size_of(value: Value) -> int:
-    """Return the bytes that this value counts for."""
+    """Return the counted size of a value in bytes."""
     kind = type(value)
     if kind is str:
         text: str = value  # type: ignore[assignment]
@@ -187,7 +190,7 @@ def size_of(value: Value) -> int:
 
 
 def own_size_of(value: Value) -> int:
-    """Return the bytes that this value counts for without its parts, which it may share with others."""
+    """Return the counted size of a value in bytes without its parts, which it may share with other values."""
     kind = type(value)
     if kind is Vector or kind is List:
         return EMPTY_BYTES + REFERENCE_BYTES * len(value.items)  # type: ignore[attr-defined]
@@ -197,12 +200,12 @@ def own_size_of(value: Value) -> int:
 
 
 def entry_size(inner: Any, value: Value) -> int:
-    """Return the bytes that an entry of a map counts for."""
+    """Return the counted size of a map entry in bytes."""
     return ENTRY_BYTES + size_of(inner) + size_of(value)
 
 
 def heads(items: tuple[Value, ...]) -> int:
-    """Return the bytes that a sequence loses when it loses these items."""
+    """Return the bytes by which a sequence shrinks when it loses these items."""
     if len(items) > 64 and _SCALARS.issuperset(map(type, items)):
         return (SCALAR_BYTES + REFERENCE_BYTES) * len(items)
     return sum(map(size_of, items)) + REFERENCE_BYTES * len(items)
@@ -249,5 +252,100 @@ def _scalars_equal(left: Any, right: Any) -> bool:
 
 
 def is_true(value: Value) -> bool:
-    """Return whether a condition holds: only `false` and `nil` do not."""
+    """Return True if a condition with this value holds: only `false` and `nil` do not."""
     return value is not None and value is not False
+
+
+def show(value: Value, *, exact: bool = False) -> str:
+    """Return the value as text: a string as it is, one inside a collection in quotes; `4.0` as `4`, nil as `nil`.
+
+    `exact`: floats as literals, so that nobody takes `4.0` for the integer.
+    """
+    if type(value) is str:
+        return value
+    pieces: list[str] = []
+    left: list[Any] = [value]
+    while left:
+        item = left.pop()
+        kind = type(item)
+        if kind is _Piece:
+            pieces.append(item)
+        elif kind is Vector:
+            _push(left, "[", item.items, "]")
+        elif kind is List:
+            _push(left, "(", item.items, ")")
+        elif kind is Map:
+            parts = [part for pair in item.pairs() for part in pair]
+            _push(left, "{", parts, "}")
+        elif kind is float and exact:
+            pieces.append(float_literal(item))
+        else:
+            pieces.append(quoted(item) if kind is str else _scalar(item))
+    return "".join(pieces)
+
+
+def quoted(text: str) -> str:
+    """Return the string as a literal that reads as the same string."""
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+class _Piece(str):
+    """Text that is part of the output already, as opposed to a value that is still to be shown."""
+
+    __slots__ = ()
+
+
+def _push(left: list[Any], start: str, parts: Any, end: str) -> None:
+    left.append(_Piece(end))
+    for index, part in enumerate(reversed(parts)):
+        if index:
+            left.append(_Piece(" "))
+        left.append(part)
+    left.append(_Piece(start))
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "nil"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    kind = type(value)
+    if kind is int:
+        return str(value)
+    if kind is float:
+        return float_text(value)
+    if kind is Keyword:
+        return f":{value.name}"
+    if kind is Symbol:
+        return str(value.name)
+    if kind in (Timestamp, Uuid, Resource):
+        return str(value.text)
+    if kind is Context:
+        return str(value.own())
+    if kind is ErrorValue:
+        return str(value.message)
+    return f"#<function {value.name}>"
+
+
+def float_literal(value: float) -> str:
+    """Return a float as RTFS writes it: digits on both sides of the point, as few as distinguish it from other
+    floats.
+    """
+    if isnan(value):
+        return "##NaN"
+    if isinf(value):
+        return "##Inf" if value > 0 else "##-Inf"
+    digits, exponent, power = repr(value).partition("e")
+    return (digits if "." in digits else f"{digits}.0") + exponent + power.lstrip("+")
+
+
+def float_text(value: float) -> str:
+    """Return the shortest digits that read as this number, never with an exponent, whole numbers without a point."""
+    if not isfinite(value):
+        return "NaN" if value != value else "inf" if value > 0 else "-inf"
+    digits = repr(value)
+    if "e" in digits:
+        digits = format(Decimal(digits), "f")
+    return digits.removesuffix(".0")

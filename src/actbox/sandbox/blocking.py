@@ -1,4 +1,4 @@
-"""Threads for the sandbox's own blocking steps, apart from those of tools: slow tools must not delay a run."""
+"""Threads for the sandbox's own blocking calls, separate from those of tools: slow tools must not delay runs."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from actbox.tools.threads import ThreadPool
 _pool = ThreadPool()
 
 run_blocking = _pool.run
-"""Call a function in a thread and return what it returns; when the caller is cancelled the call goes on, unheard."""
+"""Call a function in a thread and return its result; if the caller is cancelled, the call goes on without it."""

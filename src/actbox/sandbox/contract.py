@@ -1,12 +1,15 @@
-"""The contract that every engine keeps. The suite in `tests/contract/` has a test for each sentence."""
+"""The contract that every engine keeps. The suite in `tests/contract/` has a test for each sentence.
+
+The file methods of sandboxes and sessions are declared in `storage.py`.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Final, NoReturn, Self, overload
 
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.events import Completed, Event
@@ -14,110 +17,54 @@ from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Tool, Toolset
 
-from .forks import Branches, Snapshot
 from .mapping import Programs, map_programs, without_index
+from .storage import Files
 from .traits import Traits
 
 Tools = Toolset | Iterable[Tool | Callable[..., Any]] | None
 Command = str | Sequence[str]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileInfo:
-    """One entry of the workspace: `path` relative to `/workspace`, `size` in bytes, `modified` as Unix time."""
-
-    path: str
-    kind: Literal["file", "folder", "link", "other"]
-    size: int
-    modified: float
-
-
-class Files(ABC):
-    """The files below `/workspace`, from outside.
-
-    A path is relative to `/workspace`, or absolute below it (or `/input`, `/output`). None of the methods follows a
-    link. Failures raise `FileError`, with the errno of the operating system where it gave one.
-    """
-
-    @property
-    @abstractmethod
-    def root(self) -> str:
-        """Where the workspace lies for a program: `/workspace` on every engine that can place it."""
-
-    @abstractmethod
-    async def read_file(self, path: str) -> bytes:
-        """Return a file's content."""
-
-    @abstractmethod
-    async def write_file(self, path: str, data: bytes) -> None:
-        """Create or replace a file, making its parent folders. Also below `/input`, which programs cannot write."""
-
-    @abstractmethod
-    async def remove_file(self, path: str, *, recursive: bool = False) -> None:
-        """Remove a file, a link or an empty folder; with `recursive` a folder and all below it."""
-
-    @abstractmethod
-    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
-        """Return the entries of a folder, sorted by path."""
-
-    @abstractmethod
-    async def stat(self, path: str) -> FileInfo:
-        """Return one entry; a link is described, not followed."""
-
-    @abstractmethod
-    async def make_dir(self, path: str) -> None:
-        """Make a folder and its parents; one that exists already is fine."""
-
-    @abstractmethod
-    async def move(self, source: str, target: str) -> None:
-        """Rename within the workspace, making the target's parent folders and replacing a file that is there."""
-
-    async def read_text(self, path: str) -> str:
-        """Return a file's content as UTF-8 text."""
-        return (await self.read_file(path)).decode("utf-8")
-
-    async def write_text(self, path: str, text: str) -> None:
-        """Create or replace a UTF-8 text file."""
-        try:
-            data = text.encode("utf-8")
-        except (AttributeError, UnicodeEncodeError) as error:
-            raise InvalidValue(f"write_text() takes text that UTF-8 can say: {error}") from None
-        await self.write_file(path, data)
+NOT_RUNNING: Final = (
+    "the sandbox is not running; use it inside its `with` block (`async with` in asynchronous code), or call start()"
+    " first"
+)
+"""The message of `SandboxStopped` for a sandbox that was not started, or was stopped."""
 
 
 class Session(Files):
     """Live interpreter state that several programs share, one after the other.
 
-    Variables, imports, functions, classes, open files, threads, child processes and the working folder last from run
-    to run; `/workspace` is the sandbox's. What a run bound before it failed stays bound, also after `sys.exit()`,
-    which ends the run only. A program's inputs and tools are bound anew in each run; inputs then stay like any
-    variable, tools that an earlier run had and this one has not are unbound, unless a program gave the name another
-    meaning. Whether tools are coroutines is decided for each program by itself, and holds for functions of earlier
-    programs too when they are called from it.
+    Variables, imports, functions, classes, open files, threads, child processes and the working directory last from
+    run to run; `/workspace` is the sandbox's. Names that a run bound before it failed stay bound, also after
+    `sys.exit()`, which ends the run only. Each run binds its own inputs and tools. Inputs then stay bound like any
+    variable. Tools of an earlier run that this run does not have are unbound, unless a program rebound the name.
+    Each program decides for itself whether tools are coroutines, and that also holds for functions of earlier
+    programs when they are called from it.
 
     Programs that use `await` share one event loop. Its tasks go on while such a program runs and between runs, not
-    while a program without `await` runs. Tools answer only during a run: a call that is not answered at its end, or
-    that is made between two, fails with `ToolError`. What is printed between two runs belongs to the next one's output.
+    while a program without `await` runs. Tools answer only during a run: a call that is still unanswered when its run
+    ends, or that is made between two runs, fails with `ToolError`. Output printed between two runs belongs to the
+    next run.
 
-    Tracebacks show each program under a file name of its own: `program.py`, then `program-2.py`; an error's `line` is
-    one of the program that just ran.
+    Tracebacks show each program under its own file name: `program.py`, then `program-2.py`. An error's `line` is a
+    line of the program that just ran.
 
-    Runs queue: the next begins when the one before is over or its stream is closed. The limits on wall time, output,
-    tool calls and artifacts hold for each run; those on processor time, memory, processes and files for the session
-    as a whole. A program that runs out of time, output or tool calls, or whose caller is cancelled, is interrupted:
-    `KeyboardInterrupt` is raised in it, or its waiting cancelled. If it has not ended a second later the session is
-    ended. `ExecutionResult.state_kept` says which. A session that has ended by itself, by a crash or by a limit,
-    answers every further run with `ErrorKind.SANDBOX` and exit code 125.
+    Runs queue: each begins when the previous run has ended or its stream is closed. The limits on wall time, output,
+    tool calls and artifacts hold for each run; the limits on processor time, memory, processes and files hold for the
+    session as a whole. A program that runs out of time, output or tool calls, or whose caller is cancelled, is
+    interrupted: `KeyboardInterrupt` is raised in it, or its `await` is cancelled. If it has not ended two seconds
+    later, the session is ended. `ExecutionResult.state_kept` is false in that case. A session that has ended by
+    itself, by a crash or by a limit, answers every further run with `ErrorKind.SANDBOX` and exit code 125.
 
-    A session that was opened as forkable can be copied: `fork()`, `snapshot()`, `branches()`. A copy has the variables
-    that the origin had at that moment, and from then on its own; likewise the files of `/workspace`, `/tmp` and
-    `/dev/shm`, at the price of their size, and with the same names, positions and modes what was open of them. Mounts
-    that programs may write to are shared, and so are pipes, sockets and memory that was mapped as shared. Child
-    processes stay the origin's: in a copy a `Popen` of the origin's has nobody to wait for. The random generators of
-    `random` and `numpy.random` are seeded anew. All copies and the origin share the policy's limits on memory,
-    processor time and processes: copied files count as memory where they lie in it, and a limit that is reached ends
-    them all, snapshots too. They trust each other: they see each other's processes. Each may be closed without the
-    others.
+    A session that was opened as forkable can be copied: `fork()`, `snapshot()`, `branches()`. A copy starts with the
+    variables and the files of `/workspace`, `/tmp` and `/dev/shm` as they are at that moment, and changes only its
+    own from then on. Copying takes time in proportion to the files' size. Open files keep their names, positions and
+    modes. Mounts that programs may write to are shared, and so are pipes, sockets and memory that was mapped as
+    shared. Child processes stay with the original session: in a copy, its `Popen` objects have no process to wait
+    for. The random generators of `random` and `numpy.random` are seeded anew. All copies and the original share the
+    policy's limits on memory, processor time and processes. Copied files that lie in memory count as memory. A limit
+    that is reached ends all of them, snapshots too. They trust each other: they see each other's processes. Each may
+    be closed without the others.
 
     Methods raise `SandboxStopped` after `close()` and after the sandbox's `stop()`, which ends its sessions.
     """
@@ -125,18 +72,21 @@ class Session(Files):
     @property
     @abstractmethod
     def alive(self) -> bool:
-        """Whether a program could run in it now: not closed, not ended; it need not have been started yet."""
+        """True if a program could run in the session now: it is neither closed nor ended.
+
+        It need not be started yet.
+        """
 
     @abstractmethod
     async def start(self) -> None:
-        """Make the interpreter ready, which the first run does otherwise. A second call does nothing.
+        """Make the interpreter ready; without this call the first run does so. A second call does nothing.
 
-        Raises `SandboxUnavailable` where it cannot be had.
+        Raises `SandboxUnavailable` if no interpreter can be started.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """End the interpreter as a script ends, or by force if a program runs. A second call does nothing."""
+        """End the interpreter as a script ends, or by force if a program is running. A second call does nothing."""
 
     @abstractmethod
     def stream(
@@ -144,31 +94,34 @@ class Session(Files):
     ) -> AsyncIterator[Event]:
         """Run a program in the session's state and yield its events, as `Sandbox.stream` does.
 
-        `timeout` counts from when the program begins, not while it queues.
+        `timeout` is in seconds and counts from the start of the program; time in the queue does not count.
         """
 
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
-        """Run a program in the session's state and return what it came to."""
+        """Run a program in the session's state and return its result."""
         return await _last(self.stream(program, tools=tools, timeout=timeout))
 
     @abstractmethod
     async def fork(self) -> Session:
-        """Return a live copy, which can be forked again; it waits for a program that runs.
+        """Return a live copy of the session, which can be forked again. Waits for a running program to end.
 
-        Raises `CannotFork` for a session that has threads of its own, naming them, that has ended, or that may have no
-        more processes (`Limits.processes` counts those of all copies); `Unsupported` for one that was not opened as
-        forkable; and `SandboxUnavailable` where the files cannot be copied.
+        Raises `CannotFork` for a session that has ended, that has threads of its own (the message names them), or that
+        has no processes left (`Limits.processes` counts the processes of all copies). Raises `Unsupported` for a
+        session that was not opened as forkable, and `SandboxUnavailable` if the files cannot be copied.
         """
 
     async def snapshot(self) -> Snapshot:
-        """Return a frozen copy: what the session is now, to be forked from later. Raises what `fork` raises."""
+        """Return a frozen copy of the session, from which live copies can be forked later.
+
+        Raises what `fork` raises.
+        """
         return Snapshot(await self.fork())
 
     @asynccontextmanager
     async def branches(self, count: int) -> AsyncIterator[Branches]:
-        """Have so many live copies for a block; at its end all are closed but those that were kept.
+        """Make `count` live copies for a block; its end closes all copies except those passed to `Branches.keep`.
 
         Raises what `fork` raises, and `InvalidValue` for a count below one.
         """
@@ -191,30 +144,31 @@ class Session(Files):
         )
 
     def __exit__(self, *exc_info: object) -> None:
-        """Beside `__enter__`, without which Python would raise an error of its own first."""
+        """Exist only so that Python calls `__enter__`, which raises the helpful error."""
 
 
 class Sandbox(Files):
     """A place where programs run.
 
-    Every run starts fresh: variables, processes, memory, working folder and `/tmp` belong to one run. What lasts from
-    run to run is the files below `/workspace`, until `stop()`. Runs may go on at once; they may then race on files.
-    `/input` (which programs cannot write) and `/output` are the same places as `/workspace/input` and
-    `/workspace/output`. Where a program has removed `/output`, or put something else in its place, the next one finds
-    it made anew, and its result has a warning.
+    Every run starts fresh: variables, processes, memory, working directory and `/tmp` belong to one run. Only the files
+    below `/workspace` last from run to run, until `stop()`. Runs may overlap; overlapping runs may race on files.
+    `/input` (which programs cannot write) and `/output` are the same directories as `/workspace/input` and
+    `/workspace/output`. If a program removed `/output`, or replaced it by something else, the next run makes it anew
+    and adds a warning to its result.
 
-    A sandbox belongs to the process that started it. In a forked child of that its methods and those of its sessions
-    raise `SandboxUnavailable`, and `stop()` only lets go of it there: the parent's runs and files stay as they are.
+    A sandbox belongs to the process that started it. In a forked child of that process, its methods and those of its
+    sessions raise `SandboxUnavailable`, and `stop()` only closes the child's descriptors: the parent's runs and files
+    stay as they are.
 
-    A program that fails does not raise: its result says why. Methods raise `SandboxStopped` before `start()` and
-    after `stop()`, `Unsupported` for what the engine lacks, and `InvalidValue` for arguments that make no sense.
+    A program that fails does not raise: its result gives the error. Methods raise `SandboxStopped` before `start()` and
+    after `stop()`, `Unsupported` for what the engine lacks, and `InvalidValue` for invalid arguments.
     """
 
     traits: Traits
 
     @abstractmethod
     async def start(self) -> None:
-        """Make the sandbox ready. Raises `SandboxUnavailable` where it cannot be had; a second call does nothing."""
+        """Make the sandbox ready. A second call does nothing. Raises `SandboxUnavailable` if it cannot be made."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -224,12 +178,13 @@ class Sandbox(Files):
     def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncIterator[Event]:
-        """Run a program and yield what it says as it goes; the last event is `Completed`.
+        """Run a program and yield its events as they happen; the last event is `Completed`.
 
-        `timeout` in seconds may only lower the policy's wall limit. The tools are frozen when the run starts. Before a
-        call of one that requires approval the approver of `Toolset.asking` is asked, and the run's clock stands still;
-        without an approver or an approval (`Toolset.approved`) such a run is refused with `InvalidValue`.
-        Closing the iterator early, or cancelling the task that waits for it, ends the program and all its processes.
+        `timeout` in seconds may only lower the policy's wall limit; a longer one adds a warning to the result. The
+        tools are frozen when the run starts. Before each call of a tool that requires approval, the approver of
+        `Toolset.asking` is asked, and the run's clock is paused; without an approver or an approval
+        (`Toolset.approved`) such a run is refused with `InvalidValue`. Closing the iterator early, or cancelling the
+        task that waits for it, ends the program and all its processes.
         """
 
     @abstractmethod
@@ -244,13 +199,14 @@ class Sandbox(Files):
     ) -> AsyncIterator[Event]:
         """Run a shell command (text) or a program with arguments (a sequence) in the sandbox, as `stream` does.
 
-        `cwd` is a folder inside the sandbox, `/workspace` unless told. `env` is added to the variables of every run.
+        The shell is bash if the sandbox has it, else `/bin/sh`. `cwd` is a directory inside the sandbox (default:
+        `/workspace`). `env` is added to the environment variables of every run.
         """
 
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
-        """Run a program and return what it came to."""
+        """Run a program and return its result."""
         return await _last(self.stream(program, tools=tools, timeout=timeout))
 
     async def execute(
@@ -262,10 +218,10 @@ class Sandbox(Files):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> ExecutionResult:
-        """Run a command and return what it came to."""
+        """Run a command and return its result."""
         return await _last(self.execute_stream(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
 
-    # Many programs. Each has a workspace of its own, so that none sees what another left, nor this sandbox's files.
+    # Many programs. Each has its own workspace, so none sees the files of another program or of this sandbox.
 
     @abstractmethod
     def stream_alone(
@@ -279,8 +235,8 @@ class Sandbox(Files):
     ) -> ExecutionResult:
         """Run a program as `run` does, under the same policy, in a throwaway workspace of its own.
 
-        Cancelling it ends the program, and `stop()` ends it too; what it wrote is gone when this returns. Raises
-        `SandboxUnavailable` where there is no room for another workspace.
+        Cancelling the call, or `stop()`, ends the program; the files that it wrote are gone when this returns. Raises
+        `SandboxUnavailable` if there is no room for another workspace.
         """
 
     def map(
@@ -292,21 +248,21 @@ class Sandbox(Files):
         timeout: float | None = None,
         ordered: bool = True,
     ) -> AsyncGenerator[ExecutionResult]:
-        """Run many programs, each as `run_alone` does, and yield a result for each: none is lost, none comes twice.
+        """Run many programs, each as `run_alone` does, and yield exactly one result for each.
 
-        `programs` is any iterable, also an asynchronous or an endless one. It is read as results are taken, at most
-        8 × `concurrency` ahead of them (2 × without `ordered`); an iterable that waits should be an asynchronous one.
-        `concurrency` is how many run at once, two for each processor unless told; `timeout`, in seconds for each, may
+        `programs` is any iterable, also an asynchronous or an endless one. It is read as results are taken, at most 8 ×
+        `concurrency` ahead of them (2 × without `ordered`); an iterable that waits should be an asynchronous one.
+        `concurrency` is how many run at once (default: two for each processor); `timeout`, in seconds for each, may
         only lower the policy's wall limit. The tools are frozen when `map` is called. With `ordered` results come in
-        the order of the programs, else as they are ready: `map_indexed` says which is whose.
+        the order of the programs, else as they are ready: `map_indexed` also gives each program's index.
 
-        A program that cannot be run (no text, an input named as a tool, another language) has a failed result in its
-        place with `ErrorKind.UNSUPPORTED`, one that the sandbox failed with `ErrorKind.SANDBOX`; the rest goes on.
-        Where `programs` itself raises, the results of what it gave before come first. After `stop()`, what was under
-        way is `CANCELLED`, and then `SandboxStopped` is raised.
+        A program that cannot be run (not text, an input with a tool's name, another language) yields a failed result
+        with `ErrorKind.UNSUPPORTED`; if the sandbox failed, the result has `ErrorKind.SANDBOX`. The other programs go
+        on. If `programs` itself raises, the results of the programs that it gave before come first. After `stop()`,
+        programs under way yield `CANCELLED`, and then `SandboxStopped` is raised.
 
         Closing the iterator early, or cancelling the task that waits for it, ends all programs under way before it
-        returns. Raises `InvalidValue` at once for arguments that make no sense.
+        returns. Raises `InvalidValue` at once for invalid arguments.
         """
         pairs = self.map_indexed(programs, tools=tools, concurrency=concurrency, timeout=timeout, ordered=ordered)
         return without_index(pairs)
@@ -320,7 +276,7 @@ class Sandbox(Files):
         timeout: float | None = None,
         ordered: bool = False,
     ) -> AsyncGenerator[tuple[int, ExecutionResult]]:
-        """Run many programs as `map` does and yield `(index, result)`, as they are ready unless told.
+        """Run many programs as `map` does and yield `(index, result)`; by default in the order in which they finish.
 
         The index counts the programs from 0.
         """
@@ -335,10 +291,10 @@ class Sandbox(Files):
         )
 
     def session(self, *, forkable: bool = False) -> Session:
-        """Open live interpreter state, which begins with `async with` or the first run.
+        """Return a session: live interpreter state, which starts with `async with` or the first run.
 
-        A `forkable` one can be copied (`Session.fork`); it takes some milliseconds more to begin. Raises `Unsupported`
-        where `traits.sessions` is false or, for a `forkable` one, `traits.fork`.
+        A `forkable` session can be copied (`Session.fork`) and takes some milliseconds more to start. Raises
+        `Unsupported` if `traits.sessions` is false or, for a `forkable` session, if `traits.fork` is.
         """
         raise Unsupported(
             f"the {self.traits.engine} engine keeps no state between runs; the linux engine does. Write what must last"
@@ -358,12 +314,12 @@ class Sandbox(Files):
         )
 
     def __exit__(self, *exc_info: object) -> None:
-        """Beside `__enter__`, without which Python would raise an error of its own first."""
+        """Exist only so that Python calls `__enter__`, which raises the helpful error."""
 
 
 @asynccontextmanager
 async def closing(events: AsyncIterator[Event]) -> AsyncIterator[None]:
-    """Close a stream at the end of the block, however it is left; an iterator that cannot be closed is left alone."""
+    """Close a stream of events when the block ends, however it ends; an iterator without `aclose` is left alone."""
     try:
         yield
     finally:
@@ -378,3 +334,97 @@ async def _last(events: AsyncIterator[Event]) -> ExecutionResult:
             if isinstance(event, Completed):
                 return event.result
     raise AssertionError("a stream ended without Completed")
+
+
+class Snapshot:
+    """A frozen copy of a session: no program runs in it, and live copies can be forked from it at any time."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def alive(self) -> bool:
+        """True if the snapshot could be forked now."""
+        return self._session.alive
+
+    async def fork(self) -> Session:
+        """Return a live copy of the session as it was at the snapshot. Raises what `Session.fork` raises."""
+        return await self._session.fork()
+
+    async def close(self) -> None:
+        """Close the frozen copy; copies forked from it live on. A second call does nothing."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+class Branches(Sequence["Session"]):
+    """Live copies of a session, to try several continuations of it: `async with session.branches(10) as branches`."""
+
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        self._sessions = tuple(sessions)
+        self._kept: set[int] = set()
+
+    @classmethod
+    async def of(cls, session: Session, count: int) -> Branches:
+        """Return `count` copies of a session. Raises `InvalidValue`, and what `Session.fork` raises."""
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise InvalidValue(f"branches() takes how many, a whole number above zero, not {count!r}")
+        made: list[Session] = []
+        try:
+            for _ in range(count):
+                made.append(await session.fork())
+        except BaseException:
+            await asyncio.shield(cls(made).close())
+            raise
+        return cls(made)
+
+    async def run(
+        self, programs: Sequence[Program | str], *, tools: Tools = None, timeout: float | None = None
+    ) -> list[ExecutionResult]:
+        """Run one program in each branch, all at once, and return the results in the same order.
+
+        `timeout` is in seconds, for each program. Raises `InvalidValue` unless there are as many programs as branches.
+        """
+        if isinstance(programs, (str, Program)) or len(programs) != len(self):
+            raise InvalidValue(f"run() takes a sequence of {len(self)} programs, one for each branch")
+        pairs = zip(self, programs, strict=True)
+        return await asyncio.gather(*(branch.run(program, tools=tools, timeout=timeout) for branch, program in pairs))
+
+    def keep(self, branch: int | Session) -> Session:
+        """Keep a branch open at the end of the block and return it: the caller closes it. `branch` may be its index."""
+        if isinstance(branch, int):
+            if branch not in range(-len(self), len(self)):
+                raise IndexError(
+                    f"keep() takes one of the {len(self)} branches, or its place, and {branch} is the place of none"
+                )
+            self._kept.add(range(len(self))[branch])
+            return self._sessions[branch]
+        if branch not in self._sessions:
+            raise InvalidValue("keep() takes one of the branches, or its place among them")
+        return self.keep(self._sessions.index(branch))
+
+    async def close(self) -> None:
+        """Close all branches that are not kept."""
+        await asyncio.gather(
+            *(session.close() for place, session in enumerate(self._sessions) if place not in self._kept)
+        )
+
+    @overload
+    def __getitem__(self, place: int) -> Session: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Session, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Session | tuple[Session, ...]:
+        return self._sessions[place]
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions)

@@ -1,4 +1,4 @@
-"""A guest that has been started, as an engine gives it to whoever runs programs in it."""
+"""The interface of a started guest, between engines and runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from actbox.core.errors import Unsupported
 from actbox.core.events import NetworkRequest
 
-from .ending import Ending, Stop
 from .overlays import OverlayChanges
+from .run_end import Ending, Stop
 from .storage import Storage
 
-# So many requests that a session made between two programs are kept for the next one to tell of.
+# The most network requests, made between two programs of a session, that are kept to be reported by the next run.
 _MOST_UNTOLD = 1000
 
 
@@ -29,53 +29,57 @@ class GuestProcess(ABC):
     stdout: int
     stderr: int
     grace_seconds: float = 0.5
-    """How long it may live on once its result is in, before it is ended."""
+    """How long the guest may live on after its result, in seconds, before it is killed."""
     stdin: int = -1
-    """What goes to the guest with the first message, to be its standard input; -1 where it has one already."""
+    """The descriptor sent with the first message to be the guest's standard input; -1 if it has one already."""
     stopped: Stop | None = None
-    """Set by the engine before it ends a guest for a reason of its own, such as the sandbox's `stop()`."""
+    """Set by the engine before it ends a guest for its own reason, such as the sandbox's `stop()`."""
     on_network: Callable[[NetworkRequest], None] | None = None
-    """Set by the run that goes on now, if any: called in its event loop with each request that was decided on."""
+    """Set by the run under way, if any; called in its event loop with each decided network request."""
     _untold: deque[NetworkRequest] | None = None
     explain: Callable[[Ending, str], Ending] | None = None
-    """Set by the engine where how a guest ended says more together with what it has said on standard error."""
+    """Set by the engine if standard error helps to explain how a guest ended; returns the explained ending."""
     overlays: OverlayChanges | None = None
-    """Overlay mounts whose changes are part of a result; `None` where there are none."""
+    """Overlay mounts whose changes are part of a result, or `None`."""
 
     @property
     @abstractmethod
     def ended(self) -> bool:
-        """Whether nothing of its process tree is left."""
+        """True if nothing of the guest's process tree is left."""
 
     @abstractmethod
     def when_ended(self, call: Callable[[Ending], None]) -> None:
-        """Call a function in this event loop, with how the guest ended, once nothing of its process tree is left."""
+        """Call a function in this event loop with the ending, once nothing of the guest's process tree is left."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Ask the guest's first process to stop what it does (`SIGINT`); also when it has ended already."""
+        """Send `SIGINT` to the guest's first process; does nothing if it has ended."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End the guest's whole process tree, at once; also when it has ended already."""
+        """Kill the guest's whole process tree at once; does nothing if it has ended."""
+
+    def kill_from_thread(self) -> None:
+        """Do as `kill`, from another thread than the event loop's."""
+        self.kill()
 
     def end_first(self) -> None:
-        """End the guest's first process; if it had just ended by itself, how it did is still told."""
+        """End the guest's first process; if it just ended by itself, its own ending is still reported."""
         self.kill()
 
     def dismiss(self, used_ms: float) -> bool:
-        """End a guest that has said that it is done and alone; return whether its end need not be waited for.
+        """End a guest that reported to be done and alone; return true if its end need not be waited for.
 
-        `used_ms` is what it says it has used of the processors.
+        `used_ms` is the processor time, in milliseconds, that the guest says it has used.
         """
         return False
 
     def limit_reached(self) -> str:
-        """Return the limit, if any, for which an enforcer outside it has ended or refused processes of its."""
+        """Return the limit for which an outside enforcer has killed or refused one of its processes, or ""."""
         return ""
 
     def hear_network(self, call: Callable[[NetworkRequest], None] | None) -> None:
-        """Have a run told of requests from now on, and of those that were made while there was none."""
+        """Report network requests to a run from now on, and those made while there was no run."""
         self.on_network = call
         if call is not None and self._untold:
             untold, self._untold = self._untold, None
@@ -83,7 +87,7 @@ class GuestProcess(ABC):
                 call(request)
 
     def tell_network(self, request: NetworkRequest) -> None:
-        """Tell the run that goes on now of a request, else the next one."""
+        """Report a request to the run under way, else to the next one."""
         if self.on_network is not None:
             self.on_network(request)
             return
@@ -92,15 +96,15 @@ class GuestProcess(ABC):
         self._untold.append(request)
 
     async def close_network(self) -> None:
-        """End the connections of a guest that has ended or is about to; returns when each has been told of."""
+        """Close the connections of a guest that has ended or is about to; returns when each has been reported."""
         return
 
     async def see_inputs_anew(self) -> None:
-        """Have a guest that runs several programs see what lies below `/input` by now. Raises `SandboxUnavailable`."""
+        """Make a guest of several programs see the present content of `/input`. Raises `SandboxUnavailable`."""
         return
 
     async def prepare_fork(self) -> Fork:
-        """Make ready what a copy of this guest needs. Raises `CannotFork` and `SandboxUnavailable`."""
+        """Prepare what a copy of this guest needs. Raises `CannotFork` and `SandboxUnavailable`."""
         raise Unsupported("this engine cannot fork its guests")
 
     async def wait(self) -> Ending:
@@ -115,7 +119,7 @@ class GuestProcess(ABC):
         return await ended
 
     async def abandon(self) -> None:
-        """End a guest that no run has taken over, and close its descriptors."""
+        """Kill a guest that no run has taken over, and close its descriptors."""
         self.kill()
         self.close()
         await self.wait()
@@ -131,32 +135,50 @@ class GuestProcess(ABC):
         self.let_go_of_overlays()
 
     def let_go_of_overlays(self) -> None:
-        """Close what the changes in overlay mounts are read from, once no result wants them any more."""
+        """Close the overlay mounts' descriptors, once no result needs them any more."""
         if self.overlays is not None:
             self.overlays.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """What an engine has made ready for a copy of a guest."""
+    """An engine's preparations for a copy of a guest."""
 
     guest: GuestProcess
-    """The copy, as soon as it is adopted; until then only to be killed."""
+    """The copy; before it is adopted it may only be killed."""
     workspace: Storage
     release: Callable[[], None]
-    """Lets go of the workspace, once nothing of the copy is left."""
+    """Releases the workspace, once nothing of the copy is left."""
     descriptors: list[int]
-    """What the copy is to be sent: its channel, its output and error, the root of its files. The caller closes them."""
+    """The descriptors sent to the copy: its channel, output and error, the root of its files.
+
+    The caller closes them.
+    """
     adopt: Callable[[int], Awaitable[None]]
-    """Takes the process of this id, by its own word, for the copy. Raises `SandboxUnavailable`."""
+    """Adopts the process with the id that the copy reported. Raises `SandboxUnavailable`."""
     give_up: Callable[[int], None]
-    """Ends the process of this id, by the origin's word the copy, which was not adopted."""
+    """Kills the process with the id that the original reported for the copy, if it was not adopted."""
 
 
 def file_with(content: bytes) -> int:
-    """Return a descriptor from which a guest reads this content and then the end of the file."""
+    """Return a descriptor from which a guest reads this content as a file."""
     descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
-    os.lseek(descriptor, 0, os.SEEK_SET)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
+
+
+def two_pipes() -> tuple[int, int, int, int]:
+    """Return two pipes, each as its read end and its write end. Raises `OSError`."""
+    first = os.pipe()
+    try:
+        return (*first, *os.pipe())
+    except BaseException:
+        for descriptor in first:
+            os.close(descriptor)
+        raise

@@ -1,4 +1,4 @@
-"""Temporary folders of the host that a process makes for its sandboxes, and that another removes when it has died."""
+"""Temporary directories of the host for sandboxes; another process removes them if their maker has died."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _looked_in: set[str] = set()
 
 
 def make_folder() -> str:
-    """Make a folder whose name says whose it is, and return its real path. Raises `OSError`.
+    """Make a temporary directory named after this process, and return its real path. Raises `OSError`.
 
-    The first time it removes those of processes that have died. That is on Linux only, which says which processes are
-    there: elsewhere what a process that was killed had left has to be removed by hand.
+    The first call also removes directories of processes that have died. It does so on Linux only, where living
+    processes can be told; elsewhere the directories of a killed process have to be removed by hand.
     """
     place = os.path.realpath(tempfile.gettempdir())
     own = namespace()
@@ -36,32 +36,34 @@ def make_folder() -> str:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a folder and all in it, where a program may have made folders as deep as it likes. Raises `OSError`.
+    """Remove a directory and everything in it, however deep a program has nested directories. Raises `OSError`.
 
-    One that is of the process from which this one was forked stays.
+    A directory that belongs to the parent of this forked process is left alone.
     """
     owner = _OWNED.fullmatch(os.path.basename(folder))
     if owner is not None and int(owner[2]) != os.getpid():
         return
     if hasattr(os, "O_NOFOLLOW"):
-        from actbox.sandbox.guest import tree  # which not every system can import
+        from actbox.sandbox.guest import beneath  # some systems cannot import it
 
-        tree.remove_folder(folder)
+        beneath.remove_folder(folder)
     else:
         shutil.rmtree(folder)
 
 
 def remove_abandoned(place: str) -> None:
-    """Remove what processes of this user have left below `place` that have died.
+    """Remove the directories below `place` that dead processes of this user have left.
 
-    Only folders of this user are looked into, none by a link; what cannot be removed stays.
+    Only directories of this user are opened, never through a link; what cannot be removed stays.
     """
     own = namespace()
-    top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    from actbox.sandbox.guest import beneath
+
+    top = beneath.open_folder(place, follow=True)
     try:
         for name in os.listdir(top):
             owner = _OWNED.fullmatch(name)
-            # Of processes in another namespace nobody here can say whether they live.
+            # Whether a process of another namespace lives cannot be told here.
             if owner is not None and owner[1] == own and has_gone(int(owner[2]), owner[3]):
                 with contextlib.suppress(OSError):
                     _remove_mine(top, name)
@@ -70,14 +72,10 @@ def remove_abandoned(place: str) -> None:
 
 
 def _remove_mine(top: int, name: str) -> None:
-    from actbox.sandbox.guest import tree
+    from actbox.sandbox.guest import beneath
 
-    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
-    try:
-        if os.fstat(folder).st_uid != os.geteuid():
-            return
-        os.fchmod(folder, 0o700)
-        tree.empty_open_folder(folder)
-        os.rmdir(name, dir_fd=top)
-    finally:
-        os.close(folder)
+    with beneath.opened(top, name) as folder:
+        if os.fstat(folder).st_uid == os.geteuid():
+            os.fchmod(folder, 0o700)
+            beneath.empty(folder)
+            os.rmdir(name, dir_fd=top)

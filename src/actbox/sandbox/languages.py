@@ -1,4 +1,4 @@
-"""Which engine runs which language."""
+"""The languages of the engines."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ ENGINES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     for language in _NAMES
     if (engines := tuple(engine.name for engine in TABLE.values() if language in engine.languages))
 }
-"""The engines of each language, strongest first; of Python, those of full CPython come first."""
+"""The engines of each language, strongest first; for Python, full CPython engines come first."""
 
 FULL_CPYTHON: Final[tuple[str, ...]] = tuple(
     engine.name for engine in TABLE.values() if engine.python == "full" and not engine.by_name_only
 )
-"""The engines of full CPython that `auto` takes, strongest first."""
+"""The full CPython engines that `auto` chooses from, strongest first."""
 
 
 def engine_instead(languages: tuple[str, ...]) -> str:
-    """Return the engine to name to whom one of these languages lacks something: the strongest of the first."""
+    """Return the strongest engine of the first of these languages, to recommend when an engine lacks a feature."""
     return ENGINES_OF.get(languages[0], FULL_CPYTHON)[0]
 
 
 def cannot_fork(traits: Traits) -> Unsupported:
-    """Return the error for a session that is to be forked and cannot be, with the way to one that can."""
+    """Return the error for a session that cannot be forked, with advice on one that can."""
     if traits.fork:
         return Unsupported("only a session that was opened with session(forkable=True) can be forked")
     can = "the linux and monty engines can" + ("" if "python" in traits.languages else ", which run Python")
@@ -40,12 +40,12 @@ def cannot_fork(traits: Traits) -> Unsupported:
 
 
 def language_of(engine: str) -> str:
-    """Return the language that an engine takes a plain text for; for `auto` that is Python."""
+    """Return the language of a program given to an engine as plain text; for `auto` that is Python."""
     return TABLE[engine].languages[0] if engine in TABLE else "python"
 
 
 def in_language(program: Program | str, traits: Traits) -> Program:
-    """Return a program in a language that an engine runs. Raises `Unsupported`, naming the engine that does."""
+    """Return a program in a language that the engine runs. Raises `Unsupported`, naming an engine that runs it."""
     if not isinstance(program, Program):
         return Program(program, traits.languages[0])
     if program.language not in traits.languages:
@@ -55,7 +55,7 @@ def in_language(program: Program | str, traits: Traits) -> Program:
 
 
 def check_start(program: Program, traits: Traits) -> None:
-    """Raise `Unsupported` for a program with a folder or variables of its own where the engine has none."""
+    """Raise `Unsupported` for a program with its own directory or variables if the engine does not support them."""
     if (program.cwd or program.env) and not traits.cwd:
         other = "node" if "javascript" in traits.languages else "linux"
         raise Unsupported(
@@ -65,9 +65,9 @@ def check_start(program: Program, traits: Traits) -> None:
 
 
 def wrong_language(engine: str, language: str, runs: tuple[str, ...] = ()) -> Unsupported:
-    """Return the error for a program in a language that an engine does not run; it names the engine that does.
+    """Return the error for a program in a language that an engine does not run, naming an engine that does.
 
-    `runs` are the languages of an engine that is none of ours.
+    `runs` are the languages of an engine that is not in the table.
     """
     languages = runs or TABLE[engine].languages
     own = f"the {engine} engine runs {' and '.join(_NAMES.get(name, name) for name in languages)}"

@@ -1,16 +1,16 @@
-"""What the engines on this machine share: runs and commands over our own guest, files over a workspace descriptor.
+"""The parts that the engines on this machine share: runs and commands over our guest, files by workspace descriptor.
 
-An engine adds two things: how a guest process is started, and where the workspace lies.
+Each engine adds two things: how to start a guest process, and where the workspace lies.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from actbox.core.after_fork import Owner
@@ -21,28 +21,36 @@ from actbox.core.errors import (
     SandboxUnavailable,
 )
 from actbox.core.events import Event
-from actbox.core.policy import Policy, check_variables
+from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
 from .blocking import run_blocking
-from .contract import Command, Session, Tools
-from .ending import Stop
+from .cancellation import whole
+from .contract import NOT_RUNNING, Command, Session, Tools
 from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
 from .languages import cannot_fork, in_language
-from .requests import arguments_of, check_names, encode_program, run_message, seconds_of, source_of
-from .runs import Run, events_of, failed_result
+from .requests import (
+    check_given,
+    command_message,
+    command_variables,
+    encode_program,
+    resolved,
+    run_message,
+    wall_time,
+)
+from .run_end import Stop
+from .run_slots import Slots, slots
+from .runs import Request, Run, failed_result, reason_of
 from .sessions import LocalSession, SessionPlace
 from .siblings import AloneInSiblings, Siblings
-from .slots import Slots, slots
 from .storage import Output, Storage
-from .whole import whole
 
-# So many are held before those that have ended are sorted out.
+# Once the set of guests is this long, those that have ended are removed from it.
 _MOST_ENDED_GUESTS = 64
-# What the next run takes is made ready when this one is over, or after so long.
+# The next run's guest is prepared when this run ends, or after this many seconds, whichever is first.
 _PREPARE_SECONDS = 0.01
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
@@ -53,62 +61,51 @@ class GuestStart:
     """What an engine needs to know to start a guest."""
 
     stdin: bytes
-    """What is on its standard input."""
+    """The content of the guest's standard input."""
     command: bool = False
-    """Whether it is to become a command instead of running a program."""
+    """True if the guest will execute a command instead of running a program."""
     session: bool = False
-    """Whether it is to run more than one program."""
+    """True if the guest will run more than one program."""
     forkable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What one run is to do: the frame that says it to the guest, and what the host has to know."""
-
-    workspace: Storage
-    frame: bytes
-    toolset: Toolset
-    program: str
-    seconds: float
-    stdin: bytes
-    is_command: bool
 
 
 class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     """A sandbox whose guests are processes of this machine."""
 
     _leaves_no_trace = False
-    """Whether all that a program can leave behind for the next one is in the workspace."""
+    """True if everything a program can leave behind for the next one lies in the workspace."""
     guest_root: str = "/workspace"
-    """Where the workspace lies for a guest."""
+    """The path of the workspace as the guest sees it."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._workspace: Storage | None = None
+        self._common: dict[str, Any] | None = None
+        """The fields that the first message to every guest has in common; built once after the workspace is opened."""
         self._begin_in_this_process()
         self._warnings: tuple[str, ...] = ()
-        """What the result of every program says of the sandbox; known when the workspace is open."""
+        """Warnings about the sandbox for the result of every program; known once the workspace is open."""
 
     def _begin_in_this_process(self) -> None:
         self._owner = Owner()
         self._guests: set[GuestProcess] = set()
         self._siblings: Siblings[LocalSandbox] = Siblings(self._sibling)
-        # Whoever stops it may be in another event loop than whoever runs programs.
+        # `stop()` may be called in another event loop than the one that runs programs.
         self._starting = Slots(1, tools_wait=True)
         self._sessions: set[LocalSession] = set()
 
-    # What an engine adds
+    # Methods for engines to implement
 
     @abstractmethod
     async def _open_workspace(self) -> Storage:
-        """Make the workspace, with its folders `input` and `output`. Raises `SandboxUnavailable`."""
+        """Make the workspace, with its directories `input` and `output`. Raises `SandboxUnavailable`."""
 
     @abstractmethod
     async def _close_workspace(self) -> None:
         """Remove everything that `_open_workspace` made."""
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: close the descriptors of what is the parent's, and let go of it."""
+        """In a forked child, close the descriptors of the parent's workspace and forget its guests."""
         workspace, self._workspace = self._workspace, None
         self._begin_in_this_process()
         if workspace is not None:
@@ -119,14 +116,14 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         """Start a guest that waits for its first message. Raises `SandboxUnavailable`."""
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
-        """Return a guest that is there already, without waiting, if there is one. Raises `SandboxUnavailable`."""
+        """Return a guest that is ready now, without waiting, or `None`. Raises `SandboxUnavailable`."""
         return None
 
     def _prepare_next(self) -> None:
-        """Make ready what the next run will take; called when a run has ended, or has gone on for a while."""
+        """Prepare a guest for the next run; called when a run has ended, or has gone on for a while."""
 
     def _sibling(self) -> Self:
-        """Return another sandbox like this one."""
+        """Return another sandbox with the same policy."""
         return type(self)(self.policy)
 
     @abstractmethod
@@ -134,7 +131,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         """Return the environment variables that every guest has."""
 
     def _guest_limits(self) -> Mapping[str, float]:
-        """Return the limits that the guest is to set for itself, which it cannot raise again."""
+        """Return the limits that the guest sets for itself and cannot raise again."""
         limits = self.policy.limits
         names = ("memory_mib", "cpu_seconds", "file_mib", "open_files", "processes")
         return {name: getattr(limits, name) for name in names}
@@ -146,18 +143,19 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             if self._workspace is not None:
                 self._owner.check()
             self._leave_to_parent()
-        async with self._starting.one():
+        async with self._starting:
             if self._workspace is None:
+                self._common = None
                 try:
                     self._workspace = await whole(self._open_workspace(), self._give_back)
-                except OSError as error:  # such as too many open files in this process
-                    raise SandboxUnavailable(f"the sandbox cannot be opened: {error.strerror or error}") from error
+                except (OSError, RuntimeError) as error:  # such as too many open files in this process
+                    raise SandboxUnavailable(f"the sandbox cannot be opened: {reason_of(error)}") from error
 
     async def stop(self) -> None:
         if not self._owner.is_here:
             self._leave_to_parent()
             return
-        async with self._starting.one():
+        async with self._starting:
             for session in self._sessions:
                 session.check_loop()
             workspace, self._workspace = self._workspace, None
@@ -182,13 +180,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def root(self) -> str:
         return self.guest_root
 
-    async def stream(
+    def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
-        request = await self._request(program, tools, timeout)
-        async with aclosing(self._events(request)) as events:
-            async for event in events:
-                yield event
+        return Run(partial(self._begun, partial(self._checked, program, tools, timeout))).events()
 
     def session(self, *, forkable: bool = False) -> Session:
         if forkable and not self.traits.fork:
@@ -201,7 +196,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
 
         async def start_guest() -> GuestProcess:
             start = GuestStart(stdin=b"", session=True, forkable=forkable)
-            guest = await self._take_guest(start)
+            guest = self._guest_at_hand(start) or await self._start_whole(start)
             if self._workspace is not workspace:
                 await guest.abandon()
                 check_open()
@@ -218,7 +213,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 entered=self._entered,
                 left=self._guests.discard,
                 closed=self._sessions.discard,
-                first_message=self._frame({"t": "session", "name": "program.py"}, self.policy.variables),
+                first_message=self._frame({"t": "session", "name": "program.py"}),
+                in_language=self._in_language,
                 prepare=self._prepare,
                 mark_output=self._mark_output,
                 warnings=self._warnings,
@@ -232,18 +228,19 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
-        return await self._finish(await self._request(program, tools, timeout))
+        return await Run(partial(self._begun, partial(self._checked, program, tools, timeout))).finish()
 
     def trace(self) -> object:
-        """Return what is otherwise once a program has done something to the workspace, `None` where nobody can tell."""
+        """Return a change marker of the workspace. Equal markers mean it is untouched; `None` means unknown."""
         return self._workspace.trace() if self._workspace is not None and self._leaves_no_trace else None
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is left of what has run here."""
-        return all(guest.ended for guest in self._guests)
+        """True if no process of an earlier run is left."""
+        self._forget_ended()
+        return not self._guests
 
-    async def execute_stream(
+    def execute_stream(
         self,
         command: Command,
         *,
@@ -252,10 +249,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> AsyncGenerator[Event]:
-        request = self._command_request(command, stdin, cwd, env, timeout)
-        async with aclosing(self._events(request)) as events:
-            async for event in events:
-                yield event
+        check = partial(self._checked_command, command, stdin, cwd, env, timeout)
+        return Run(partial(self._begun, check)).events()
 
     async def execute(
         self,
@@ -266,113 +261,113 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> ExecutionResult:
-        return await self._finish(self._command_request(command, stdin, cwd, env, timeout))
+        check = partial(self._checked_command, command, stdin, cwd, env, timeout)
+        return await Run(partial(self._begun, check)).finish()
 
-    # From a call to a request
+    # From a call to its `Request`
 
-    async def _request(self, program: Program | str, tools: Tools, timeout: float | None) -> _Request:
-        workspace = self._running()
-        seconds = seconds_of(timeout, self.policy.limits.wall_seconds)
-        frame, toolset = await self._prepare(
-            workspace, program, tools, lambda message: self._frame(message, self.policy.variables)
+    async def _checked(
+        self, program: Program | str, tools: Tools, timeout: float | None, workspace: Storage
+    ) -> Request:
+        """Check a program, write its files, and return the request to run it."""
+        wall = wall_time(timeout, self.policy.limits.wall_seconds)
+        program = self._in_language(program)
+        frame, toolset = await self._prepare(workspace, program, tools, self._frame)
+        return Request(
+            engine=self.traits.engine,
+            limits=self.policy.limits,
+            wall=wall,
+            frame=frame,
+            toolset=toolset,
+            program=program,
+            warnings=self._warnings,
         )
-        return _Request(workspace, frame, toolset, source_of(program), seconds, b"", False)
+
+    def _in_language(self, program: Program | str) -> Program:
+        """Return the program in a language that this sandbox runs. Raises `Unsupported` for any other language."""
+        return in_language(program, self.traits)
 
     async def _prepare(
         self,
         workspace: Storage,
-        program: Program | str,
+        program: Program,
         tools: Tools,
         frame_of: Callable[[dict[str, Any]], bytes],
     ) -> tuple[bytes, Toolset]:
-        """Check a program and its tools, and place its files; return the frame that has it run."""
-        program = in_language(program, self.traits)
+        """Check a program and its tools, write its files, and return the frame that starts it and the frozen tools."""
         toolset = Toolset.for_run(tools)
-        check_names(program, toolset)
+        check_given(program, toolset, self.policy, self.guest_root)
         frame = frame_of(run_message(program, toolset, self.guest_root))
-        await place_files(program, workspace)
+        if program.files:
+            await place_files(program, workspace)
         return frame, toolset
 
-    def _command_request(
-        self, command: Command, stdin: bytes, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None
-    ) -> _Request:
-        workspace = self._running()
-        arguments = arguments_of(command, stdin, cwd)
-        seconds = seconds_of(timeout, self.policy.limits.wall_seconds)
-        message = {"t": "exec", "arguments": arguments, "cwd": self._start_folder(cwd)}
-        frame = self._frame(message, {**self.policy.variables, **check_variables(env or {})})
-        return _Request(workspace, frame, Toolset.of(None), "", seconds, stdin, True)
+    async def _checked_command(
+        self,
+        command: Command,
+        stdin: bytes,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        timeout: float | None,
+        _: Storage,
+    ) -> Request:
+        """Check a command, and return the request to run it."""
+        wall = wall_time(timeout, self.policy.limits.wall_seconds)
+        message = command_message(command, stdin, cwd, self.guest_root)
+        frame = self._frame(message, command_variables(env, self.policy, self.root))
+        engine, limits = self.traits.engine, self.policy.limits
+        return Request(engine=engine, limits=limits, wall=wall, frame=frame, stdin=stdin)
 
-    def _frame(self, message: dict[str, Any], variables: Mapping[str, str]) -> bytes:
-        """Return the first message to a guest: what to run, and how it is to be there."""
-        return encode_program(
-            message
-            | {
-                "variables": {**self._base_variables(), **variables},
-                "limits": self._guest_limits(),
+    def _frame(self, message: dict[str, Any], variables: Mapping[str, str] | None = None) -> bytes:
+        """Return the first message to a guest: what to run, plus the workspace, limits and policy's variables."""
+        if self._common is None:
+            self._common = {
+                "variables": {**self._base_variables(), **resolved(self.policy.variables, self.guest_root)},
                 "message_bytes": self.policy.limits.message_bytes,
                 "workspace": self.guest_root,
             }
-        )
+        message = {**message, **self._common, "limits": self._guest_limits()}
+        if variables is not None:
+            message["variables"] = {**self._base_variables(), **resolved(variables, self.guest_root)}
+        return encode_program(message)
 
-    def _start_folder(self, cwd: str | None) -> str:
-        if not cwd:
-            return self.guest_root
-        return cwd if cwd.startswith("/") else f"{self.guest_root}/{cwd}"
-
-    # From a request to what it came to
-
-    def _events(self, request: _Request) -> AsyncGenerator[Event]:
-        return events_of(lambda queue: self._begun(request, queue))
-
-    async def _finish(self, request: _Request) -> ExecutionResult:
-        async with self._begun(request, None) as run:
-            return run if isinstance(run, ExecutionResult) else await run.finish()
+    # From a `Request` to its result
 
     @asynccontextmanager
     async def _begun(
-        self, request: _Request, queue: asyncio.Queue[Event | None] | None
-    ) -> AsyncGenerator[Run | ExecutionResult]:
-        """Begin a run, or say why it cannot begin; at the end of the block it is over."""
-        asked = time.perf_counter()
+        self, check: Callable[[Storage], Awaitable[Request]], run: Run
+    ) -> AsyncGenerator[ExecutionResult | None]:
+        """Check and start a run for a block, and end it with the block.
+
+        Yield `None`, or a failed result if it cannot begin.
+        """
+        workspace = self._running()
+        request = await check(workspace)
+        run.queues_from_now()
         loop = asyncio.get_running_loop()
         output: Output | None = None
         try:
-            async with slots().one():
-                try:  # not before it is its turn: what is marked sooner may be marked in another order
-                    output = await self._mark_output(request.workspace)
-                    guest = await self._take_guest(GuestStart(stdin=request.stdin, command=request.is_command))
-                except (SandboxUnavailable, SandboxStopped, OSError) as error:
-                    if self._workspace is not request.workspace:  # it was stopped, which is why
+            async with slots():
+                try:  # only in its turn: marks of `output` must be taken in the order of the runs
+                    output = workspace.mark_empty_output(request.limits) or await self._mark_output(workspace)
+                    start = GuestStart(stdin=request.stdin, command=request.program is None)
+                    guest = self._guest_at_hand(start) or await self._start_whole(start)
+                except (SandboxUnavailable, SandboxStopped, OSError, RuntimeError) as error:
+                    if self._workspace is not workspace:  # `stop()` was called, and is the reason
                         yield self._cancelled()
-                    elif output is None:  # such as too many open files in this process
-                        yield failed_result(self.traits.engine, f"the run cannot begin: {_why(error)}")
+                    elif output is None:  # the mark failed, such as for too many open files
+                        yield failed_result(request.engine, f"the run cannot begin: {reason_of(error)}")
                     else:
-                        yield failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here")
+                        yield failed_result(request.engine, str(error), "`actbox doctor` says what works here")
                     return
-                if self._workspace is not request.workspace:  # it was stopped, and did not know of this guest yet
+                if self._workspace is not workspace:  # `stop()` was called before it knew of this guest
                     await guest.abandon()
                     yield self._cancelled()
                     return
                 self._add_guest(guest)
-                run = Run(
-                    guest,
-                    command=request.is_command,
-                    engine=self.traits.engine,
-                    toolset=request.toolset,
-                    program=request.program,
-                    limits=self.policy.limits,
-                    timeout=request.seconds,
-                    queue_ms=(time.perf_counter() - asked) * 1000,
-                    collect=output.collect_if_any,
-                    queue=queue,
-                    warnings=() if request.is_command else self._warnings,
-                    slots=slots(),
-                )
                 preparing = loop.call_later(_PREPARE_SECONDS, self._prepare_next)
-                async with run:
-                    run.start(request.frame)
-                    yield run
+                async with run.over(guest, request, output.collect_if_any):
+                    yield None
                 preparing.cancel()
         finally:
             loop.call_soon(self._prepare_next)
@@ -384,30 +379,26 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         return ExecutionResult(exit_code=137, error=error, sandbox=self.traits.engine)
 
     async def _mark_output(self, workspace: Storage) -> Output:
-        limits = self.policy.limits
-        output = workspace.mark_empty_output(limits)
-        return output if output is not None else await whole(run_blocking(workspace.mark_output, limits), _close)
+        return await whole(run_blocking(workspace.mark_output, self.policy.limits), _close)
 
-    async def _take_guest(self, start: GuestStart) -> GuestProcess:
-        guest = self._guest_at_hand(start)
-        return guest if guest is not None else await whole(self._start_guest(start), GuestProcess.abandon)
+    async def _start_whole(self, start: GuestStart) -> GuestProcess:
+        return await whole(self._start_guest(start), GuestProcess.abandon)
 
     def _add_guest(self, guest: GuestProcess) -> None:
-        """Note a guest that `stop()` has to end; those that have ended by themselves are forgotten now and then."""
+        """Add a guest that `stop()` has to end; now and then remove guests that have ended by themselves."""
         if len(self._guests) >= _MOST_ENDED_GUESTS:
-            self._guests = {known for known in self._guests if not known.ended}
+            self._forget_ended()
         self._guests.add(guest)
+
+    def _forget_ended(self) -> None:
+        self._guests.difference_update([known for known in self._guests if known.ended])
 
     def _running(self) -> Storage:
         if self._workspace is None:
-            raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
+            raise SandboxStopped(NOT_RUNNING)
         self._owner.check()
         return self._workspace
 
 
 async def _close(output: Output) -> None:
     output.close()
-
-
-def _why(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,4 +1,4 @@
-"""`Sandbox.map`: a stream of programs in, a result for each of them out, whatever becomes of it."""
+"""`Sandbox.map`: runs a stream of programs and yields one result for each, also if the program cannot run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ T = TypeVar("T")
 Programs = Iterable[Program | str] | AsyncIterable[Program | str]
 
 CONCURRENCY_PER_PROCESSOR: Final = 2
-"""Programs at once for each processor where nothing is said: one computes while another begins, ends or waits."""
+"""The default number of simultaneous programs for each processor: one computes while another starts, ends or waits."""
 
 _log = logging.getLogger("actbox")
 
 
 class RunAlone(Protocol):
-    """`Sandbox.run_alone`, all that a mapping needs of a sandbox."""
+    """`Sandbox.run_alone`, the only method that a mapping needs of a sandbox."""
 
     def __call__(
         self, program: Program | str, *, tools: Toolset | None = None, timeout: float | None = None
@@ -41,7 +41,7 @@ class RunAlone(Protocol):
 
 
 def default_concurrency() -> int:
-    """Return how many programs run at once where nothing is said: two for each processor."""
+    """Return the default number of simultaneous programs: two for each processor."""
     return CONCURRENCY_PER_PROCESSOR * (os.cpu_count() or 1)
 
 
@@ -55,7 +55,7 @@ def map_programs(
     timeout: float | None,
     ordered: bool,
 ) -> AsyncGenerator[tuple[int, ExecutionResult]]:
-    """Return an iterator over `(index, result)`. Raises `InvalidValue` at once for arguments that make no sense."""
+    """Return an iterator over `(index, result)`. Raises `InvalidValue` at once for invalid arguments."""
     if isinstance(programs, (str, bytes, Program)) or not isinstance(programs, (Iterable, AsyncIterable)):
         raise InvalidValue(f"map() takes a list or another iterable of programs, not one {type(programs).__name__}")
     if concurrency is None:
@@ -81,10 +81,10 @@ async def without_index(pairs: AsyncGenerator[tuple[int, T]]) -> AsyncGenerator[
 
 
 async def result_of(run: Awaitable[ExecutionResult], engine: str) -> ExecutionResult:
-    """Await a run, and make a result also of what it raises. Only `SandboxStopped` is raised on.
+    """Await a run and return its result, also for its exceptions. Only `SandboxStopped` is raised on.
 
-    A program that is refused before it begins has the exit code 125 and `ErrorKind.UNSUPPORTED`; where the sandbox
-    failed it is `ErrorKind.SANDBOX`. The error's type is the exception's class.
+    A program that is refused before it begins has the exit code 125 and `ErrorKind.UNSUPPORTED`; a failure of the
+    sandbox has `ErrorKind.SANDBOX`. The error's type is the exception's class.
     """
     try:
         return await run
@@ -94,12 +94,12 @@ async def result_of(run: Awaitable[ExecutionResult], engine: str) -> ExecutionRe
         return failed(error, ErrorKind.UNSUPPORTED, engine)
     except SandboxUnavailable as error:
         return failed(error, ErrorKind.SANDBOX, engine, hint="`actbox doctor` says what works here")
-    except Exception as error:  # a fault of ours or of the machine: one program's result, and not the end of all
+    except Exception as error:  # a fault of ours or of the machine fails one program, not the whole map
         _log.error("a program of map() could not be run", exc_info=error)
         return failed(error, ErrorKind.SANDBOX, engine)
 
 
 def failed(error: Exception, kind: ErrorKind, engine: str, *, hint: str = "") -> ExecutionResult:
-    """Return the result of a program that did not begin, because of this exception."""
+    """Return the result of a program that did not begin because of this exception."""
     about = ErrorInfo(kind=kind, type=type(error).__name__, message=str(error) or type(error).__name__, hint=hint)
     return ExecutionResult(exit_code=125, error=about, sandbox=engine)

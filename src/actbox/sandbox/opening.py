@@ -1,4 +1,4 @@
-"""`open_sandbox`: from an engine's name to a sandbox, and what each engine says of this machine."""
+"""`open_sandbox` and `check`: open a sandbox by its engine's name, or check an engine on this machine."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from actbox.core.errors import InvalidValue, SandboxUnavailable
+from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
 
-from .contract import Sandbox
 from .languages import FULL_CPYTHON
 from .registry import TABLE, no_such_engine
 from .traits import EngineCheck
 
 if TYPE_CHECKING:
+    from .contract import Sandbox
     from .egress.upstream import Upstream
 
 _log = logging.getLogger("actbox")
 _found_working: set[str] = set()
-"""Engines that `auto` has tried in this process: what worked once is not tried again."""
+"""Engines that `auto` found working in this process; they are not checked again."""
 
 ENGINES: tuple[str, ...] = tuple(TABLE)
-"""Every engine: first those of full CPython, strongest first, in the order in which `open_sandbox("auto")` tries them.
+"""The names of all engines, those of full CPython first.
 
-The others, of other languages or of less than full CPython, are opened by name only.
+The full CPython engines come strongest first, in the order in which `open_sandbox("auto")` tries them. The others, of
+other languages or of less than full CPython, are opened by name only.
 """
 
 
 def check(engine: str) -> EngineCheck:
-    """Try an engine on this machine, without running a program. Takes up to a second."""
+    """Check whether an engine works on this machine, without running a program. Takes up to a second."""
     if engine not in TABLE:
         raise no_such_engine(engine)
     return TABLE[engine].check()
@@ -47,13 +48,14 @@ def open_sandbox(
 ) -> Sandbox:
     """Return a sandbox, which starts with `async with` (or `start()`).
 
-    `engine` is one of `ENGINES`, or `auto`: the strongest that works here and runs full CPython; which and why goes to
-    the logger `actbox`, and `traits` says what it does. `env` are environment variables of every run, on top of the
-    policy's. `upstream` is how the proxy reaches the policy's domains, where the system's resolver and the authorities
-    that it trusts will not do. `options` are the named engine's own, such as a container's `image`; `auto` takes none.
-    The `process` and `ssh` engines isolate nothing, and are opened only when `allow_unisolated` is true, also by name.
+    `engine` is one of `ENGINES`, or `auto`: the strongest engine that works here and runs full CPython. `auto` logs its
+    choice and the reason to the logger `actbox`; the sandbox's `traits` describe the engine. `env` are environment
+    variables of every run, added to the policy's. `upstream` is how the proxy reaches the policy's domains; set it if
+    the system's resolver or its trusted certificate authorities are not the right ones. `options` are the named
+    engine's own, such as a container's `image`; `auto` takes none. The `process` and `ssh` engines isolate nothing:
+    they open only with `allow_unisolated=True`, also by name.
 
-    Raises `SandboxUnavailable` where none works, with the reason, and `Unsupported` where the engine cannot keep the
+    Raises `SandboxUnavailable` with the reason if no engine works, and `Unsupported` if the engine cannot enforce the
     policy.
     """
     policy = Policy() if policy is None else policy
@@ -68,17 +70,21 @@ def open_sandbox(
             raise InvalidValue(f"options such as {min(options)!r} are one engine's own; name the engine beside them")
         engine = _strongest(allow_unisolated)
     elif not (TABLE[engine].isolates or allow_unisolated):
-        raise SandboxUnavailable(
-            f"the {engine} engine isolates nothing: programs may do what their account may. Say allow_unisolated=True"
-            " if that is meant"
+        raise SandboxUnavailable(TABLE[engine].isolates_nothing())
+    box = TABLE[engine].open(policy, upstream, options)
+    least, allowed = box.traits.least_memory_mib, policy.limits.memory_mib
+    if allowed < least:
+        raise Unsupported(
+            f"the {engine} engine takes {least} MiB of memory for any program, and Limits.memory_mib allows {allowed}: "
+            f"raise it to {least} at least"
         )
-    return TABLE[engine].open(policy, upstream, options)
+    return box
 
 
 def _strongest(allow_unisolated: bool) -> str:
-    """Return the strongest engine of full CPython that works here; where none does, the strongest, which will say why.
+    """Return the strongest full CPython engine that works here; if none works, the strongest, which raises the reason.
 
-    An engine that isolates nothing counts only where that is allowed.
+    An engine that isolates nothing counts only with `allow_unisolated`.
     """
     considered = [name for name in FULL_CPYTHON if TABLE[name].isolates or allow_unisolated]
     not_working = []

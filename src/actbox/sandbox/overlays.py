@@ -1,12 +1,14 @@
-"""What a run changed in overlay mounts: the upper layer of each beside the host's folder, read by descriptor.
+"""The changes of a run in its overlay mounts, found by comparing each upper layer with the host's directory.
 
-The upper layer is the guest's own doing, and is taken as such: one name at a time, no link followed, regular files
-only, bounded in count, size and depth. The kernel writes into it what is gone: a device 0/0 stands for a name that was
-removed, and an attribute says of a folder that nothing shows through it any more.
+The guest writes the upper layer, so it is not trusted: it is read by descriptor, one name at a time, no link followed,
+regular files only, bounded in count, size and depth. The kernel marks removals in it: a device 0/0 stands for a removed
+name, and an attribute marks a directory through which nothing of the lower one shows any more.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat as stat_modes
 import threading
@@ -17,16 +19,14 @@ from actbox.core.changes import ChangeKind, FileChange
 from actbox.core.counted import counted
 from actbox.core.limits import Limits
 
-from .artifacts import FOLDER
+from .artifacts import MAX_DEPTH, MAX_ENTRIES, LeftOut, printable, shown
 from .blocking import run_blocking
-from .choosing import MAX_DEPTH, MAX_ENTRIES
-from .left_out import LeftOut, printable, shown
-from .regular_file import read_regular
+from .guest.beneath import is_empty, open_beneath, open_folder, opened, read_file, status_in
 
 Changes = tuple[tuple[FileChange, ...], list[str]]
 
 _MIB = 2**20
-# What a diff is read for; of a longer file the content before is not kept.
+# The most bytes of a file's earlier content that are kept, for diffs.
 _MOST_BEFORE = 4 * _MIB
 _OPAQUE = "user.overlay.opaque"
 _NONE = -1
@@ -34,7 +34,7 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """An overlay mount of one run: where a program has it, what lies below it, and a descriptor of its upper layer."""
+    """An overlay mount of one run: its path for programs, the host's directory, and its upper layer's descriptor."""
 
     mount: str
     host_path: Path
@@ -43,7 +43,7 @@ class Overlay:
 
 
 class OverlayChanges:
-    """The overlay mounts of one run, or session, whose changes are wanted. Takes over the descriptors."""
+    """The overlay mounts of one run, or session, whose changes are reported. Takes over the descriptors."""
 
     def __init__(self, overlays: list[Overlay], limits: Limits) -> None:
         self._overlays = overlays
@@ -52,7 +52,7 @@ class OverlayChanges:
         self._closed = False
 
     def close(self) -> None:
-        """Let go of the upper layers; a collection that is under way goes on with descriptors of its own."""
+        """Close the upper layers; a collection under way finishes with its own descriptors."""
         with self._closing:
             if not self._closed:
                 self._closed = True
@@ -60,9 +60,9 @@ class OverlayChanges:
                     os.close(overlay.upper)
 
     async def collect_if_any(self) -> Changes:
-        """Return what was changed, in the order of `FileChange`, and a sentence for each thing that was left out."""
+        """Return the changes, in the order of `FileChange`, and one sentence for each omission."""
         with self._closing:
-            nothing = not self._closed and all(_is_empty(overlay.upper) for overlay in self._overlays)
+            nothing = not self._closed and all(is_empty(overlay.upper) for overlay in self._overlays)
         return ((), []) if nothing else await run_blocking(self.collect)
 
     def collect(self) -> Changes:
@@ -81,15 +81,18 @@ class OverlayChanges:
                 break
             finally:
                 os.close(upper)
-        return tuple(sorted(collection.changes, key=_place_in_order)), collection.left_out.warnings()
+        return tuple(sorted(collection.changes, key=place_in_order)), collection.left_out.warnings()
 
 
 class _Enough(Exception):
-    """A limit is reached, and the rest is left out; the message says so."""
+    """Raised when a limit is reached and the rest is left out; the message says so."""
 
 
 class _Collection:
-    """Walks the upper layer and the host's folder side by side. A folder that is not there is `_NONE`."""
+    """Walks the upper layer and the host's directory side by side.
+
+    `_NONE` stands for a directory that does not exist.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.changes: list[FileChange] = []
@@ -103,7 +106,7 @@ class _Collection:
         """Collect the changes of one overlay."""
         self._mount = overlay.mount
         try:
-            lower = os.open(overlay.host_path, FOLDER)
+            lower = open_folder(str(overlay.host_path))
         except OSError as error:
             self._leave_out("", f"the host's folder {overlay.host_path} cannot be read: {error.strerror}")
             return
@@ -113,19 +116,24 @@ class _Collection:
                 self._leave_out("", f"{overlay.host_path} is another folder by now")
                 return
             self._folder(upper, lower, "", 0, False)
+        except OSError as error:
+            self._leave_out("", str(error.strerror))
         finally:
             os.close(lower)
 
     def _folder(self, upper: int, lower: int, prefix: str, depth: int, hidden: bool) -> None:
-        """Compare the entries of two folders that are open.
+        """Compare the entries of two open directories.
 
-        `hidden` says that nothing of the lower one shows through: the kernel notes that of the topmost folder only.
+        `hidden` is true if nothing of the lower one shows through; the kernel marks only the topmost such directory.
         """
         hidden = hidden or _hides_what_is_below(upper)
         with os.scandir(upper) as entries:
             for entry in entries:
                 self._count()
-                self._entry(upper, lower, entry.name, prefix + entry.name, depth, hidden)
+                try:
+                    self._entry(upper, lower, entry.name, prefix + entry.name, depth, hidden)
+                except OSError as error:  # such as lack of memory
+                    self._leave_out(prefix + entry.name, str(error.strerror))
         if lower != _NONE and hidden:
             with os.scandir(lower) as entries:
                 for entry in entries:
@@ -135,7 +143,7 @@ class _Collection:
 
     def _entry(self, upper: int, lower: int, name: str, path: str, depth: int, hidden: bool) -> None:
         now, before = _status(name, upper), _status(name, lower)
-        if now is None:  # a session's background task removes it meanwhile
+        if now is None:  # a session's background task has just removed it
             return
         kept = before is not None and stat_modes.S_IFMT(now.st_mode) == stat_modes.S_IFMT(before.st_mode)
         replaces_file = not kept and before is not None and not stat_modes.S_ISDIR(before.st_mode)
@@ -154,34 +162,27 @@ class _Collection:
             self._leave_out(path, "it is nested too deeply")
             return
         try:
-            inner_upper = os.open(name, FOLDER, dir_fd=upper)
+            with opened(upper, name) as inner_upper, contextlib.ExitStack() as below:
+                inner_lower = _NONE if lower == _NONE else below.enter_context(opened(lower, name))
+                self._folder(inner_upper, inner_lower, path + "/", depth + 1, hidden)
         except OSError as error:
             self._leave_out(path, str(error.strerror))
-            return
-        inner_lower = _NONE
-        try:
-            if lower != _NONE:
-                inner_lower = os.open(name, FOLDER, dir_fd=lower)
-            self._folder(inner_upper, inner_lower, path + "/", depth + 1, hidden)
-        except OSError as error:
-            self._leave_out(path, str(error.strerror))
-        finally:
-            os.close(inner_upper)
-            if inner_lower != _NONE:
-                os.close(inner_lower)
 
     def _file(self, upper: int, lower: int, name: str, path: str, now: os.stat_result) -> None:
-        """Note a regular file. `lower` is the folder with what had its name before, `_NONE` where nothing had."""
+        """Record a changed regular file.
+
+        `lower` is the directory with its earlier version, `_NONE` if there was none.
+        """
         too_much = f"the changes would exceed {self._limits.artifact_mib} MiB"
-        if now.st_size > self._left:  # to read as much of each of many would take its time
+        if now.st_size > self._left:  # reading that much of each of many files would take long
             self._leave_out(path, too_much)
             return
         try:
-            data = read_regular(upper, name, self._left + 1)
+            data = read_file(upper, name, self._left + 1)
         except OSError as error:
             self._leave_out(path, str(error.strerror))
             return
-        if len(data) > self._left:  # it has grown meanwhile
+        if len(data) > self._left:  # it has grown since
             self._leave_out(path, too_much)
             return
         executable = bool(now.st_mode & stat_modes.S_IXUSR)
@@ -190,11 +191,11 @@ class _Collection:
             status = _status(name, lower)
             before = _read_if_regular(lower, name, status, max(len(data), _MOST_BEFORE) + 1)
             if status is not None and before == data and bool(status.st_mode & stat_modes.S_IXUSR) == executable:
-                return  # it was opened to be written to, and was not, or got another time or owner
+                return  # it was opened for writing but not changed, or only its time or owner was
         self._note("added" if lower == _NONE else "changed", path, data, before, executable)
 
     def _gone(self, lower: int, name: str, path: str, depth: int) -> None:
-        """Note that what the host has under a name is not there any more, each file of a folder by itself."""
+        """Record that an entry of the host's directory was removed, with each file below it as its own change."""
         status = _status(name, lower)
         if status is None:
             return
@@ -205,7 +206,7 @@ class _Collection:
             self._leave_out(path, "it is nested too deeply")
             return
         try:
-            folder = os.open(name, FOLDER, dir_fd=lower)
+            folder = open_beneath(lower, name)
         except OSError as error:
             self._leave_out(path, str(error.strerror))
             return
@@ -240,20 +241,16 @@ class _Collection:
         self.left_out.add(f"a change of {self._mount}/{shown(path)} was not collected: {why}")
 
 
-def _place_in_order(change: FileChange) -> tuple[str, bool, int, str]:
-    # A file can only take a folder's place, or have one made for it, once what was there before is gone.
+def place_in_order(change: FileChange) -> tuple[str, bool, int, str]:
+    """Return the sort key that orders changes in a result."""
+    # A file can take the place of a directory, or get its parent made, only after the earlier entry is removed.
     if change.kind == "removed":
         return change.mount, False, -change.path.count("/"), change.path
     return change.mount, True, 0, change.path
 
 
 def _status(name: str, folder: int) -> os.stat_result | None:
-    if folder == _NONE:
-        return None
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return None
+    return None if folder == _NONE else status_in(folder, name)  # the lower one may allow shorter names only
 
 
 def _is_whiteout(status: os.stat_result) -> bool:
@@ -263,27 +260,26 @@ def _is_whiteout(status: os.stat_result) -> bool:
 def _hides_what_is_below(folder: int) -> bool:
     try:
         return os.getxattr(folder, _OPAQUE) == b"y"
-    except OSError:  # it has no such attribute
+    except OSError as error:
+        if error.errno not in (errno.ENODATA, errno.ENOTSUP):
+            raise
         return False
 
 
 def _same_link(upper: int, lower: int, name: str) -> bool:
     try:
         return os.readlink(name, dir_fd=upper) == os.readlink(name, dir_fd=lower)
-    except OSError:  # it is no link
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # it is not a link
+            raise
         return False
 
 
 def _read_if_regular(folder: int, name: str, status: os.stat_result | None, most: int) -> bytes | None:
-    # Looked at before: to open the host's devices and named pipes may itself do something.
+    # Checked first, because opening one of the host's devices or named pipes may have side effects.
     if status is None or not stat_modes.S_ISREG(status.st_mode):
         return None
     try:
-        return read_regular(folder, name, most)
-    except OSError:  # nothing that this user may read: then there is no content to show
+        return read_file(folder, name, most)
+    except OSError:  # this user may not read it, so no content is shown
         return None
-
-
-def _is_empty(folder: int) -> bool:
-    with os.scandir(folder) as entries:
-        return next(entries, None) is None

@@ -1,4 +1,4 @@
-"""One call for each item of a stream, many at once: bounded, lazy, and ended as a whole."""
+"""Calls a function for each item of a stream, many at once: bounded, lazy, and cancelled as a whole."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Items taken and not given out yet, as a multiple of the concurrency. In order it is larger: while the first of them
-# takes long, the others go on.
+# The most items taken but not yet given out, as a multiple of the concurrency. It is larger in order, so that other
+# calls go on while the first one takes long.
 _WINDOW: Final = 2
 _ORDERED_WINDOW: Final = 8
 
@@ -18,15 +18,15 @@ _ORDERED_WINDOW: Final = 8
 async def in_parallel(
     items: Iterable[T] | AsyncIterable[T], call: Callable[[T], Awaitable[R]], *, concurrency: int, ordered: bool
 ) -> AsyncGenerator[tuple[int, R]]:
-    """Await `call(item)` for each item, at most `concurrency` at once, and yield `(index, what it returned)`.
+    """Await `call(item)` for each item, at most `concurrency` at once, and yield `(index, returned value)`.
 
     The index counts the items from 0. With `ordered` the pairs come in the order of the items, else as they are ready.
-    Items are taken only as they are needed, never at the same time, and at most 8 × `concurrency` (2 × without
-    `ordered`) ahead of what has been given out. Calls go on while the caller is busy with a pair.
+    Items are taken only when needed, never two at the same time, and at most 8 × `concurrency` (2 × without `ordered`)
+    ahead of the pairs given out. Calls go on while the caller is busy with a pair.
 
-    Where `items` or a call raises, nothing more is taken; what was under way is finished and given out (with `ordered`
-    up to the item whose call raised), and then the exception is raised. Closing the iterator early, or cancelling the
-    task that waits for it, cancels the calls under way and waits for their ends.
+    If `items` or a call raises, no more items are taken; calls under way are finished and given out (with `ordered` up
+    to the item whose call raised), and then the exception is raised. Closing the iterator early, or cancelling the task
+    that waits for it, cancels the calls under way and waits for them to end.
     """
     flow = _Flow(items, call, concurrency, ordered)
     flow.add_worker()
@@ -53,7 +53,7 @@ class _Plain(AsyncIterator[T]):
 
 
 class _Flow(Generic[T, R]):
-    """Workers, each of which takes an item, awaits its call and puts the value down, until there are no more items."""
+    """Workers, each of which takes an item, awaits its call and stores the value, until there are no more items."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class _Flow(Generic[T, R]):
         self._given = 0
         self._values: dict[int, R] = {}  # by index, in the order in which they became ready
         self._news = asyncio.Event()  # a value is ready, or a worker has ended
-        self._room = asyncio.Event()  # a value was given out, or nothing more is to be taken
+        self._room = asyncio.Event()  # a value was given out, or no more items are to be taken
         self._ending = False
 
     # The caller's side
@@ -85,7 +85,7 @@ class _Flow(Generic[T, R]):
         return self._given in self._values if self._ordered else bool(self._values)
 
     async def next_is_ready(self) -> bool:
-        """Wait until the next pair can be given out; return false where there will be none."""
+        """Wait until the next pair can be given out; return false if there will be none."""
         while not self.has_value():
             if not self._workers:
                 return False
@@ -94,14 +94,14 @@ class _Flow(Generic[T, R]):
         return True
 
     def give_out(self) -> tuple[int, R]:
-        """Take the next pair off the flow, and so make room for another."""
+        """Remove and return the next pair, which makes room for another."""
         index = self._given if self._ordered else next(iter(self._values))
         self._given += 1
         self._room.set()
         return index, self._values.pop(index)
 
     async def end(self) -> None:
-        """Cancel what is under way and wait for its end, however often this task is itself cancelled meanwhile."""
+        """Cancel all workers and wait for their end, even if this task is itself cancelled meanwhile."""
         self._ending = True
         for worker in self._workers:
             worker.cancel()
@@ -119,7 +119,7 @@ class _Flow(Generic[T, R]):
     # The workers' side
 
     def add_worker(self) -> None:
-        """Start a worker. Each that has found an item to work on starts the next, up to the concurrency."""
+        """Start a worker. Each worker that gets an item starts the next, up to the concurrency."""
         worker = asyncio.create_task(self._work())
         self._workers.add(worker)
         worker.add_done_callback(self._on_end)
@@ -151,6 +151,6 @@ class _Flow(Generic[T, R]):
         except BaseException as error:
             if self._ending:
                 raise
-            # Also a cancellation that is not ours, such as one that a caller's own iterator passes on.
+            # Also a cancellation that we did not cause, such as one from a caller's own iterator.
             self.failure = self.failure or error
             self._room.set()

@@ -1,4 +1,4 @@
-"""Paths in a workspace: what they name, and how an error says which one failed."""
+"""Parses paths in a workspace, and names the path in errors about it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from actbox.core.errors import FileError, InvalidValue
+from actbox.core.program import can_be_bytes
 
 NO_FOLDER: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""What opening or listing a folder fails with where there is none, or a file or a link in its place."""
+"""The errnos of opening or listing a directory that does not exist, or is a file or a link."""
 
 
 def names_below(root: str, path: str) -> tuple[str, ...]:
-    """Return the names that lead from the workspace, which programs know as `root`, to what a path means.
+    """Return the names on a path from the workspace, whose path for programs is `root`.
 
-    Raises `InvalidValue` for what is no path in a workspace.
+    Raises `InvalidValue` for a path outside the workspace, or an invalid one.
     """
     if not isinstance(path, str) or not path or "\0" in path:
         raise InvalidValue(f"a path in the workspace must be non-empty text without NUL, not {path!r}")
+    if not can_be_bytes(path):
+        raise InvalidValue(f"a path in the workspace must be text, not half of a surrogate pair: {path!r}")
     pure = PurePosixPath(path)
     if pure.is_absolute():
         for place, prefix in ((root, ()), ("/workspace", ()), ("/input", ("input",)), ("/output", ("output",))):
@@ -36,7 +39,7 @@ def names_below(root: str, path: str) -> tuple[str, ...]:
 
 
 def refuse_undecoded(path: str) -> None:
-    """Raise `FileError` for a path of bytes that are not UTF-8, which Python has as lone surrogates."""
+    """Raise `FileError` for a path with bytes that are not UTF-8, which Python represents as lone surrogates."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -44,13 +47,17 @@ def refuse_undecoded(path: str) -> None:
 
 
 @contextlib.contextmanager
-def told(path: str) -> Iterator[None]:
-    """Turn the operating system's error into one that names the path inside the sandbox, and only that."""
+def errors_naming(path: str) -> Iterator[None]:
+    """Turn an `OSError` in the block into a `FileError` that names only the path inside the sandbox."""
     try:
         yield
     except FileError:
         raise
     except OSError as error:
         is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and error.strerror == os.strerror(error.errno)
-        why = "a link or a file on the way, which is not followed" if is_link else error.strerror or str(error)
+        why = (
+            "the path leads through a link, which is not followed, or through a file"
+            if is_link
+            else error.strerror or str(error)
+        )
         raise FileError(error.errno, f"{path}: {why}") from None

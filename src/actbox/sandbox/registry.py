@@ -1,8 +1,8 @@
-"""Every engine there is: what it runs, and the module that has it, which is imported when the engine is wanted.
+"""The table of engines: each engine's languages, and its module, which is imported only when the engine is used.
 
-An engine's module has two functions. `check()` says whether the engine works on this machine, without running anybody's
-program; `open_engine(policy, upstream, **options)` returns a sandbox that has not started. `options` are the engine's
-own, keyword-only and with defaults; its signature says which there are.
+An engine's module has two functions. `check()` checks whether the engine works on this machine, without running a
+caller's program; `open_engine(policy, upstream, **options)` returns a sandbox that has not started. `options` are the
+engine's own, keyword-only and with defaults; its signature lists them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 from actbox.core.errors import InvalidValue
 from actbox.core.policy import Policy
 
-from .contract import Sandbox
+from .run_slots import VARIABLE, slots
 from .traits import EngineCheck, Python
 
 if TYPE_CHECKING:
+    from .contract import Sandbox
     from .egress.upstream import Upstream
 
 
-# What the standard library has on POSIX systems only.
+# Modules of the standard library that exist on POSIX systems only.
 _OF_POSIX: Final = frozenset({"fcntl", "grp", "pty", "pwd", "resource", "termios"})
 
 
@@ -34,26 +35,40 @@ class Engine:
 
     name: str
     languages: tuple[str, ...]
-    """The first is what a plain text is taken for."""
+    """The engine's languages; the first is the language of a program given as plain text."""
     python: Python
     isolates: bool = True
-    """Whether it is an isolation at all; one that is not is opened only with `allow_unisolated=True`."""
+    """True if the engine isolates at all; one that does not opens only with `allow_unisolated=True`."""
+    needs: str = ""
+    """An example of the option without which the engine cannot be opened."""
     module: str
     by_name_only: bool = False
-    """Whether `auto` leaves it alone, whatever it runs."""
+    """True if `auto` never chooses the engine."""
 
     def check(self) -> EngineCheck:
-        """Try the engine on this machine."""
+        """Check the engine on this machine."""
         try:
-            module = self._imported()
+            slots()
+        except InvalidValue as error:  # with an invalid setting no engine can run programs
+            advice = f"Set {VARIABLE} to how many programs may run at once, such as 64, or unset it."
+            return EngineCheck(engine=self.name, works=False, reason=str(error), advice=advice)
+        try:
+            found: EngineCheck = self._imported().check()
         except ModuleNotFoundError as error:
             if error.name not in _OF_POSIX:
                 raise
             reason = f"it needs what this system has not: {error.name}"
             advice = "Use Linux or macOS, or another engine."
             return EngineCheck(engine=self.name, works=False, reason=reason, advice=advice)
-        found: EngineCheck = module.check()
         return found
+
+    def isolates_nothing(self) -> str:
+        """Return the error message for opening an engine that isolates nothing, with the call that opens it anyway."""
+        call = ", ".join(filter(None, [repr(self.name), self.needs, "allow_unisolated=True"]))
+        return (
+            f"the {self.name} engine isolates nothing: programs may do what their account may. Say open_sandbox({call})"
+            " if that is meant"
+        )
 
     def options(self) -> list[str]:
         """Return the names of the engine's own options."""
@@ -64,7 +79,7 @@ class Engine:
         ]
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Raise `InvalidValue` for options that the engine does not have."""
+        """Raise `InvalidValue` for an option that the engine does not have."""
         known = self.options() if options else []
         if unknown := sorted(set(options) - set(known)):
             there_are = f"it has: {', '.join(known)}" if known else "it has none of its own"
@@ -83,10 +98,12 @@ class Engine:
 TABLE: Final[Mapping[str, Engine]] = {
     engine.name: engine
     for engine in (
-        # Those of full CPython, strongest first: the order in which `auto` tries them.
+        # The full CPython engines, strongest first: the order in which `auto` tries them.
         Engine(name="linux", languages=("python",), python="full", module="linux"),
         Engine(name="container", languages=("python",), python="full", module="container"),
-        Engine(name="ssh", languages=("python",), python="full", isolates=False, module="ssh"),
+        Engine(
+            name="ssh", languages=("python",), python="full", isolates=False, module="ssh", needs="host='user@host'"
+        ),
         Engine(name="process", languages=("python",), python="full", isolates=False, module="process"),
         # The others are opened by name only.
         Engine(name="wasm", languages=("python",), python="standard library", module="wasm"),
@@ -104,7 +121,7 @@ TABLE: Final[Mapping[str, Engine]] = {
     )
 }
 
-# What people call an engine, or look for by another name.
+# Other names that people use for an engine.
 _MEANT: Final[Mapping[str, str]] = {
     "docker": "docker is a client of the container engine: open_sandbox('container', client='docker')",
     "podman": "podman is a client of the container engine: open_sandbox('container', client='podman')",
@@ -122,8 +139,8 @@ _MEANT: Final[Mapping[str, str]] = {
 
 
 def engine_meant(name: object) -> str:
-    """Return a sentence on which engine somebody means by a name that none has, or nothing."""
-    import difflib  # for a slip only
+    """Return a sentence on the engine that an unknown name probably means, or ""."""
+    import difflib  # needed for a misspelled name only
 
     plain = str(name).lower().removesuffix(".js")
     if plain in _MEANT:
@@ -133,6 +150,6 @@ def engine_meant(name: object) -> str:
 
 
 def no_such_engine(name: object, known: Iterable[str] = TABLE) -> InvalidValue:
-    """Return the error for a name that no engine has; it says which there are, and which may be meant."""
+    """Return the error for an unknown engine name, listing the known ones and the one that is probably meant."""
     meant = engine_meant(name)
     return InvalidValue(f"there is no engine {name!r}; there are: {', '.join(known)}{meant and '. ' + meant}")

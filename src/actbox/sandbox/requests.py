@@ -1,21 +1,24 @@
-"""What a caller asks for, checked: how long a run may take, and the frame by which a guest is told what to run."""
+"""A caller's request, checked: how long the run may take, and the frame that tells a guest what to run."""
 
 from __future__ import annotations
 
 import math
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from types import NoneType
 from typing import Any
 
 from actbox.core.errors import InvalidValue
-from actbox.core.program import Program
+from actbox.core.policy import Policy, check_variables
+from actbox.core.program import Program, can_be_bytes
 from actbox.tools import Toolset
 
 from .contract import Command
 from .guest import wire
 
-# What the guest takes as its first message; the program itself is bounded before.
+# The most bytes that a guest accepts as its first message; the program itself has a lower limit.
 _MAX_PROGRAM_MESSAGE = 64 * 2**20
 
 
@@ -28,36 +31,55 @@ def encode_program(message: dict[str, Any]) -> bytes:
 
 
 def run_message(program: Program, toolset: Toolset, root: str) -> dict[str, Any]:
-    """Return what a guest is told of a program: what it is, and what it is given. `root` is its working folder."""
-    message = {
+    """Return the message that tells a guest to run a program. `root` is the guest's path of the workspace."""
+    tools = toolset.guest_spec()
+    message: dict[str, Any] = {
         "t": "run",
         "code": program.code,
         "language": program.language,
         "name": program.name,
+        "tools": tools,
         "inputs": program.inputs,
-        "tools": toolset.guest_spec(),
     }
+    if tools and (types := toolset.types_for(program.code)):
+        message["types"] = types
+    if program.inputs:
+        wire.put_value(message, "inputs", program.inputs)
     if program.cwd:
         message["cwd"] = posixpath.join(root, program.cwd)
     if program.env:
-        message["env"] = program.env
+        message["env"] = resolved(program.env, root)
     return message
 
 
-def check_names(program: Program, toolset: Toolset) -> None:
-    """Raise `InvalidValue` for a name that is both an input and a tool of one run."""
-    taken = set(toolset.aliases.values()) & set(program.inputs)
-    if taken:
-        raise InvalidValue(f"{min(taken)!r} is both an input and a tool of this run; rename one")
+def resolved(variables: Mapping[str, str], root: str) -> dict[str, str]:
+    """Return variables in which the directories of `PYTHONPATH` are absolute; `root` is the guest's `/workspace`."""
+    if "PYTHONPATH" not in variables:
+        return dict(variables)
+    folders = [_in_place(folder, root) for folder in variables["PYTHONPATH"].split(":") if folder]
+    return {**variables, "PYTHONPATH": ":".join(folders)}
 
 
-def source_of(program: Program | str) -> str:
-    """Return the source of a program, however it was given."""
-    return program.code if isinstance(program, Program) else program
+def _in_place(folder: str, root: str) -> str:
+    path = PurePosixPath(posixpath.normpath(posixpath.join("/workspace", folder)))
+    if path.is_relative_to("/workspace"):
+        return str(root / path.relative_to("/workspace"))
+    return f"{root}{path}" if path.parts[1:2] in (("input",), ("output",)) else str(path)
 
 
-def arguments_of(command: Command, stdin: bytes, cwd: str | None) -> list[str]:
-    """Return the arguments that a command is, a shell's for text. Raises `InvalidValue` for what is no command."""
+def check_given(program: Program, toolset: Toolset, policy: Policy, root: str) -> None:
+    """Raise `InvalidValue` for a name that is both an input and a tool, and for import paths out of bounds."""
+    if program.env:
+        policy.check_imports(program.env, root)
+    if program.inputs and (shared := set(toolset.aliases.values()) & set(program.inputs)):
+        raise InvalidValue(f"{min(shared)!r} is both an input and a tool of this run; rename one")
+
+
+def command_message(command: Command, stdin: bytes, cwd: str | None, root: str) -> dict[str, Any]:
+    """Return the message that tells a guest to execute a command: text goes to a shell (bash if there is one).
+
+    `cwd` is relative to `root`, the guest's workspace. Raises `InvalidValue` for an invalid command.
+    """
     if not isinstance(command, Iterable):
         raise InvalidValue(f"execute() takes a command line, or a sequence of texts, not {command!r}")
     arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else [*command]
@@ -67,14 +89,34 @@ def arguments_of(command: Command, stdin: bytes, cwd: str | None) -> list[str]:
         raise InvalidValue("execute() takes stdin as bytes and cwd as text")
     if any("\0" in argument for argument in (*arguments, cwd or "")):
         raise InvalidValue("a command cannot have a NUL character in it")
-    return arguments
+    if not all(can_be_bytes(argument) for argument in (*arguments, cwd or "")):
+        raise InvalidValue("a command, its arguments and its cwd must be text without half of a surrogate pair")
+    start = posixpath.join(root, cwd or "")
+    return {"t": "exec", "arguments": arguments, "by_shell": isinstance(command, str), "cwd": start}
 
 
-def seconds_of(timeout: float | None, most: float) -> float:
-    """Return how many seconds a run may take, given the caller's wish and the policy's limit."""
+def command_variables(env: Mapping[str, str] | None, policy: Policy, root: str) -> dict[str, str]:
+    """Return a command's environment variables: the policy's and its own. Raises `InvalidValue` as a run does."""
+    own = check_variables(env or {})
+    policy.check_imports(own, root)
+    return {**policy.variables, **own}
+
+
+@dataclass(frozen=True, slots=True)
+class WallTime:
+    """The seconds that one run may take. `warnings` says so if the policy allows less than the caller asked for."""
+
+    seconds: float
+    warnings: tuple[str, ...] = ()
+
+
+def wall_time(timeout: float | None, most: float) -> WallTime:
+    """Return the time of a run: `timeout`, or `most` (the policy's limit) if that is less. Raises `InvalidValue`."""
     if timeout is None:
-        return most
+        return WallTime(most)
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if not is_number or math.isnan(timeout) or timeout <= 0:
         raise InvalidValue(f"timeout must be a number of seconds above zero, not {timeout!r}")
-    return min(timeout, most)
+    if timeout <= most:
+        return WallTime(timeout)
+    return WallTime(most, (f"timeout={timeout:g} is more than the policy's wall_seconds={most:g}, which hold",))

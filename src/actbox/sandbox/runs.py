@@ -1,7 +1,7 @@
-"""One run, seen from the host: from a guest that has started to `Completed`, for every engine alike.
+"""One run as the host sees it, for every engine: from a started guest to the `Completed` event.
 
-An engine gives a `GuestProcess`; this module reads its output and its channel, answers its tool calls, watches the
-host's own limits (wall time, output, tool calls) and says at the end what the run came to.
+An engine supplies a `GuestProcess`. This module reads its output and its channel, answers its tool calls, enforces the
+host's own limits (wall time, output, tool calls) and builds the result at the end.
 """
 
 from __future__ import annotations
@@ -10,246 +10,329 @@ import asyncio
 import codecs
 import contextlib
 import fcntl
+import functools
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import replace
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Literal, Self
+from typing import Any, Final, Literal, Self
 
-from actbox.core.after_fork import Owner
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.limits import Limits
+from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.tools import Toolset
 
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done
-from .clock import WallClock
-from .ending import Ending, Stop
 from .guest import wire
 from .guest.finish import EXIT_CHANNEL_LOST
 from .guest_process import GuestProcess
 from .nursery.passing import send_with
-from .slots import Slots
-from .stops import call_failed, out_of_budget, out_of_time, too_much_output
-from .verdict import blame_refusal, verdict
+from .readiness import Removal, when_readable
+from .requests import WallTime
+from .run_end import (
+    Ending,
+    Stop,
+    blame_refusal,
+    call_failed,
+    host_failed,
+    lost_value,
+    out_of_budget,
+    out_of_time,
+    too_much_output,
+    verdict,
+)
+from .run_slots import slots
+from .wall_clock import WallClock
 
 _READ_BYTES = 1024 * 1024
 _USUAL_PIPE_BYTES = 64 * 1024
 _SET_PIPE_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", 1031 if sys.platform == "linux" else None)
 SHORT_SECONDS = 0.003
-"""Most programs that run for so short print a line or two; to be woken for each would take the processor from them."""
-# How long a guest may live on after its channel is closed, before it is ended.
+"""Most programs this short print a line or two; waking the host for each line would take processor time from them."""
+# How long a guest may live on after its channel is closed, before it is killed.
 _GRACE_SECONDS = 0.5
-# How long its pid 1 may take to say how it ended, on a machine that has much else to do.
+# How long the guest's pid 1 may take to report how it ended, on a busy machine.
 _LONG_GRACE_SECONDS = 5.0
 _HANDS_OFF = "do not touch descriptors other than those that the program opened itself"
 
 
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
+NO_TOOLS: Final = Toolset.of(None)
 
 
 class Stream:
-    """One of the guest's output pipes: decoded as it comes, and kept for the result."""
+    """One of the guest's output pipes: decodes the bytes as they arrive, and keeps the text for the result."""
 
     def __init__(self, descriptor: int, name: Literal["stdout", "stderr"]) -> None:
         self.descriptor = descriptor
         self.name = name
         self.open = True
-        self.listening = False
+        self.stop_listening: Removal | None = None
         self._wide = False
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.parts: list[str] = []
 
     def widen(self) -> None:
-        """Let the guest write more at once: a pipe that was full is one through which much is to go."""
+        """Enlarge the pipe so that the guest writes more at once; a pipe that was full once will carry much output."""
         if not self._wide and _SET_PIPE_SIZE is not None:
             self._wide = True
-            with contextlib.suppress(OSError):  # this user has many pipes, and may have no more of that size
+            with contextlib.suppress(OSError):  # this user has many pipes, and may enlarge no more
                 fcntl.fcntl(self.descriptor, _SET_PIPE_SIZE, _READ_BYTES)
+
+    def listen(self, loop: asyncio.AbstractEventLoop, read: Callable[[Stream], object]) -> None:
+        """Call `read(self)` in the event loop whenever the pipe has data."""
+        self.stop_listening = when_readable(loop, self.descriptor, functools.partial(read, self))
+
+    def leave(self) -> None:
+        """Stop calling `read` when data arrives."""
+        if self.stop_listening is not None:
+            self.stop_listening()
+            self.stop_listening = None
 
     @property
     def text(self) -> str:
-        """What was read in this run."""
+        """The text read from the pipe in this run."""
         return "".join(self.parts)
 
 
-class Run:
-    """One run of a guest. Use it as `async with`: however the block is left, the guest's process tree has ended or is
-    about to, and its descriptors are closed. A session's run is a variant of it (`sessions.py`).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A checked request for one run, with everything that the host needs to know about it."""
 
-    A `command` takes the guest's place and so says nothing more on the channel. `program` is the source, of which an
-    approver is shown a part. `collect` is called after the end, and returns the artifacts and warnings about those that
-    were left out; `warnings` are what the result says ahead of these. Events are put into `queue` where one is given.
-    The run has one of `slots`, which it lends to others while somebody is asked about a call.
+    engine: str
+    limits: Limits
+    wall: WallTime
+    frame: bytes
+    """The message that tells the guest what to run."""
+    toolset: Toolset = NO_TOOLS
+    program: Program | None = None
+    """`None` for a command, which replaces the guest and so sends nothing more on the channel."""
+    stdin: bytes = b""
+    warnings: tuple[str, ...] = ()
+    """Warnings about the sandbox, to be added to the result."""
+
+
+class Run:
+    """One run of a guest. Call `finish` or `events` once to run it. `sessions.py` has a subclass for sessions.
+
+    `opening` is the sandbox's context manager: inside it the run has a guest (`over`) and it yields `None`, or it
+    yields a failed result instead. However the block is left, the guest's process tree has ended or is about to.
     """
 
-    def __init__(
-        self,
-        guest: GuestProcess,
-        *,
-        command: bool,
-        engine: str,
-        toolset: Toolset,
-        program: str,
-        limits: Limits,
-        timeout: float,
-        queue_ms: float,
-        collect: Collector,
-        queue: asyncio.Queue[Event | None] | None,
-        warnings: Sequence[str] = (),
-        slots: Slots | None = None,
-    ) -> None:
+    def __init__(self, opening: Callable[[Any], AbstractAsyncContextManager[ExecutionResult | None]]) -> None:
+        self._opening = opening
+        self._asked_at = 0.0
+        self._queue: asyncio.Queue[Event | None] | None = None
+
+    async def finish(self) -> ExecutionResult:
+        """Run the request and return its result."""
+        self._asked_at = time.perf_counter()
+        async with self._opening(self) as failed:
+            return await self.came_to() if failed is None else failed
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """Run the request; yield its events and, once none of its processes is left, `Completed` with the result."""
+        self._asked_at = time.perf_counter()
+        queue = self._queue = asyncio.Queue()
+        async with self._opening(self) as failed:
+            if failed is None:
+                while (event := await queue.get()) is not None:
+                    yield event
+                result = await self.came_to()
+            else:
+                result = failed
+        while not queue.empty():  # events of connections that were closed last
+            if (event := queue.get_nowait()) is not None:
+                yield event
+        for artifact in result.artifacts:
+            yield ArtifactCreated(artifact)
+        yield Completed(result)
+
+    def queues_from_now(self) -> None:
+        """Restart the measurement of the queue time, so that earlier work, such as placing files, does not count."""
+        self._asked_at = time.perf_counter()
+
+    def over(self, guest: GuestProcess, request: Request, collect: Collector) -> Self:
+        """Return this run, which runs the request on a guest for a block: `async with run.over(…)`.
+
+        At the block's end the guest has ended, or is about to, and its descriptors are closed.
+
+        `collect` is called after the end; it returns the artifacts and warnings about those that were left out.
+        """
+        limits = request.limits
         self._guest = guest
-        self._owner = Owner()
-        self._command = command
+        self._process = os.getpid()
         self._number = 0
-        self._engine = engine
+        self._request = request
         self._limits = limits
-        self._timeout = min(timeout, limits.wall_seconds)
-        self._queue_ms = queue_ms
+        self._queue_ms = (time.perf_counter() - self._asked_at) * 1000
         self._collect = collect
-        self._queue = queue
-        self._warnings = warnings
         self._loop = asyncio.get_running_loop()
-        self._streams = streams_of(guest)
+        self._streams = Stream(guest.stdout, "stdout"), Stream(guest.stderr, "stderr")
         self._output_left = limits.output_bytes
         self._link: Link | None = None
         self._done: Done | None = None
         self._stop: Stop | None = None
         self._ending: Ending | None = None
         self._was_deaf = False
-        """Whether the guest was still there a while after its channel was closed."""
+        """True if the guest was still alive some time after its channel was closed."""
         self._timers: list[asyncio.TimerHandle] = []
         self._refused: NetworkRequest | None = None
-        """What the policy refused last, or the proxy could not reach."""
+        """The last request that the policy refused or the proxy could not complete."""
         self._clock = WallClock(
-            self._timeout,
+            request.wall.seconds,  # starting a session may take longer than a program
             self._on_timeout,
-            on_pause=None if slots is None else slots.lend,
-            on_resume=None if slots is None else slots.take_back,
+            on_pause=lambda: slots().lend(),
+            on_resume=lambda: slots().take_back(),
+            on_overdue=self._on_overdue,
         )
         self._calls = ToolCalls(
-            toolset,
-            program,
-            self._clock,
-            limits.tool_calls,
-            limits.tool_bytes,
-            limits.message_bytes,
-            self._emit,
-            self._over_budget,
-            self._failed,
+            request.toolset, request.program.code if request.program else "", self._clock, limits, self
         )
         self._over: asyncio.Future[None] = self._loop.create_future()
-
-    async def __aenter__(self) -> Self:
         return self
 
+    async def __aenter__(self) -> None:
+        try:
+            self._begin()
+        except BaseException:
+            await self._close()
+            raise
+
     async def __aexit__(self, *exc_info: object) -> None:
-        if self._owner.is_here:
+        if os.getpid() == self._process:
             await self._close()
         else:
             self._leave_to_parent()
 
-    async def finish(self) -> ExecutionResult:
-        """Wait for the end, and return what the run came to."""
-        await asyncio.shield(self._over)  # which the end of the run sets, also when the caller has gone
-        artifacts, warnings = await self._collect()
+    async def came_to(self) -> ExecutionResult:
+        """Wait for the end of the run and return its result."""
+        await asyncio.shield(self._over)  # set at the end of the run, also if the caller has gone
+        try:
+            artifacts, warnings = await self._collect()
+        except (OSError, RuntimeError) as error:  # the latter where no thread can be started
+            artifacts, warnings = [], [f"output/ was not collected: {reason_of(error)}"]
         result = self._result(artifacts, warnings)
         if self._guest.overlays is None:
             return result
-        changes, left_out = await self._guest.overlays.collect_if_any()
+        try:
+            changes, left_out = await self._guest.overlays.collect_if_any()
+        except (OSError, RuntimeError) as error:
+            changes, left_out = (), [f"changes of overlay mounts were not collected: {reason_of(error)}"]
         return replace(result, changes=changes, warnings=(*result.warnings, *left_out))
 
-    def start(self, first_message: bytes) -> None:
-        """Send the frame that says what to run, and begin to listen."""
+    def _begin(self) -> None:
+        """Send the frame that says what to run, and start listening. A failure here becomes the run's result."""
+        guest, frame = self._guest, self._request.frame
+        guest.when_ended(self.on_ended)  # first, so that the end is noticed whatever fails here
         self._clock.start()
-        for stream in self._streams:
-            os.set_blocking(stream.descriptor, False)
         self._timers.append(self._loop.call_later(SHORT_SECONDS, self._listen))
-        if self._guest.sock is not None:
-            self._link = Link(self._guest.sock, self._limits.message_bytes, self.on_message, self.on_lost)
-            self._calls.attach(self._link)
-            self._link.send(self._send_with_stdin(first_message))
-        self._guest.when_ended(self.on_ended)
-        self._guest.hear_network(self._on_network)
+        guest.hear_network(self._on_network)
+        try:
+            for stream in self._streams:
+                os.set_blocking(stream.descriptor, False)
+            if guest.sock is not None:
+                self._link = Link(guest.sock, self._limits.message_bytes, self.on_message, self.on_lost)
+                self._calls.attach(self._link)
+                self._link.send(frame if guest.stdin < 0 else self._send_with_stdin(frame))
+        except OSError as error:
+            self._stop_for(host_failed(error))
 
     def _send_with_stdin(self, frame: bytes) -> bytes:
-        """Send the beginning of a message with the descriptor that goes along, if any; return the rest of it."""
+        """Send the start of a message together with the descriptor of standard input; return the rest of the message.
+
+        Raises `OSError` where the descriptor cannot be sent.
+        """
         stdin, self._guest.stdin = self._guest.stdin, -1
-        if stdin < 0 or self._guest.sock is None:
-            return frame
+        assert self._guest.sock is not None
         try:
             return frame[send_with(self._guest.sock, frame, [stdin]) :]
-        except OSError:  # the guest is gone, which is noticed elsewhere
+        except ConnectionError:  # the guest has ended, which `on_ended` reports
             return frame
         finally:
             os.close(stdin)
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: neither end the guest, which is the parent's, nor wait for an end that only that hears of.
+        """In a forked child, cancel the timers and tool calls; the guest belongs to the parent.
 
-        Its descriptors stay as they are, since the event loop of the child listens to them with the parent's means.
+        The child neither kills the guest nor waits for its end, of which only the parent is told. The descriptors stay
+        open, because the child's event loop shares its listening mechanism with the parent.
         """
         self._cancel_timers()
         self._calls.cancel()
 
     async def _close(self) -> None:
-        """Leave nothing behind; also when the run was abandoned halfway."""
-        self._cancel_timers()
-        self._calls.cancel()
+        """Kill the guest if it still runs, wait for its end, and close all descriptors and timers."""
         if self._ending is None:
+            self._cancel_timers()
+            self._calls.cancel()
             self._guest.kill()
         try:
             if self._ending is None:
-                # Shielded: a caller that is cancelled twice must not leave the guest's last moments unwatched.
+                # Shielded: a caller that is cancelled twice must not skip the wait for the guest's end.
                 await asyncio.shield(self._over)
         finally:
             for stream in self._streams:
-                self._close_stream(stream)
+                if stream.open:
+                    self._close_stream(stream)
             if self._link is not None:
                 self._link.close()
             elif self._guest.sock is not None:
                 self._guest.sock.close()
-            self._guest.let_go_of_overlays()
+            if self._guest.stdin >= 0:  # the descriptor was never sent
+                os.close(self._guest.stdin)
+            for timer in self._timers:  # such as one that was set when the channel was closed
+                timer.cancel()
+            if self._guest.overlays is not None:
+                self._guest.overlays.close()
             await self._guest.close_network()
-            self._guest.hear_network(None)
+            self._guest.on_network = None
 
-    # What happens while it runs
+    # While the run is under way
 
     def _listen(self) -> None:
-        """Read output as it comes, from now on: a run that is over sooner has it read at its end."""
+        """Read output as it arrives from now on. A shorter run has its output read once, at its end."""
         for stream in self._streams:
             if stream.open:
-                stream.listening = True
-                self._loop.add_reader(stream.descriptor, self._read, stream)
+                stream.listen(self._loop, self._read)
 
     def on_ended(self, ending: Ending) -> None:
-        """Take in the last that the guest, of which nothing is left, has said."""
-        if self._ending is not None:  # the run was over before its guest was
+        """Finish the run after its guest's process tree has ended, once the rest of the channel is read."""
+        if self._ending is not None:  # the run was over before its guest ended
             return
-        if self._link is not None and self._stop is None:  # else nothing of it would count
+        self._calls.withdraw()  # answers that arrive while the rest is read must start nothing new
+        if self._link is not None and self._stop is None:  # after a stop the guest's result would not count
             self._link.drain(lambda: self._finish(ending))
         else:
             self._finish(ending)
 
     def _finish(self, ending: Ending) -> None:
-        """The run is over, with what is known now of its guest."""
+        """Record the guest's end, read the rest of its output, and mark the run as over."""
         if self._ending is not None:
             return
         self._ending = ending
-        for stream in self._streams:
-            self._read_all(stream)
-        if self._guest.explain is not None:
-            self._ending = self._guest.explain(ending, self._streams[1].text)
-        self._conclude()
+        try:
+            self._read_output()
+            for stream in self._streams:
+                if stream.open:
+                    self._close_stream(stream)
+            if self._guest.explain is not None:
+                self._ending = self._guest.explain(ending, self._streams[1].text)
+        finally:
+            if self._link is not None:
+                self._link.close()  # nothing that the guest may still send counts
+            self._conclude()
 
     def _conclude(self) -> None:
-        self._cancel_timers()  # a consumer that is slow to read the end must not change it
+        self._cancel_timers()  # a consumer that reads the end slowly must not change the result
         self._calls.cancel()
         if not self._over.done():
             self._over.set_result(None)
@@ -259,42 +342,43 @@ class Run:
     def _on_network(self, request: NetworkRequest) -> None:
         if request.decision == "refused" or request.status >= HTTPStatus.BAD_GATEWAY:
             self._refused = request
-        self._emit(request)
+        self.tell(request)
 
-    def _emit(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
+        """Queue an event for the caller of `events`, if there is one."""
         if self._queue is not None:
             self._queue.put_nowait(event)
 
     def _cancel_timers(self) -> None:
-        self._clock.stop()
+        self._clock.end()
         for timer in self._timers:
             timer.cancel()
 
     def _end(self, stop: Stop) -> None:
-        """End the program for a reason, once what it has printed is read; the first reason is the one that counts."""
-        for stream in self._streams:
-            self._read_now(stream)
+        """Read the program's output so far, then stop it for a reason; only the first reason counts."""
+        self._read_output()
         self._stop_for(stop)
 
     def _stop_for(self, stop: Stop) -> None:
-        # Too much output is found out when it is read, which may be after the program has said that it is done.
-        if self._stop is None and (self._done is None or stop.kind is ErrorKind.OUTPUT_LIMIT):
+        # Too much or unreadable output still counts after the program has sent its result.
+        if self._stop is None and (self._done is None or stop.kind in (ErrorKind.OUTPUT_LIMIT, ErrorKind.SANDBOX)):
             self._stop = stop
             self._clock.stop()
             self._calls.withdraw()
         self._stop_program(stop.kind)
 
     def _stop_program(self, why: ErrorKind) -> None:
-        self._calls.cancel()  # the last that it has asked for may lie in the channel still, and is not done any more
+        self._calls.cancel()  # its last request may still lie in the channel, and is dropped
         self._guest.kill()
 
     def _read(self, stream: Stream) -> bool:
-        """Read once; return whether there was anything."""
+        """Read once from a stream; return true if data was read."""
         try:
             data = os.read(stream.descriptor, _READ_BYTES)
         except BlockingIOError:
             return False
-        except OSError:
+        except OSError as error:
+            self._stop_for(host_failed(error))
             data = b""
         if not data:
             self._close_stream(stream)
@@ -309,15 +393,11 @@ class Run:
             self._say(stream, stream.decoder.decode(data))
         return True
 
-    def _read_now(self, stream: Stream) -> None:
-        """Read all that is there already, but no more once there is too much."""
-        while stream.open and self._stop is None and self._read(stream):
-            pass
-
-    def _read_all(self, stream: Stream) -> None:
-        self._read_now(stream)
-        if stream.open:
-            self._close_stream(stream)
+    def _read_output(self) -> None:
+        """Read all output that is available now, but stop once there is too much."""
+        for stream in self._streams:
+            while stream.open and self._stop is None and self._read(stream):
+                pass
 
     def _say(self, stream: Stream, text: str) -> None:
         if text:
@@ -326,19 +406,18 @@ class Run:
                 self._queue.put_nowait(Output(stream.name, text))
 
     def _close_stream(self, stream: Stream) -> None:
-        if stream.open:
-            stream.open = False
-            if stream.listening:
-                self._loop.remove_reader(stream.descriptor)
-            os.close(stream.descriptor)
-            self._say(stream, stream.decoder.decode(b"", final=True))
+        stream.open = False
+        if stream.stop_listening is not None:
+            stream.leave()
+        os.close(stream.descriptor)
+        if rest := stream.decoder.decode(b"", final=True):
+            self._say(stream, rest)
 
     def on_message(self, message: Call | Done, size: int, weight: int) -> None:
-        """Take in a message of the guest's, which had `size` bytes, and may take `weight` bytes of memory."""
+        """Handle a message from the guest of `size` bytes, which may take `weight` bytes of memory once decoded."""
         if self._stop is not None and self._stop.kind is ErrorKind.PROTOCOL:
-            return  # it came together with nonsense
-        for stream in self._streams:  # what was printed before the message comes before it
-            self._read_now(stream)
+            return  # it arrived together with an invalid message
+        self._read_output()  # output printed before the message comes before it
         try:
             if self._done is not None:
                 raise wire.ProtocolError("a message after the result")
@@ -356,7 +435,7 @@ class Run:
         self._on_done(message)
 
     def _on_done(self, done: Done) -> None:
-        """The guest has sent its result, which counts unless the host had stopped the program before."""
+        """Handle the guest's result, which counts unless the host stopped the program before it arrived."""
         alone = self._stop is None and done.alone
         reached = self._guest.limit_reached() if alone and done.error is not None else ""
         if alone and self._guest.dismiss(done.cpu_ms):
@@ -364,12 +443,14 @@ class Run:
         else:
             self._timers.append(self._loop.call_later(self._guest.grace_seconds, self._guest.kill))
 
-    def on_lost(self, error: wire.ProtocolError | None) -> None:
-        """Take in that the channel is closed, or was abused."""
-        if error is not None:
+    def on_lost(self, error: wire.ProtocolError | OSError | None) -> None:
+        """Handle the end of the channel: closed, abused, or no longer served for an error of the host's."""
+        if isinstance(error, OSError):
+            self._end(host_failed(error))
+        elif error is not None:
             self._end(Stop(ErrorKind.PROTOCOL, f"the guest broke the rules of the channel: {error}", hint=_HANDS_OFF))
-        elif self._done is None and not self._command:
-            # The process may just be ending, which closes its descriptors first.
+        elif self._done is None and self._request.program is not None:
+            # The process may just be ending, in which case its descriptors close first.
             self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._end_deaf_guest))
 
     def _end_deaf_guest(self) -> None:
@@ -378,42 +459,56 @@ class Run:
         self._timers.append(self._loop.call_later(_LONG_GRACE_SECONDS, self._guest.kill))
 
     def _on_timeout(self) -> None:
-        self._end(out_of_time(self._timeout))
+        self._end(out_of_time(self._request.wall.seconds))
 
-    def _over_budget(self, limit: str) -> None:
+    def _on_overdue(self) -> None:
+        """In the watchdog's thread, kill a guest whose time is up; the event loop seems blocked and did not do so."""
+        if self._guest.stopped is None:
+            self._guest.stopped = out_of_time(self._request.wall.seconds)
+        self._guest.kill_from_thread()
+
+    def over_budget(self, limit: str) -> None:
+        """End the run because it used up its tool calls, or the bytes of their arguments and results."""
         self._end(out_of_budget(limit, self._limits))
 
-    def _failed(self, error: BaseException) -> None:
+    def failed(self, error: BaseException) -> None:
+        """End the run because a tool call could not be answered, by a fault of ours."""
         self._end(call_failed(error))
 
-    # What it came to
+    # The result
 
     def _result(self, artifacts: list[Artifact], warnings: list[str]) -> ExecutionResult:
-        ending, done = self._ending or Ending(), self._done
+        ending, done, request = self._ending or Ending(), self._done, self._request
         if self._stop is None and done is None:
             self._stop = self._guest.stopped
-        # One that the kernel ends for want of memory may take long to give back what it had.
+        # A guest that the kernel kills for lack of memory may take long to free it.
         was_ended_by_us = ending.signal == signal.SIGKILL and not ending.limit
         if self._stop is None and done is None and self._was_deaf and was_ended_by_us:
             why = "the guest closed its channel to the host and went on"
             self._stop = Stop(ErrorKind.PROTOCOL, why, hint=_HANDS_OFF)
-        if done is None and not self._command and ending.exit_code == EXIT_CHANNEL_LOST and self._stop is None:
+        if (
+            done is None
+            and request.program is not None
+            and ending.exit_code == EXIT_CHANNEL_LOST
+            and self._stop is None
+        ):
             self._stop = Stop(ErrorKind.PROTOCOL, "the guest lost its channel to the host, and with it the result")
         exit_code, error = verdict(self._stop, ending, done, self._limits)
         if error is not None and self._refused is not None:
             error = blame_refusal(error, self._refused)
         stdout, stderr = self._streams
         succeeded = done is not None and error is None
+        lost = lost_value(done.lost) if done and succeeded and done.lost else ()
         return ExecutionResult(
-            stdout=stdout.text,
-            stderr=stderr.text,
+            stdout="".join(stdout.parts),
+            stderr="".join(stderr.parts),
             exit_code=exit_code,
             value=done.value if done and succeeded else None,
             value_text=done.value_text if done and succeeded else None,
             value_forms=done.forms if done and succeeded else {},
             error=error,
             artifacts=tuple(artifacts),
-            warnings=(*self._warnings, *warnings),
+            warnings=(*request.warnings, *request.wall.warnings, *lost, *warnings),
             usage=Usage(
                 wall_ms=round(self._clock.ran_ms, 3),
                 cpu_ms=round(ending.cpu_ms or (done.cpu_ms if done else 0.0), 3),
@@ -422,44 +517,26 @@ class Run:
                 queue_ms=round(self._queue_ms, 3),
                 approval_ms=round(self._clock.stood_still_ms, 3),
             ),
-            sandbox=self._engine,
+            sandbox=request.engine,
+            code=request.program.code if request.program else None,
+            language=request.program.language if request.program else None,
         )
 
 
-def streams_of(guest: GuestProcess) -> tuple[Stream, Stream]:
-    """Return the guest's standard output and its standard error."""
-    return Stream(guest.stdout, "stdout"), Stream(guest.stderr, "stderr")
+def reason_of(error: Exception) -> str:
+    """Return an error's message; for an `OSError` only the text of its errno, without a path of the host."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 async def ending_of(guest: GuestProcess) -> Ending:
-    """Return how a guest ended; that this cannot be found out is such an ending too."""
+    """Return how a guest ended. If that cannot be found out, return an `Ending` whose `failure` gives the error."""
     try:
         return await guest.wait()
     except Exception as error:
         return Ending(failure=f"{type(error).__name__}: {error}")
 
 
-async def events_of(
-    begin: Callable[[asyncio.Queue[Event | None]], contextlib.AbstractAsyncContextManager[Run | ExecutionResult]],
-) -> AsyncGenerator[Event]:
-    """Yield what happens in the run that is begun with a queue, and, once nothing of it is left, what it came to."""
-    queue: asyncio.Queue[Event | None] = asyncio.Queue()
-    async with begin(queue) as run:
-        if isinstance(run, ExecutionResult):
-            result = run
-        else:
-            while (event := await queue.get()) is not None:
-                yield event
-            result = await run.finish()
-    while not queue.empty():  # what was told while the last connections were closed
-        if (event := queue.get_nowait()) is not None:
-            yield event
-    for artifact in result.artifacts:
-        yield ArtifactCreated(artifact)
-    yield Completed(result)
-
-
 def failed_result(engine: str, message: str, hint: str = "") -> ExecutionResult:
-    """Return the result of a run that the sandbox itself could not begin."""
+    """Return the result of a run that the sandbox could not begin."""
     error = ErrorInfo(kind=ErrorKind.SANDBOX, message=message, hint=hint)
     return ExecutionResult(exit_code=125, error=error, sandbox=engine)

@@ -1,19 +1,19 @@
-"""Sessions, seen from the host: one guest that runs many programs, for every engine alike.
+"""Sessions as the host sees them, for every engine: one guest that runs many programs.
 
-`LocalSession` queues the runs, `_LiveGuest` holds what lasts from one to the next (the process, its pipes, its
-channel), and `_SessionRun` is one of them: a run that ends with its result and not with its guest.
+`LocalSession` queues the runs. `_LiveGuest` holds what lasts between runs (the process, its pipes, its channel).
+`_SessionRun` is one run, which ends with its program's result while its guest lives on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from actbox.core.after_fork import Owner
 from actbox.core.errors import (
@@ -30,36 +30,36 @@ from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.tools import Toolset
 
+from .cancellation import whole
 from .channel.link import Link
 from .channel.messages import Call, Done
 from .contract import Session, Tools
-from .ending import Ending, Stop
 from .files import WorkspaceFiles
 from .guest import wire
 from .guest_process import GuestProcess
 from .languages import cannot_fork
-from .requests import encode_program, seconds_of, source_of
-from .runs import SHORT_SECONDS, Collector, Run, ending_of, events_of, failed_result, streams_of
-from .slots import slots
+from .requests import WallTime, encode_program, wall_time
+from .run_end import STATE_LOST, Ending, Stop, verdict
+from .run_slots import slots
+from .runs import SHORT_SECONDS, Collector, Request, Run, Stream, ending_of, failed_result, reason_of
 from .storage import Output, Storage
 from .traits import Traits
-from .verdict import STATE_LOST, verdict
-from .whole import whole
 
-# How long an interrupted program may take to end, and a closed session to end by itself, before it is killed.
-GRACE_SECONDS = 1.0
-# How soon it is looked again whether a program that is to be interrupted has reached its guest.
+# How long an interrupted program may take to end, and a closed session to end by itself, before it is killed. A kernel
+# that groups tasks by session may let a guest wait longer than a second for a processor where all are busy.
+GRACE_SECONDS = 2.0
+# How often the host checks whether the program to be interrupted has reached its guest.
 _LOOK_AGAIN_SECONDS = 0.005
-# What a guest may take for a step of the session's own.
+# The time limit of a step that runs no program, such as starting or forking a session.
 _STEP_SECONDS = 30.0
-# Reasons to end a program that leave its guest trustworthy.
+# Reasons to interrupt a program after which its guest can still be trusted.
 _INTERRUPTING = frozenset({ErrorKind.TIMEOUT, ErrorKind.OUTPUT_LIMIT, ErrorKind.BUDGET, ErrorKind.CANCELLED})
 _KEPT = "the variables of the session are still there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPlace:
-    """What a session needs of the sandbox that it is in."""
+    """The values and callbacks that a session gets from its sandbox."""
 
     traits: Traits
     limits: Limits
@@ -67,28 +67,27 @@ class SessionPlace:
     workspace: Storage
     first_message: bytes
     check_open: Callable[[], None]
-    """Raises `SandboxStopped` when the sandbox has been stopped since."""
+    """Raises `SandboxStopped` if the sandbox was stopped after the session was opened."""
     start_guest: Callable[[], Awaitable[GuestProcess]]
     entered: Callable[[LocalSession, GuestProcess], None]
-    """Called when a session has a guest, which the sandbox's `stop()` has to end."""
+    """Called when the session has started a guest, which the sandbox's `stop()` has to end."""
     left: Callable[[GuestProcess], None]
     """Called when the guest has ended and its descriptors are closed."""
     closed: Callable[[LocalSession], None]
-    """Called when nothing is left of a session."""
-    prepare: Callable[
-        [Storage, Program | str, Tools, Callable[[dict[str, Any]], bytes]], Awaitable[tuple[bytes, Toolset]]
-    ]
-    """Checks a program and places its files; the function given makes a frame of its message."""
+    """Called when the session is closed."""
+    in_language: Callable[[Program | str], Program]
+    prepare: Callable[[Storage, Program, Tools, Callable[[dict[str, Any]], bytes]], Awaitable[tuple[bytes, Toolset]]]
+    """Checks a program and writes its files; its function argument encodes the program's message as a frame."""
     mark_output: Callable[[Storage], Awaitable[Output]]
     warnings: tuple[str, ...]
-    """What the result of every program says of the sandbox."""
+    """Warnings about the sandbox, for the result of every program."""
 
 
 class LocalSession(WorkspaceFiles, Session):
     """A session whose guest is a process of this machine."""
 
     def __init__(self, place: SessionPlace, release: Callable[[], None] = lambda: None) -> None:
-        """`release` is called once it is closed: a copy has the workspace in its place to itself."""
+        """`release` is called once the session is closed: a forked copy has its own workspace to remove."""
         self._owner = Owner()
         self._place = place
         self._release = release
@@ -98,12 +97,12 @@ class LocalSession(WorkspaceFiles, Session):
 
     @property
     def root(self) -> str:
-        """Where the workspace lies for a program."""
+        """The path of the workspace as programs see it."""
         return self._place.workspace.root
 
     @property
     def alive(self) -> bool:
-        """Whether a program could run in it now."""
+        """True if a program could run in the session now."""
         try:
             self._check_open()
         except (SandboxStopped, SandboxUnavailable):
@@ -111,7 +110,7 @@ class LocalSession(WorkspaceFiles, Session):
         return self._guest is None or not self._guest.why_ended
 
     async def start(self) -> None:
-        """Make the guest ready. Raises `SandboxUnavailable`."""
+        """Start the guest. Raises `SandboxUnavailable`."""
         self.check_loop()
         async with self._turn:
             self._check_open()
@@ -119,7 +118,7 @@ class LocalSession(WorkspaceFiles, Session):
 
     async def close(self) -> None:
         """End the guest."""
-        if not self._owner.is_here:  # it is the parent's of this process
+        if not self._owner.is_here:  # the guest belongs to this process's parent
             self._closed = True
             return
         self.check_loop()
@@ -133,34 +132,40 @@ class LocalSession(WorkspaceFiles, Session):
     def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
-        """Run a program when those before it are over, and yield its events."""
-        return events_of(lambda queue: self._begun(program, tools, timeout, queue))
+        """Run a program when earlier programs have ended, and yield its events."""
+        return self._run_of(program, tools, timeout).events()
 
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
-        """Run a program when those before it are over."""
-        async with self._begun(program, tools, timeout, None) as run:
-            return run if isinstance(run, ExecutionResult) else await run.finish()
+        """Run a program when earlier programs have ended, and return its result."""
+        return await self._run_of(program, tools, timeout).finish()
+
+    def _run_of(self, program: Program | str, tools: Tools, timeout: float | None) -> Run:
+        return _SessionRun(functools.partial(self._begun, program, tools, timeout))
 
     @asynccontextmanager
     async def _begun(
-        self, program: Program | str, tools: Tools, timeout: float | None, queue: asyncio.Queue[Event | None] | None
-    ) -> AsyncGenerator[_SessionRun | ExecutionResult]:
-        """Begin a run in its turn, or say why it cannot begin; at the end of the block it is over."""
+        self, program: Program | str, tools: Tools, timeout: float | None, run: _SessionRun
+    ) -> AsyncGenerator[ExecutionResult | None]:
+        """Wait for the run's turn and start it for a block; yield `None`, or a failed result if it cannot begin."""
         place = self._place
-        seconds = seconds_of(timeout, place.limits.wall_seconds)
-        asked = time.perf_counter()
+        wall = wall_time(timeout, place.limits.wall_seconds)
         self.check_loop()
-        async with self._turn, slots().one():
+        async with self._turn, slots():
             self._check_open()
             try:
                 guest = await self._started()
-            except (SandboxUnavailable, OSError) as error:
+            except SandboxUnavailable as error:
                 yield self._failed(str(error), "`actbox doctor` says what works here")
                 return
+            program = place.in_language(program)
             frame, toolset = await place.prepare(place.workspace, program, tools, guest.frame_of)
-            output = await place.mark_output(place.workspace)
+            try:
+                output = place.workspace.mark_empty_output(place.limits) or await place.mark_output(place.workspace)
+            except (OSError, RuntimeError) as error:  # such as too many open files in this process
+                yield self._not_begun(guest, f"the run cannot begin: {reason_of(error)}")
+                return
             try:
                 self._check_open()
                 if guest.why_ended:
@@ -168,29 +173,25 @@ class LocalSession(WorkspaceFiles, Session):
                     return
                 try:
                     await guest.process.see_inputs_anew()
-                except SandboxUnavailable as error:
-                    yield replace(self._failed(str(error), "run it again"), state_kept=not guest.why_ended)
+                except (SandboxUnavailable, OSError, RuntimeError) as error:
+                    yield self._not_begun(guest, str(error))
                     return
-                queued = (time.perf_counter() - asked) * 1000
-                run = _SessionRun(
-                    guest,
-                    place.traits.engine,
-                    toolset,
-                    source_of(program),
-                    seconds,
-                    queued,
-                    output.collect_if_any,
-                    queue,
-                    place.warnings,
+                request = Request(
+                    engine=place.traits.engine,
+                    limits=place.limits,
+                    wall=wall,
+                    frame=frame,
+                    toolset=toolset,
+                    program=program,
+                    warnings=place.warnings,
                 )
-                async with run:
-                    run.start(frame)
-                    yield run
+                async with run.over_live(guest, request, output.collect_if_any):
+                    yield None
             finally:
                 output.close()
 
     async def fork(self) -> LocalSession:
-        """Copy the guest between two programs."""
+        """Copy the guest between two programs and return the copy as a session."""
         if not self._place.forkable:
             raise cannot_fork(self._place.traits)
         self.check_loop()
@@ -210,9 +211,15 @@ class LocalSession(WorkspaceFiles, Session):
                 await self._have(guest, "release")
             raise
         copy = LocalSession(replace(self._place, workspace=fork.workspace), fork.release)
-        copy._take(fork.guest)
         pid = 0
         try:
+            try:
+                copy._take(fork.guest)
+            except OSError as error:
+                for descriptor in fork.descriptors:
+                    os.close(descriptor)
+                fork.guest.close()
+                raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
             pid = await self._have(guest, "fork", fork.descriptors) or 0
             await copy._begin(fork.adopt)
         except BaseException:
@@ -223,7 +230,7 @@ class LocalSession(WorkspaceFiles, Session):
         return copy
 
     async def _have(self, guest: _LiveGuest, do: str, descriptors: Sequence[int] = ()) -> int | None:
-        """Have a guest do a step of being forked: `hold` still with its files written out, `fork`, or be `release`d."""
+        """Have a guest do one step of a fork: `hold` (pause, files flushed), `fork`, or `release`; return its value."""
         result = await self._ask(guest, encode_program({"t": do, "run": guest.number}), descriptors)
         self._check_open()
         if result.error is not None:
@@ -233,7 +240,7 @@ class LocalSession(WorkspaceFiles, Session):
         return result.value if isinstance(result.value, int) else None
 
     async def _begin(self, adopt: Callable[[int], Awaitable[None]]) -> None:
-        """Wait until the guest, a copy, says who it is, and take it for the one."""
+        """Wait for the copied guest to report its process id, and adopt that process."""
         assert self._guest is not None
         result = await self._ask(self._guest, b"", ())
         if result.error is not None or not isinstance(result.value, int):
@@ -244,12 +251,17 @@ class LocalSession(WorkspaceFiles, Session):
     async def _ask(
         self, guest: _LiveGuest, frame: bytes, descriptors: Sequence[int], *, seconds: float | None = None
     ) -> ExecutionResult:
-        """Have a guest do something besides programs; return what came of it. Closes the descriptors."""
-        seconds = min(_STEP_SECONDS, self._place.limits.wall_seconds) if seconds is None else seconds
-        engine = self._place.traits.engine
-        async with _SessionRun(guest, engine, Toolset.of(None), "", seconds, 0.0, _nothing, None) as step:
-            step.start(frame, descriptors)
-            return await step.finish()
+        """Send a guest a request that runs no program; return its result. Closes the descriptors."""
+        place = self._place
+        wall = WallTime(min(_STEP_SECONDS, place.limits.wall_seconds) if seconds is None else seconds)
+        request = Request(engine=place.traits.engine, limits=place.limits, wall=wall, frame=frame, program=Program(""))
+
+        @asynccontextmanager
+        async def begun(step: _SessionRun) -> AsyncGenerator[None]:
+            async with step.over_live(guest, request, _nothing, descriptors):
+                yield
+
+        return await _SessionRun(begun).finish()
 
     def _running(self) -> Storage:
         self._check_open()
@@ -258,8 +270,11 @@ class LocalSession(WorkspaceFiles, Session):
     def _failed(self, message: str, hint: str) -> ExecutionResult:
         return replace(failed_result(self._place.traits.engine, message, hint), state_kept=False)
 
+    def _not_begun(self, guest: _LiveGuest, message: str) -> ExecutionResult:
+        return replace(self._failed(message, "run it again"), state_kept=not guest.why_ended)
+
     def check_loop(self) -> None:
-        """Raise `InvalidValue` in another event loop than the one in which it began, and as `Owner.check` does."""
+        """Raise `InvalidValue` if called in another event loop than the session's; raise what `Owner.check` raises."""
         self._owner.check()
         if self._guest is not None and self._guest.loop is not asyncio.get_running_loop():
             raise InvalidValue("a session belongs to the event loop in which it began; this is another one")
@@ -273,11 +288,19 @@ class LocalSession(WorkspaceFiles, Session):
     async def _started(self) -> _LiveGuest:
         if self._guest is not None:
             return self._guest
-        guest = self._take(await self._place.start_guest())
-        if self._closed:  # meanwhile; whoever closed it found nothing to end
+        try:
+            process = await self._place.start_guest()
+            try:
+                guest = self._take(process)
+            except OSError:
+                await process.abandon()
+                raise
+        except (OSError, RuntimeError) as error:  # such as too many open files in this process
+            raise SandboxUnavailable(f"the session could not begin: {error}") from error
+        if self._closed:  # `close()` was called meanwhile, and found no guest to end
             await guest.close()
             self._check_open()
-        # No program has any part in this, so that the limit on their time is none on it.
+        # No program takes part in this step, so the policy's limit on program time does not apply.
         result = await self._ask(guest, self._place.first_message, (), seconds=_STEP_SECONDS)
         if result.error is not None:
             self._check_open()
@@ -296,21 +319,20 @@ async def _nothing() -> tuple[list[Artifact], list[str]]:
 
 
 class _LiveGuest:
-    """A guest between and during runs. Nothing of it is read between two: what it says waits, and so may it."""
+    """A session's guest, during and between runs. Between runs the host reads nothing from it; its output waits."""
 
     def __init__(self, process: GuestProcess, limits: Limits, left: Callable[[], None]) -> None:
         assert process.sock is not None
         self.process = process
         self.limits = limits
-        self.streams = streams_of(process)
-        self.link = Link(process.sock, limits.message_bytes, self._on_message, self._on_lost)
-        self.link.pause()
+        self.streams = Stream(process.stdout, "stdout"), Stream(process.stderr, "stderr")
+        self.link = Link(process.sock, limits.message_bytes, self._on_message, self._on_lost, paused=True)
         self.loop = asyncio.get_running_loop()
         self.run: _SessionRun | None = None
         self.why_ended = ""
         self.ending: Ending | None = None
         self.number = 0
-        """Of the run that was begun last; the first only makes the guest ready."""
+        """The number of the next run. Run 0 only prepares the guest."""
         self.interrupts = 0
         self._left = left
         for stream in self.streams:
@@ -318,11 +340,14 @@ class _LiveGuest:
         self.waiter = asyncio.create_task(self._wait())
 
     def frame_of(self, message: dict[str, Any]) -> bytes:
-        """Return the frame that has the guest run a program as the next one."""
+        """Return the frame that has the guest run a program as its next run."""
         return encode_program({**message, "run": self.number, "interrupts": self.interrupts})
 
     async def close(self) -> None:
-        """End it: by force if a program runs, else as a script ends. Returns when nothing of it is left."""
+        """End the guest: by force if a program runs, else as a script ends.
+
+        Returns when its whole process tree has ended.
+        """
         if self.run is not None:
             self.process.stopped = Stop(ErrorKind.CANCELLED, "the session was closed")
             self.process.kill()
@@ -356,48 +381,32 @@ class _LiveGuest:
         if self.run is not None:
             self.run.on_message(message, size, weight)
 
-    def _on_lost(self, error: wire.ProtocolError | None) -> None:
+    def _on_lost(self, error: wire.ProtocolError | OSError | None) -> None:
         if self.run is not None:
             self.run.on_lost(error)
 
 
 class _SessionRun(Run):
-    """A run that is over when the guest says so; to be ended early it is interrupted first."""
+    """A run that ends when the guest reports its result. To end it early, the host interrupts the program first."""
 
-    def __init__(
-        self,
-        guest: _LiveGuest,
-        engine: str,
-        toolset: Toolset,
-        program: str,
-        timeout: float,
-        queue_ms: float,
-        collect: Collector,
-        queue: asyncio.Queue[Event | None] | None,
-        warnings: Sequence[str] = (),
-    ) -> None:
-        super().__init__(
-            guest.process,
-            command=False,
-            engine=engine,
-            toolset=toolset,
-            program=program,
-            limits=guest.limits,
-            timeout=timeout,
-            queue_ms=queue_ms,
-            collect=collect,
-            queue=queue,
-            warnings=warnings,
-            slots=slots(),
-        )
+    def over_live(
+        self, guest: _LiveGuest, request: Request, collect: Collector, descriptors: Sequence[int] = ()
+    ) -> Self:
+        """Return this run, which runs a request on a live guest for a block.
+
+        It sends the guest copies of the descriptors and closes them here.
+        """
+        self.over(guest.process, request, collect)
         self._live = guest
+        self._descriptors = descriptors
         self._number = guest.number
         self._streams = guest.streams
         self._interrupted = False
         self._interrupted_at: int | None = None
+        return self
 
-    def start(self, first_message: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Send the guest what it is to run, and watch it until it has. Closes the descriptors; it gets copies."""
+    def _begin(self) -> None:
+        frame, descriptors = self._request.frame, self._descriptors
         self._clock.start()
         self._live.run = self
         self._live.number += 1
@@ -408,23 +417,25 @@ class _SessionRun(Run):
         self._link = self._live.link
         self._calls.attach(self._link)
         if descriptors:
-            self._link.send_with(first_message, descriptors)
-            for descriptor in descriptors:
-                os.close(descriptor)
-        elif first_message:
-            self._link.send(first_message)
-        if self._live.ending is not None:  # before this run began, so that nobody else would say so
+            try:
+                self._link.send_with(frame, descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+        elif frame:
+            self._link.send(frame)
+        if self._live.ending is not None:  # the guest ended before this run began, so `_wait` will not report it
             self._live.run = None
             self.on_ended(self._live.ending)
         else:
             self._link.resume()
 
     async def _close(self) -> None:
-        """Interrupt a program that was abandoned, and leave the guest ready for the next, or ended."""
+        """Interrupt an abandoned program and wait until the guest is ready for the next run, or has ended."""
         if not self._over.done():
             self._end(Stop(ErrorKind.CANCELLED, "the caller went away"))
         cancelled = False
-        while not self._over.done():  # however often the caller is cancelled: it takes no longer than the grace
+        while not self._over.done():  # even if the caller is cancelled again: the wait takes at most the grace
             try:
                 await asyncio.shield(self._over)
             except asyncio.CancelledError:
@@ -434,7 +445,7 @@ class _SessionRun(Run):
 
     @property
     def stop(self) -> Stop | None:
-        """Why the host ended it, if it did."""
+        """The host's reason for ending the program, or `None`."""
         return self._stop or self._guest.stopped
 
     def _stop_program(self, why: ErrorKind) -> None:
@@ -442,33 +453,40 @@ class _SessionRun(Run):
             super()._stop_program(why)
         elif not self._interrupted and not self._over.done():
             self._interrupted = True
-            self._timers.append(self._loop.call_later(GRACE_SECONDS, self._guest.kill))
+            self._timers.append(self._loop.call_later(GRACE_SECONDS, self._kill_stubborn))
             self._interrupt()
 
+    def _kill_stubborn(self) -> None:
+        self._guest.stopped = self._guest.stopped or self._stop
+        self._guest.kill()
+
     def _interrupt(self) -> None:
-        if self._link is not None and self._link.unheard:  # between two programs an interrupt does nothing
+        # Between two programs an interrupt does nothing. A guest that has called a tool must have read its program;
+        # after that, unread data may be an answer, and a slow guest might have some at every check.
+        if not self._calls.count and self._link is not None and self._link.unheard:
             self._timers.append(self._loop.call_later(_LOOK_AGAIN_SECONDS, self._interrupt))
             return
         self._live.interrupts += 1
         self._guest.interrupt()
 
     def _on_done(self, done: Done) -> None:
-        """The program is over, and the guest waits for the next."""
+        """Record the program's end; the guest then waits for the next program."""
         if self._stop is not None and done.error is not None:
             self._interrupted_at = done.error.line
+        for stream in self._streams:
+            if stream.open:
+                self._read(stream)  # the last output of an interrupted program; one read takes all that a pipe holds
+        if self._guest.stopped is not None or (self._stop is not None and self._stop.kind is ErrorKind.SANDBOX):
+            return  # the guest is being killed: it may have reported just before that, and its state is lost
         self._live.run = None
         self._guest.hear_network(None)
         self._live.link.pause()
         for stream in self._streams:
-            if stream.open:
-                self._read(stream)  # what an interrupted program said at its end; once is as much as a pipe holds
-            if stream.open and stream.listening:
-                stream.listening = False
-                self._loop.remove_reader(stream.descriptor)
+            stream.leave()
         self._conclude()
 
     def _result(self, artifacts: list[Artifact], warnings: list[str]) -> ExecutionResult:
-        """Return the result, which also says whether the variables are still there."""
+        """Return the result, with `state_kept` and a hint on whether the session's variables still exist."""
         result = super()._result(artifacts, warnings)
         kept = self._ending is None
         error = result.error

@@ -1,4 +1,4 @@
-"""Sandboxes for one program each, with workspaces in which nothing was ever done."""
+"""Sandboxes for one program each, with untouched workspaces."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from actbox.core.events import Event
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 
+from .cancellation import whole
 from .contract import Sandbox, Tools
-from .whole import whole
 
 MOST_UNTOUCHED: Final = 8
-"""Siblings that are kept for the next program, if the last did nothing to their workspaces."""
+"""The most siblings kept for the next programs, if the last ones left their workspaces untouched."""
 UNTOUCHED_SECONDS: Final = 1.0
 """How long they are kept."""
 
 
 class Sibling(Protocol):
-    """What is asked of a sandbox of which there are several alike."""
+    """The methods that a sandbox needs to have siblings."""
 
     async def start(self) -> None:
-        """Make it ready; a second call does nothing."""
+        """Make the sandbox ready; a second call does nothing."""
 
     async def stop(self) -> None:
-        """End what runs there, and remove all of it; a second call does nothing."""
+        """End the sandbox's programs, and remove it; a second call does nothing."""
 
     def trace(self) -> object:
-        """Return what is otherwise once something was done to the workspace, `None` where nobody can tell."""
+        """Return a change marker of the workspace. Equal markers mean it is untouched; `None` means unknown."""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is left of what has run there."""
+        """True if no process of an earlier run is left."""
 
 
 S = TypeVar("S", bound=Sibling)
 
 
 class Siblings(Generic[S]):
-    """Makes siblings of a sandbox, hands them out for one program at a time, and stops them.
+    """Makes siblings of a sandbox, lends each to one program at a time, and stops them.
 
-    One in whose workspace a program did nothing is as good as new, and is handed out again, within a second or so: to
-    make and remove a workspace takes longer than most programs.
+    A sibling with an untouched workspace is as good as new, and is lent again, within a second or so, because making
+    and removing a workspace takes longer than most programs.
     """
 
     def __init__(self, make: Callable[[], S]) -> None:
@@ -54,13 +54,13 @@ class Siblings(Generic[S]):
         self._lock = threading.Lock()  # event loops of several threads may want one at once
         self._all: set[S] = set()
         self._untouched: list[tuple[S, object]] = []
-        """Those that nobody has now, and what their workspaces' traces have to be still."""
+        """The idle siblings, each with the change marker that its workspace must still have."""
         self._endings: set[asyncio.Task[None]] = set()
         self._stops = 0
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[S]:
-        """Have a sibling for a block. Raises what starting it raises."""
+        """Lend a sibling for a block. Raises the errors of starting it."""
         stops = self._stops
         sibling, trace = self._take() or (self._make(), None)
         self._all.add(sibling)
@@ -81,7 +81,7 @@ class Siblings(Generic[S]):
                 await self._end(sibling)
 
     async def stop(self) -> None:
-        """Stop all of them; new ones can be had again."""
+        """Stop all siblings; new ones can be made afterwards."""
         with self._lock:
             self._stops += 1
             self._untouched.clear()
@@ -92,7 +92,7 @@ class Siblings(Generic[S]):
         self._all.difference_update(there)
 
     def _take(self) -> tuple[S, object] | None:
-        """Return one in whose workspace nothing was done and nothing runs any more, with its trace."""
+        """Return an idle sibling with an untouched workspace and no processes, and its change marker; or `None`."""
         with self._lock:
             for place, (sibling, trace) in enumerate(self._untouched):
                 if sibling.is_quiet and sibling.trace() == trace:
@@ -101,11 +101,11 @@ class Siblings(Generic[S]):
         return None
 
     async def _end(self, sibling: S) -> None:
-        await whole(sibling.stop(), _nothing)
+        await whole(sibling.stop())
         self._all.discard(sibling)
 
     def _let_go(self, sibling: S) -> None:
-        """Stop a sibling that no program has taken meanwhile."""
+        """Stop a sibling, unless a program has taken it meanwhile."""
         with self._lock:
             others = [entry for entry in self._untouched if entry[0] is not sibling]
             is_there = len(others) < len(self._untouched)
@@ -116,12 +116,8 @@ class Siblings(Generic[S]):
             task.add_done_callback(self._endings.discard)
 
 
-async def _nothing(_: None) -> None:
-    pass
-
-
 class AloneInSiblings(Sandbox):
-    """A sandbox whose programs that are to be alone each run in a sibling of its own."""
+    """A sandbox whose `run_alone` programs each run in their own sibling."""
 
     _siblings: Siblings[Any]
 

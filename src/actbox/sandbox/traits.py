@@ -1,4 +1,4 @@
-"""What an engine really does, so that nobody has to guess."""
+"""The traits of an engine: a description of what it really does."""
 
 from __future__ import annotations
 
@@ -6,61 +6,90 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from actbox.core.errors import SandboxUnavailable, Unsupported
+from actbox.core.policy import Policy
+
 NOTHING_AHEAD: Final = "nothing is imported ahead: what Policy.preload names is imported when a program says so"
-"""The note of an engine of Python for which `Policy.preload` changes nothing."""
+"""The note of a Python engine for which `Policy.preload` changes nothing."""
 NO_MODULES: Final = "Policy.preload names modules of Python, and changes nothing here"
 """The note of an engine of another language."""
 
 Walls = Literal["run", "sandbox"]
-"""What an engine's walls stand around.
+"""The unit that an engine isolates.
 
-`run`: each run has users, processes, mounts, a network and a `/tmp` of its own, and meets neither another run of its
-sandbox nor what started it. `sandbox`: runs that go on at once in one sandbox are in the same place, and what starts
-them is in it too: they see each other's processes, ports and `/tmp`, share what the kernel counts by user, and may end
-each other. Two sandboxes are always apart.
+`run`: each run has its own users, processes, mounts, network and `/tmp`, and reaches neither another run of its sandbox
+nor the process that started it. `sandbox`: simultaneous runs of one sandbox share one place with the process that
+starts them: they see each other's processes, ports and `/tmp`, share what the kernel counts by user, and may end each
+other. Two sandboxes are always isolated from each other.
 """
 
 Python = Literal["full", "standard library", "core", "subset", "none"]
-"""How much of Python an engine runs.
+"""The extent of Python that an engine runs.
 
-`full`: CPython with any package, processes and threads. `standard library`: CPython with its standard library, and
+`full`: CPython with any package, processes and threads. `standard library`: CPython with its standard library, but
 neither processes nor packages with compiled parts. `core`: CPython's language with a part of the standard library.
 `subset`: a part of the language. `none`: another language.
 """
 
 
 ToolsBy = Literal["channel", "callbacks", "files", "http", ""]
-"""How tool calls of a program reach the host.
+"""The way by which a program's tool calls reach the host.
 
-`channel`: by a socket or a pipe. `callbacks`: the interpreter is in this process or one of its own, and calls it.
-`files`: by files in the sandbox, which the host looks for and answers in. `http`: the program's side reaches the tool
-proxy of the host. Nothing: there are no tools.
+`channel`: through a socket or a pipe. `callbacks`: the interpreter is in this process or a worker process, and calls
+it. `files`: through files in the sandbox, which the host reads and answers. `http`: the program's side sends requests
+to the host's tool proxy. Empty: there are no tools.
 """
+BY_HOST: Final = {
+    "wall_seconds": "host timer",
+    "output_bytes": "host",
+    "tool_calls": "host",
+    "tool_bytes": "host",
+    "message_bytes": "host",
+    "artifacts": "host",
+    "artifact_mib": "host",
+}
+"""The limits that the host enforces itself, wherever a program runs."""
+
+BY_RLIMIT: Final = {
+    "cpu_seconds": "rlimit for each process",
+    "memory_mib": "rlimit for each process",
+    "open_files": "rlimit",
+    "file_mib": "rlimit",
+}
+"""The limits that a kernel enforces on a guest that nothing else watches."""
+
+BY_AGENT: Final = {
+    "cpu_seconds": "agent and rlimit",
+    "memory_mib": "agent and rlimit",
+    "open_files": "rlimit",
+    "file_mib": "rlimit",
+}
+"""The limits enforced if our agent also counts the resources of all processes of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What one engine really does on this machine.
+    """The description of what one engine really does on this machine.
 
-    `isolation` is a short phrase for people; `isolated` is whether a hostile program is kept away from the host.
-    `enforced` maps each field of `Limits` that holds here to what enforces it: `cgroup v2`, `cgroup v1`, `rlimit`,
-    `pid 1` (the sandbox's own first process), `agent` (a process of ours there, which starts runs, and sees what
-    processes have, not what the kernel holds for them), `tmpfs`, `host timer`, `host`, or two of these with `and`
-    between; for a language of its own `evaluator`, or `language` where that has nothing of the kind. A limit that is
-    not in it does not hold, and one `for each process` not for a tree of them. `network` says what a program can
-    reach, and `domains` whether `Policy.domains` opens more of it, through the egress proxy. `walls` says whether
-    runs of one sandbox are kept from each other too; `sandbox` claims less, and is what is assumed of an engine that
-    does not say. `mounts` are the modes in which a `FileMount` can be had; where `overlay` is one of them, a folder
-    can be mounted at `/input` itself too. `packages` is a short phrase on what can be imported beside the standard
-    library. Where there are sessions they run `session_languages`, which are all `languages` unless told.
+    `isolation` is a short phrase for people; `isolated` is true if a hostile program is kept away from the host.
+    `enforced` maps each field of `Limits` that is enforced here to its enforcer: `cgroup v2`, `cgroup v1`, `rlimit`,
+    `pid 1` (the sandbox's own first process), `agent` (our process there, which starts runs, and counts the processes'
+    resources, but not the kernel's memory for them), `tmpfs`, `host timer`, `host`, or two of these joined by `and`;
+    for a language of its own `evaluator`, or `language` if the language has nothing to limit. A missing limit is not
+    enforced, and one `for each process` is not enforced for a tree of them. `network` says what a program can reach,
+    and `domains` whether `Policy.domains` opens more, through the egress proxy. `walls` says whether runs of one
+    sandbox are also isolated from each other; the default `sandbox` claims less. `mounts` are the supported modes of a
+    `FileMount`; with `overlay` a directory can also be mounted at `/input` itself. `packages` is a short phrase on what
+    can be imported beside the standard library. Sessions run `session_languages`, by default all `languages`.
 
-    What is false is refused: `files` (the file methods, `Program.files`, artifacts) and `commands` (`execute`) with
-    `Unsupported` when they are asked for, likewise `tools`, `sessions` and `fork`; a program that uses `await` where
-    there is no `await_tools` with a failed result that says so. `parallel_tools` is whether `asyncio.gather` has
-    several calls under way at once, and `tools_by` how calls travel, of which a program sees nothing; `partial_output`
-    whether what a program printed before it was ended is kept, and comes as it goes; `tracebacks` whether an error says
-    the line of the program, and shows it; `cwd` whether a `Program` may have a `cwd` and an `env` of its own.
-    `platforms` are those that the engine is for, as `sys.platform` has them.
+    Missing features are refused: `files` (the file methods, `Program.files`, artifacts), `commands` (`execute`),
+    `tools`, `sessions` and `fork` with `Unsupported` when they are requested; a program that uses `await` without
+    `await_tools` with a failed result that says so. `parallel_tools` is true if `asyncio.gather` can have several calls
+    under way at once; `tools_by` is how calls travel, invisible to programs; `partial_output` is true if the output of
+    an ended program is kept, and arrives during the run; `tracebacks` if an error gives the program's line and shows
+    it; `cwd` if a `Program` may have its own `cwd` and `env`. `platforms` are those the engine supports, as in
+    `sys.platform`. Not even an empty program runs with less than `least_memory_mib`: a policy with less is
+    `Unsupported`.
     """
 
     engine: str
@@ -72,6 +101,7 @@ class Traits:
     packages: str = "none"
     platforms: tuple[str, ...] = ("linux", "darwin", "win32")
     enforced: Mapping[str, str] = field(default_factory=dict)
+    least_memory_mib: int = 1
     network: str = "none"
     domains: bool = False
     mounts: tuple[str, ...] = ()
@@ -94,7 +124,7 @@ class Traits:
             object.__setattr__(self, "tools_by", "")
 
     def has_sessions_of(self, language: str) -> bool:
-        """Whether there are sessions whose programs are in a language."""
+        """Return whether the engine has sessions for programs in a language."""
         languages = self.languages if self.session_languages is None else self.session_languages
         return self.sessions and language in languages
 
@@ -110,6 +140,7 @@ class Traits:
             "packages": self.packages,
             "platforms": list(self.platforms),
             "enforced": dict(self.enforced),
+            "least_memory_mib": self.least_memory_mib,
             "network": self.network,
             "domains": self.domains,
             "mounts": list(self.mounts),
@@ -131,9 +162,10 @@ class Traits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCheck:
-    """Whether an engine works on this machine; `reason` why not, `advice` what to do about it.
+    """The result of checking an engine on this machine; `reason` says why it does not work, `advice` what to do.
 
-    `found` are phrases on what the engine uses of this machine, such as a client and its runtimes.
+    A working engine may lack a part, such as a language: `reason` and `advice` are then about that part. `found` are
+    phrases on what the engine uses of this machine, such as a client and its runtimes.
     """
 
     engine: str
@@ -142,3 +174,26 @@ class EngineCheck:
     advice: str = ""
     traits: Traits | None = None
     found: tuple[str, ...] = ()
+
+
+class NotInstalled(SandboxUnavailable):
+    """Raised when an engine lacks something that can be installed: `reason` says what, `advice` how."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(f"{reason}: {advice}")
+        self.reason = reason
+        self.advice = advice
+
+
+def check_failed(engine: str, error: SandboxUnavailable, advice: str) -> EngineCheck:
+    """Return the check's result for an error; `advice` is used if the error has none."""
+    if isinstance(error, NotInstalled):
+        return EngineCheck(engine=engine, works=False, reason=error.reason, advice=error.advice)
+    return EngineCheck(engine=engine, works=False, reason=str(error), advice=advice)
+
+
+def check_policy(policy: Policy, engine: str, *lacking: str) -> None:
+    """Raise `Unsupported` if a policy sets one of the fields named in `lacking`, which the engine cannot keep."""
+    for name in lacking:
+        if getattr(policy, name):
+            raise Unsupported(f"the {engine} engine cannot keep Policy.{name}; the linux engine can")

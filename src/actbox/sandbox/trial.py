@@ -1,8 +1,8 @@
-"""What a sandbox really keeps: found out by programs that try to go beyond, not by version numbers.
+"""Tests what a sandbox really enforces, by running programs that try to exceed each limit.
 
-Every trial is a small program in a sandbox with tiny limits, and every program is bounded in itself: where nothing
-holds it back it ends within seconds, having used at most half a GiB of memory, a few MiB of disk and forty processes.
-So they may be run anywhere, also on an engine that enforces nothing.
+Every trial is a small program in a sandbox with tiny limits, and every program is harmless: without any enforcement it
+ends within seconds, having used at most half a GiB of memory, a few MiB of disk and forty processes. So trials may be
+run anywhere, even on an engine that enforces nothing.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .contract import Sandbox
 Verdict = Literal["holds", "does not hold", "unknown"]
 OpenBox = Callable[[Policy], Sandbox]
 
-# A sandbox that says nothing for so long has failed the trial. The longest program takes three seconds of its own.
+# A sandbox that does not answer for this long has failed the trial. The longest program takes three seconds itself.
 _TRIAL_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialReport:
-    """What one trial found. `limit` is a field of `Limits`, or what a program is kept from.
+    """The result of one trial. `limit` is a field of `Limits`, or the thing that a program is kept from.
 
-    `what` says what was tried; `by` what the engine says enforces it, empty where it claims nothing; `detail` what
-    happened where it does not hold. `seconds` is how long the trial took, the sandbox's start and stop included.
+    `what` says what was tried; `by` is the enforcer that the engine claims, empty for none; `detail` says what happened
+    if the limit was not enforced. `seconds` is the trial's duration, including the sandbox's start and stop.
     """
 
     limit: str
@@ -50,7 +50,7 @@ class TrialReport:
 
     @property
     def enforced(self) -> str:
-        """The finding in words: who enforces it is said only where the trial has seen that it holds."""
+        """The result in words; the enforcer is named only if the trial has shown that the limit holds."""
         if self.verdict == "unknown":
             return "unknown"
         if self.verdict == "does not hold":
@@ -71,22 +71,22 @@ class TrialReport:
 
 
 async def try_limits(open_box: OpenBox) -> list[TrialReport]:
-    """Reach each field of `Limits` once, in a sandbox of its own, and report which of them hold."""
+    """Try to exceed each field of `Limits` once, each in its own sandbox, and report which ones are enforced."""
     return [await report_on(trial, open_box) for trial in LIMIT_TRIALS]
 
 
 async def try_isolation(open_box: OpenBox) -> list[TrialReport]:
-    """Reach for the host's files, network, processes and mounts, and report which of them a program is kept from."""
+    """Try to reach the host's files, network, processes and mounts, and report which a program is kept from."""
     with host_to_reach_for() as inputs:
         return [await report_on(trial, open_box, inputs) for trial in ISOLATION_TRIALS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One attempt to go beyond: a program, the limits that it has, and what shows that it got there.
+    """One attempt to exceed a limit: a program, its limits, and a test of whether it succeeded.
 
-    The program prints BEYOND when it got what it should not get, and DONE when it tried and was not let. One that says
-    neither must have been ended by the limit that it reached for.
+    The program prints BEYOND when it succeeded, and DONE when it tried and was prevented. A program that prints neither
+    must have been ended by the limit.
     """
 
     limit: str
@@ -94,15 +94,15 @@ class Trial:
     code: str
     limits: Mapping[str, Any] = field(default_factory=dict)
     went_beyond: Callable[[ExecutionResult, list[int]], bool | None]
-    """`None` where it was not even tried, for want of a processor."""
+    """Returns whether the program succeeded; `None` if it could not even try, for lack of a processor."""
 
 
 def says_beyond(result: ExecutionResult, _: list[int]) -> bool:
-    """Return whether a program has said that it got what it should not get."""
+    """Return whether a program has printed that it succeeded."""
     return "BEYOND" in result.stdout
 
 
-# Where it is true, `time.process_time` is of the processor; in WebAssembly it is of the wall, and the host must tell.
+# If true, `time.process_time` is processor time; in WebAssembly it is wall time, and the host must measure.
 _TELLS_PROCESSOR_TIME: Final = """\
 import time
 began, used = time.monotonic(), time.process_time()
@@ -124,7 +124,7 @@ def _took_a_tenth(result: ExecutionResult, _: list[int]) -> bool:
 async def report_on(
     trial: Trial, open_box: OpenBox, inputs: Mapping[str, Any] | None = None, language: str = "python"
 ) -> TrialReport:
-    """Try it in a sandbox of its own."""
+    """Run a trial in its own sandbox and return its report."""
     begun = time.perf_counter()
     claimed = ""
     verdict: Verdict = "unknown"
@@ -171,7 +171,7 @@ def _judge(trial: Trial, result: ExecutionResult, received: list[int]) -> tuple[
     ):
         return "holds", ""
     if error is not None and error.kind is ErrorKind.UNSUPPORTED:
-        # What cannot be said reaches nothing. That a limit holds which no program could reach is not known by that.
+        # A program that the language cannot express reaches nothing, but that does not show that a limit is enforced.
         return "unknown" if trial.limit in Limits().to_dict() else "holds", "it cannot be said in the engine's language"
     # It ended for some other reason, so nothing is known.
     return "unknown", f"{error.kind.value}: {error.type} {error.message}" if error else "the program said nothing"
@@ -200,7 +200,7 @@ print('BEYOND')
         limit="cpus",
         what="compute 0.3 s, 0.05 a second allowed",
         limits={"cpus": 0.05},
-        # So small a share that a busy machine, which may leave a program little, is not taken for an enforcer.
+        # So small a share that a busy machine, which gives a program little time, is not mistaken for enforcement.
         code=f"""\
 {_TELLS_PROCESSOR_TIME}
 while not (tells and time.process_time() - used >= 0.3) and time.monotonic() - began < 4: pass
@@ -265,7 +265,7 @@ finally:
         limit="open_files",
         what="open 80 at once, 40 allowed",
         limits={"open_files": 40},
-        # A file without a number is no file of the system's, of which there could be too many.
+        # A file object without a descriptor would not count against the system's limit.
         code="held = [open('trial', 'w') for _ in range(80)]\nheld[-1].fileno()\nprint('BEYOND')",
         went_beyond=says_beyond,
     ),
@@ -361,7 +361,7 @@ except OSError: print('DONE')
     Trial(
         limit="host processes",
         what="see the process outside",
-        # Its number may be another process inside: only the time at which it started tells.
+        # Inside, its number may be another process's: only the start time identifies it.
         code="""\
 import os
 try:
@@ -377,7 +377,7 @@ except (OSError, AttributeError): print('DONE')  # where nothing can be signalle
     Trial(
         limit="host mounts",
         what="mount a file system",
-        # Of a type that does not exist: the kernel asks for the permission first, so nothing is ever mounted.
+        # The type does not exist: the kernel checks the permission first, so nothing is ever mounted.
         code="""\
 try:
     import ctypes, errno
@@ -393,7 +393,7 @@ except ImportError: print('DONE')  # where no library of the system can be calle
 
 @contextlib.contextmanager
 def host_to_reach_for() -> Iterator[Mapping[str, Any]]:
-    """Put up what the isolation trials reach for, and yield the values that tell a program where it is."""
+    """Set up targets for the isolation trials for a block, and yield the values that tell a program where they are."""
     with (
         tempfile.NamedTemporaryFile("w", prefix="actbox-trial-") as file,
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -409,7 +409,7 @@ def host_to_reach_for() -> Iterator[Mapping[str, Any]]:
 
 
 def _started() -> str:
-    """Return when this process started, as the kernel counts; empty where it does not say."""
+    """Return this process's start time in the kernel's units; empty if the kernel does not tell."""
     try:
         return Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a sandbox keeps from programs in JavaScript: the trials of `trial.py`, their programs in that language."""
+"""The trials of `trial.py` with their programs in JavaScript."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LANGUAGE: Final = "javascript"
 
 
 async def try_javascript_limits(open_box: OpenBox) -> list[TrialReport]:
-    """Reach each field of `Limits` once, in a sandbox of its own, and report which of them hold."""
+    """Try to exceed each field of `Limits` once, each in its own sandbox, and report which ones are enforced."""
     return [await report_on(trial, open_box, language=_LANGUAGE) for trial in _LIMIT_TRIALS]
 
 
 async def try_javascript_isolation(open_box: OpenBox) -> list[TrialReport]:
-    """Reach for the host's files, network, processes and mounts, and report which of them a program is kept from."""
+    """Try to reach the host's files, network, processes and mounts, and report which a program is kept from."""
     with host_to_reach_for() as inputs:
         return [await report_on(trial, open_box, inputs, _LANGUAGE) for trial in _ISOLATION_TRIALS]
 
@@ -56,7 +56,7 @@ console.log(/^CapEff:\\t0+$/m.test(status) && /^CapBnd:\\t0+$/m.test(status) ? '
 _PROGRAMS: Final[Mapping[str, str]] = {
     "sleep 2 s, 0.5 allowed": "await new Promise(done => setTimeout(done, 2000)); console.log('BEYOND')",
     "compute 3 s, 1 allowed": "while (process.cpuUsage().user < 3e6); console.log('BEYOND')",
-    # So small a share that a busy machine, which may leave a program little, is not taken for an enforcer.
+    # So small a share that a busy machine, which gives a program little time, is not mistaken for enforcement.
     "compute 0.3 s, 0.05 a second allowed": """\
 const used = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1e6 };
 const began = performance.now(), before = used();
@@ -112,7 +112,7 @@ console.log(await new Promise(done => require('net').connect(host_port, '127.0.0
   .on('connect', () => done('BEYOND')).on('error', () => done('DONE'))));
 process.exit(0)
 """,
-    # Its number may be another process inside: only the time at which it started tells.
+    # Inside, its number may be another process's: only the start time identifies it.
     "see the process outside": """\
 try {
   process.kill(host_process, 0);
@@ -124,7 +124,7 @@ try {
 
 
 def _in_javascript(trial: Trial) -> Trial:
-    """Return what a trial tries, said in this language."""
+    """Return a trial with its program in JavaScript."""
     return replace(trial, code=_PROGRAMS[trial.what])
 
 

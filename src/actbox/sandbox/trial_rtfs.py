@@ -1,4 +1,4 @@
-"""What keeps an RTFS program within its limits, found out by programs that try to go beyond."""
+"""Tests what keeps an RTFS program within its limits, by running programs that try to exceed them."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from .trial import OpenBox, TrialReport, Verdict
 
 _TRIAL_SECONDS: Final = 30.0
 
-# What a program is told that reaches for something of which the language, or the run, has nothing.
+# The errors of a program that uses something that the language, or the run, does not have.
 _NOTHING: Final = ("UndefinedSymbol", "UnknownCapability", "SecurityViolation")
 
 
 async def try_rtfs_limits(open_box: OpenBox) -> list[TrialReport]:
-    """Reach each field of `Limits` once, in a sandbox of its own, and report which of them hold."""
+    """Try to exceed each field of `Limits` once, each in its own sandbox, and report which ones are enforced."""
     return [await _report(trial, open_box) for trial in _LIMIT_TRIALS]
 
 
 async def try_rtfs_isolation(open_box: OpenBox) -> list[TrialReport]:
-    """Reach for the host, and report what a program is kept from."""
+    """Try to reach the host, and report what a program is kept from."""
     return [await _report(trial, open_box) for trial in _ISOLATION_TRIALS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trial:
-    """`ends`: the limits that the error may name; without any, the error is that there is no such thing."""
+    """One attempt. `ends` are the limits that the error may name; if empty, the error must be that nothing exists."""
 
     limit: str
     what: str

@@ -1,7 +1,7 @@
-"""Files of a workspace, reached by descriptor and never by path, so that no link inside leads the host out.
+"""A workspace's files, reached by descriptor and never by path, so that no link inside leads the host out of it.
 
-Every step opens one name in a folder that is already open, and refuses links (`O_NOFOLLOW`). A guest may rearrange
-its files meanwhile: it can make a call fail, not make it touch anything outside.
+Every step is a function of `guest/beneath.py`. A guest may move its files at the same time: it can make a call fail,
+but not make it touch a file outside.
 """
 
 from __future__ import annotations
@@ -9,30 +9,36 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat as stat_modes
 import threading
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped
 from actbox.core.limits import Limits
+from actbox.core.result import Artifact
 
-from .artifacts import OutputFolder, is_empty
-from .contract import FileInfo
-from .paths import NO_FOLDER, names_below, told
-from .regular_file import read_regular
+from .artifacts import MADE_ANEW, Candidate, LeftOut, choose, shown
+from .blocking import run_blocking
+from .files import info_of
+from .guest import beneath
+from .guest.beneath import is_empty, read_file
+from .guest.tree import TooMuch, Tree, mark_of
+from .paths import errors_naming, names_below, refuse_undecoded
+from .storage import FileInfo
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Each folder on the way is open while what is below it is listed.
-MAX_DEPTH = 64
+if TYPE_CHECKING:
+    from .guest.tree import Entry
+
 _FOLDERS = (".", "input", "output")
-# The kernel's clock for files goes on by ticks, of which there are at least 100 in a second.
+# The kernel's clock for file times advances in ticks, at least 100 a second.
 _COARSE_NS = 20_000_000
+Found = tuple[str, int, os.stat_result]
 
 
 class Workspace:
-    """The file methods of a sandbox over the descriptor of its workspace folder. All of them block."""
+    """The file methods of a sandbox, over the descriptor of its workspace directory. All methods block."""
 
     def __init__(
         self,
@@ -44,22 +50,23 @@ class Workspace:
         output_in: int | None = None,
         at: tuple[str, ...] = (),
     ) -> None:
-        """Take over the descriptors. `owner` is the uid and gid that new files get where they are not the host's.
+        """Take over the descriptors. `owner` is the uid and gid of new files, if not the host's own.
 
-        `input_descriptor` is the folder `input` where that lies elsewhere; the one in the workspace's place is not
-        looked at then. `output_in` is likewise the folder in which `output` lies, where that is another. `at` are the
-        names that lead to the folder from a workspace of which it is a part, as paths have them.
+        `input_descriptor` is the directory `input` if it lies elsewhere; the one inside the workspace is then ignored.
+        `output_in` is likewise the parent directory of `output`, if not the workspace. `at` is set for a workspace that
+        is part of a larger one: the names that lead to it from there, with which every path must begin.
         """
         self.root = root
         self._at = at
         self._descriptor = descriptor
         self._input = input_descriptor
         self._output_in = output_in
+        self._has_output = descriptor if output_in is None else output_in
         self._owner = owner
         self._closing = threading.Lock()
 
     def close(self) -> None:
-        """Close the descriptor; what is under way goes on with one of its own, what comes later raises."""
+        """Close the descriptors; calls under way finish with their own duplicates, later calls raise."""
         with self._closing:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -68,11 +75,11 @@ class Workspace:
                     os.close(apart)
 
     def open(self) -> int:
-        """Return a descriptor of the workspace folder for the caller to close. Raises `SandboxStopped`."""
+        """Return a descriptor of the workspace directory, which the caller closes. Raises `SandboxStopped`."""
         return self._open(())[0]
 
     def _open(self, parts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-        """Return a descriptor of the folder from which a path leads, for the caller to close, and what it leads by."""
+        """Return a descriptor of the directory where a path starts, for the caller to close, and the names below it."""
         with self._closing:
             if self._descriptor < 0:
                 raise SandboxStopped("the sandbox was stopped meanwhile")
@@ -83,125 +90,100 @@ class Workspace:
             return os.dup(self._descriptor), parts
 
     def mark_output(self, limits: Limits) -> OutputFolder:
-        """Note what lies in `output` now, so that what a run adds can be told from it.
+        """Record the content of `output` now, so that the files a run adds can be told apart.
 
-        Where an earlier program has removed it, or put something else in its place, it is made anew, with a warning.
+        If an earlier program removed `output` or replaced it by something else, it is made anew, with a warning.
         """
-        folder, _ = self._open(("output",))
-        try:
-            return OutputFolder(folder, limits, made_anew=self._make_output_anew(folder))
-        finally:
-            os.close(folder)
+        with self._tree(("output",)) as (tree, _):
+            return OutputFolder(tree.top, limits, made_anew=tree.make_output_anew())
 
     def mark_empty_output(self, limits: Limits) -> OutputFolder | None:
-        """Do as `mark_output` without blocking, if there is nothing in `output`; else return `None`."""
+        """Do as `mark_output` without blocking if `output` is empty; else return `None`."""
         with self._closing:
-            if self._descriptor < 0 or not is_empty(self._has_output):
+            if self._descriptor < 0 or not beneath.is_empty(self._has_output, "output"):
                 return None
             return OutputFolder(self._has_output, limits, known_empty=True)
 
     def trace(self) -> tuple[object, ...] | None:
-        """Return what is otherwise once anything was made, removed or set here, or `None` where that cannot be told.
+        """Return a change marker (inodes, modes, times).
 
-        The folders' times say it: whatever is done to a folder, or to the entries in it, changes one of them, which
-        nobody can set back. Of `output` the time of the last look is left out, since we look there ourselves. Too soon
-        after a change the next one could bear the same time.
+        Equal markers mean an untouched workspace; `None` means unknown.
+
+        Any change to a directory, or to the entries in it, changes one of its times, and no program can set the change
+        time back. The access time of `output` is left out, because the host itself reads it. Right after a change the
+        marker is unknown, because the next change could have the same time.
         """
         try:
             with self._closing:
-                if self._descriptor < 0 or not is_empty(self._has_output):
+                if self._descriptor < 0 or not beneath.is_empty(self._has_output, "output"):
                     return None
-                top, *below = (os.stat(name, dir_fd=self._descriptor, follow_symlinks=False) for name in _FOLDERS)
+                seen = [os.stat(name, dir_fd=self._descriptor, follow_symlinks=False) for name in _FOLDERS]
                 if self._input is not None:
-                    below.insert(0, os.fstat(self._input))
+                    seen.insert(1, os.fstat(self._input))
                 if self._output_in is not None:
-                    below.append(os.stat("output", dir_fd=self._output_in, follow_symlinks=False))
+                    seen.append(os.stat("output", dir_fd=self._output_in, follow_symlinks=False))
         except OSError:
             return None
-        if time.time_ns() - max(status.st_ctime_ns for status in (top, *below)) < _COARSE_NS:
+        if time.time_ns() - max([status.st_ctime_ns for status in seen]) < _COARSE_NS:
             return None
-        seen = (top.st_atime_ns, below[0].st_atime_ns)
-        return (*seen, *((s.st_ino, s.st_mode, s.st_mtime_ns, s.st_ctime_ns) for s in (top, *below)))
+        changes = [(status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns) for status in seen]
+        return (seen[0].st_atime_ns, seen[1].st_atime_ns, *changes)
 
     def read(self, path: str) -> bytes:
         """Return a regular file's content."""
-        with self._parent(path) as (folder, name):
-            return read_regular(folder, name)
+        with self._found(path) as (tree, names):
+            return beneath.read_file(tree.top, "/".join(names))
 
-    def write(self, path: str, data: bytes) -> None:
-        """Create or replace a file at once: whoever reads it meanwhile sees the old content or the new."""
-        with self._parent(path, make=True) as (folder, name):
-            draft = f".{secrets.token_hex(8)}.part"
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder)
-            try:
-                with open(descriptor, "wb", buffering=0) as file:
-                    os.fchmod(file.fileno(), 0o644)  # whatever the host's mask is
-                    self._give(file.fileno())
-                    view = memoryview(data)
-                    while view:
-                        view = view[file.write(view) or 0 :]
-                os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(draft, dir_fd=folder)
-                raise
+    def write(self, path: str, data: bytes, mode: int | None = None) -> None:
+        """Create or replace a file atomically: a concurrent reader sees either the old or the new content."""
+        with self._found(path) as (tree, names), tree.draft(names, mode) as descriptor:
+            beneath.write_all(descriptor, data)
 
     def remove(self, path: str, recursive: bool) -> None:
-        """Remove a file, a link, an empty folder, or with `recursive` a folder and all below it."""
+        """Remove a file, a link or an empty directory, or with `recursive` a directory and everything below it."""
         if not self._parts(path):
             raise InvalidValue("the workspace itself cannot be removed; stop() does that")
         self._refuse_apart(path)
-        with self._parent(path) as (folder, name):
-            if not stat_modes.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                os.unlink(name, dir_fd=folder)
-            elif recursive:
-                _remove_tree(folder, name)
-            else:
-                os.rmdir(name, dir_fd=folder)
+        with self._found(path) as (tree, names):
+            tree.remove(names, recursive)
 
     def list(self, path: str, recursive: bool) -> list[FileInfo]:
-        """Return the entries of a folder, sorted by path."""
+        """Return the entries of a directory, sorted by path."""
         parts = self._parts(path)
-        with self._folder(parts, path) as folder:
-            entries = list(_entries(folder, "/".join(parts), recursive))
+        with self._found(path) as (tree, names):
+            entries = list(map(_info, tree.list(names, recursive)))
         for name in self._apart() if recursive and not parts else ():
             entries = [entry for entry in entries if not entry.path.startswith(f"{name}/")]
             entries += self.list(name, recursive=True)
         return sorted(entries, key=lambda entry: entry.path)
 
     def stat(self, path: str) -> FileInfo:
-        """Describe one entry."""
-        parts = self._parts(path)
-        with self._parent(path) as (folder, name):
-            return _info("/".join(parts) or ".", os.stat(name, dir_fd=folder, follow_symlinks=False))
+        """Return one entry."""
+        with self._found(path) as (tree, names):
+            return _info(tree.stat(names))
 
     def make_dir(self, path: str) -> None:
-        """Make a folder and its parents."""
-        with self._folder(self._parts(path), path, make=True):
-            pass
+        """Make a directory and its parents."""
+        with self._found(path) as (tree, names):
+            tree.make_dir(names)
 
     def move(self, source: str, target: str) -> None:
-        """Rename within the workspace."""
+        """Rename an entry within the workspace, replacing a file that is there."""
         self._refuse_apart(source)
         self._refuse_apart(target)
-        with (
-            self._parent(source) as (from_folder, from_name),
-            self._parent(target, make=True) as (to_folder, to_name),
-        ):
+        with self.parent(source) as (from_folder, from_name), self.parent(target, make=True) as (to_folder, to_name):
             os.replace(from_name, to_name, src_dir_fd=from_folder, dst_dir_fd=to_folder)
 
     @contextlib.contextmanager
-    def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Have a descriptor of the folder that a path lies in, and its name there, for a block.
+    def parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Open a path's parent directory for a block; yield its descriptor and the path's last name.
 
-        What the operating system raises there becomes a `FileError` with its errno.
+        With `make` a missing parent is made.
+
+        An `OSError` in the block becomes a `FileError` with the same errno.
         """
-        with self._parent(path) as found:
+        with self._found(path) as (tree, names), tree.parent(names, make) as found:
             yield found
-
-    @property
-    def _has_output(self) -> int:
-        return self._descriptor if self._output_in is None else self._output_in
 
     def _apart(self) -> tuple[str, ...]:
         lie = {"input": self._input, "output": self._output_in}
@@ -218,104 +200,99 @@ class Workspace:
         return names[len(self._at) :]
 
     @contextlib.contextmanager
-    def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _found(self, path: str) -> Iterator[tuple[Tree, tuple[str, ...]]]:
+        """Open the tree that a path lies in for a block, and yield it with the path's names; errors name the path."""
         parts = self._parts(path)
-        with self._folder(parts[:-1], path, make) as folder, told(path):
-            yield folder, parts[-1] if parts else "."
+        with errors_naming(path), self._tree(parts) as found:
+            yield found
 
     @contextlib.contextmanager
-    def _folder(self, parts: tuple[str, ...], path: str, make: bool = False) -> Iterator[int]:
-        folder, parts = self._open(parts)
+    def _tree(self, parts: tuple[str, ...]) -> Iterator[tuple[Tree, tuple[str, ...]]]:
+        folder, names = self._open(parts)
         try:
-            with told(path):
-                for name in parts:
-                    inner = self._step(folder, name, make)
-                    os.close(folder)
-                    folder = inner
-                yield folder
+            yield Tree(folder, self._owner, parts[: len(parts) - len(names)]), names
         finally:
             os.close(folder)
 
-    def _step(self, folder: int, name: str, make: bool) -> int:
-        try:
-            return os.open(name, _FOLDER, dir_fd=folder)
-        except FileNotFoundError:
-            if not make:
-                raise
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, 0o755, dir_fd=folder)
-        inner = os.open(name, _FOLDER, dir_fd=folder)
-        os.fchmod(inner, 0o755)
-        self._give(inner)
-        return inner
 
-    def _make_output_anew(self, folder: int) -> bool:
-        """Make `output` where it is no folder; return whether that was so. A guest may hinder it meanwhile."""
-        try:
-            os.close(os.open("output", _FOLDER, dir_fd=folder))
-        except OSError as error:
-            if error.errno not in NO_FOLDER:
-                return False
-            with contextlib.suppress(OSError):
-                if error.errno != errno.ENOENT:
-                    os.unlink("output", dir_fd=folder)
-                os.close(self._step(folder, "output", make=True))
-                return True
-        return False
+class Utf8Workspace(Workspace):
+    """A `Workspace` whose methods raise `FileError` for a path that is not UTF-8, for guests that cannot list one."""
 
-    def _give(self, descriptor: int) -> None:
-        if self._owner is not None:
-            os.fchown(descriptor, *self._owner)
+    def _parts(self, path: str) -> tuple[str, ...]:
+        parts = super()._parts(path)
+        refuse_undecoded(path)
+        return parts
 
 
 def open_folder(path: str) -> int:
-    """Return a descriptor of a folder for a workspace to take over."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Return a descriptor of a directory, which a `Workspace` takes over."""
+    return beneath.open_folder(path, follow=True)
 
 
-def _remove_tree(folder: int, name: str) -> None:
-    """Remove a folder and all below it, however deep: each folder in it is moved up, so that one is open at a time."""
-    left = [name]
-    while left:
-        name = left.pop()
-        inner = os.open(name, _FOLDER, dir_fd=folder)
+def _info(entry: Entry) -> FileInfo:
+    info = info_of(entry)
+    assert info is not None
+    return info
+
+
+class OutputFolder:
+    """The content of `/output` when a run began, so that only files created or changed since are collected."""
+
+    def __init__(self, workspace: int, limits: Limits, *, known_empty: bool = False, made_anew: bool = False) -> None:
+        # A duplicate of our own: `stop()` may close the sandbox's descriptor, and its number be reused, before we
+        # collect.
+        self._workspace = os.dup(workspace)
+        self._closing = threading.Lock()
+        self._limits = limits
+        self._warnings = [MADE_ANEW] if made_anew else []
         try:
-            with os.scandir(inner) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(f".{secrets.token_hex(8)}.part")
-                        os.rename(entry.name, left[-1], src_dir_fd=inner, dst_dir_fd=folder)
-                    else:
-                        os.unlink(entry.name, dir_fd=inner)
+            self._before = {} if known_empty else Tree(workspace).marks()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the directory; a collection under way finishes with its own descriptor."""
+        with self._closing:
+            os.close(self._workspace)
+            self._workspace = -1
+
+    def collect(self) -> tuple[list[Artifact], list[str]]:
+        """Return the new and changed files sorted by name, and one sentence for each omission."""
+        with self._closing:
+            if self._workspace < 0:
+                return [], ["output/ was not collected: nobody was left to have it"]
+            workspace = os.dup(self._workspace)
+        try:
+            return self._collect(workspace)
         finally:
-            os.close(inner)
-        os.rmdir(name, dir_fd=folder)
+            os.close(workspace)
+
+    async def collect_if_any(self) -> tuple[list[Artifact], list[str]]:
+        """Do as `collect` in a thread, or return at once if `output` is empty and there is no warning."""
+        if not self._warnings and is_empty(self._workspace, "output"):
+            return [], []
+        return await run_blocking(self.collect)
+
+    def _collect(self, workspace: int) -> tuple[list[Artifact], list[str]]:
+        left_out = LeftOut()
+        artifacts = choose(self._changed(_walk(workspace, left_out)), self._limits, left_out)
+        return artifacts, [*self._warnings, *left_out.warnings()]
+
+    def _changed(self, found: Iterator[Found]) -> Iterator[Candidate]:
+        for path, folder, status in found:
+            if self._before.get(path) != mark_of(status):
+                name = path.rpartition("/")[2]
+                size = status.st_size if stat_modes.S_ISREG(status.st_mode) else None
+                yield Candidate(path, size, lambda most, at=folder, name=name: read_file(at, name, most))  # type: ignore[misc]
 
 
-def _entries(folder: int, prefix: str, recursive: bool, depth: int = 0) -> Iterator[FileInfo]:
-    if depth > MAX_DEPTH:
-        raise OSError(errno.ELOOP, f"folders are nested more than {MAX_DEPTH} deep")
-    with os.scandir(folder) as found:
-        entries = list(found)
-    for entry in entries:
-        path = f"{prefix}/{entry.name}" if prefix else entry.name
-        with contextlib.suppress(FileNotFoundError):  # removed meanwhile by the guest
-            info = _info(path, entry.stat(follow_symlinks=False))
-            yield info
-            if recursive and info.kind == "folder":
-                inner = os.open(entry.name, _FOLDER, dir_fd=folder)
-                try:
-                    yield from _entries(inner, path, recursive, depth + 1)
-                finally:
-                    os.close(inner)
-
-
-def _info(path: str, status: os.stat_result) -> FileInfo:
-    for kind, test in (
-        ("file", stat_modes.S_ISREG),
-        ("folder", stat_modes.S_ISDIR),
-        ("link", stat_modes.S_ISLNK),
-    ):
-        if test(status.st_mode):
-            return FileInfo(path=path, kind=kind, size=status.st_size, modified=status.st_mtime)  # type: ignore[arg-type]
-    return FileInfo(path=path, kind="other", size=0, modified=status.st_mtime)
+def _walk(workspace: int, left_out: LeftOut) -> Iterator[Found]:
+    """Yield (path, open directory, status) of everything in `output` except directories; `left_out` notes omissions."""
+    try:
+        yield from Tree(workspace).outputs(
+            lambda path: left_out.add(f"output/{shown(path)} is nested too deeply and was not collected"),
+            lambda path, error: left_out.end(f"output/{shown(path)} was not collected: {error.strerror}"),
+        )
+    except TooMuch as enough:
+        left_out.end(str(enough))

@@ -1,4 +1,4 @@
-"""The kit that proves a sandbox: the contract as a test class, an escape corpus, and a benchmark.
+"""A test kit for sandboxes: the contract as a test class, an escape corpus, and a benchmark.
 
     from actbox.testing import SandboxContract
 
@@ -11,35 +11,35 @@ Needs `pip install 'actbox[testing]'`. From the command line: `python -m actbox.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from actbox.core.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from .cases.case import Cases, case
-    from .contract import SandboxContract
+    from .cases.ground import Cases
+    from .cases.needs import case
+    from .contract import SandboxContract, SandboxEscape
     from .escape import EscapeAttempt, Prey, escape_attempts
-    from .escape.suite import SandboxEscape
 
 __all__ = ["Cases", "EscapeAttempt", "Prey", "SandboxContract", "SandboxEscape", "case", "escape_attempts"]
 
-# Imported when they are asked for, so that the plugin, which every run of pytest loads, costs next to nothing.
-_WHERE: Final = {
-    "Cases": "cases.case",
-    "EscapeAttempt": "escape",
-    "Prey": "escape",
-    "SandboxContract": "contract",
-    "SandboxEscape": "escape.suite",
-    "case": "cases.case",
-    "escape_attempts": "escape",
-}
+# Imported on demand, so that the plugin, which every run of pytest loads, costs next to nothing.
+_attribute = lazy_attributes(
+    __name__,
+    {
+        "cases.ground": "Cases",
+        "cases.needs": "case",
+        "contract": "SandboxContract SandboxEscape",
+        "escape": "EscapeAttempt Prey escape_attempts",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        import pytest
-    except ImportError:
-        raise ImportError("actbox.testing needs pytest: pip install 'actbox[testing]'") from None
-    pytest.register_assert_rewrite(f"{__name__}.cases")
-    return getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)
+    if name in __all__:
+        try:
+            import pytest
+        except ImportError:
+            raise ImportError("actbox.testing needs pytest: pip install 'actbox[testing]'") from None
+        pytest.register_assert_rewrite(f"{__name__}.cases")
+    return _attribute(name)

@@ -25,13 +25,13 @@ from rich.console import Console
 from rich.table import Table
 
 from actbox.cli.engine import options_from
-from actbox.cli.exits import UsageError
+from actbox.cli.errors import UsageError
 from actbox.core.errors import ActboxError, InvalidValue
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 
-from .pointed import Open, add_option, opener
+from .target import Open, add_option, opener
 from .words import words_of
 
 _CALLS = 200
@@ -40,7 +40,7 @@ _WARM_UP = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """So many samples of one thing, in milliseconds."""
+    """The samples of one measurement, in milliseconds."""
 
     median: float
     best: float
@@ -49,7 +49,7 @@ class Timing:
 
     @classmethod
     def of(cls, milliseconds: list[float]) -> Timing:
-        """Return what is to be said of some samples."""
+        """Return the summary of some samples."""
         ordered = sorted(milliseconds)
         return cls(
             median=statistics.median(ordered),
@@ -61,7 +61,9 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was measured of one sandbox, and where. `timings` has what the engine can do at all."""
+    """The measurements of one sandbox, with the machine's description. `timings` holds only measurements that the
+    engine supports.
+    """
 
     sandbox: str
     engine: str
@@ -74,7 +76,7 @@ class Report:
 
 
 async def measure(open_box: Open, *, name: str = "", samples: int = 50) -> Report:
-    """Measure a sandbox: `cold start`, `next sandbox`, `fresh run`, and where it has them `tool call`, `session run`.
+    """Measure a sandbox: `cold start`, `next sandbox`, `fresh run`, and, if supported, `tool call` and `session run`.
 
     `cold start` is from nothing to the first result, in this process, once. `next sandbox` is the same when one is
     there already. `tool call` is from one call to the next, of many in a row. Raises what opening the sandbox raises,
@@ -114,9 +116,9 @@ async def measure(open_box: Open, *, name: str = "", samples: int = 50) -> Repor
 async def _timed(running: Awaitable[ExecutionResult]) -> float:
     begun = time.perf_counter()
     result = await running
-    taken = (time.perf_counter() - begun) * 1000
+    elapsed = (time.perf_counter() - begun) * 1000
     _succeeded(result)
-    return taken
+    return elapsed
 
 
 def _succeeded(result: ExecutionResult) -> None:
@@ -148,7 +150,7 @@ def _table(report: Report) -> Table:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure the sandbox that the command line names; 2 where there is none such, 1 where it cannot be measured."""
+    """Measure the sandbox that the command line names; return 2 if it cannot be found, 1 if it cannot be measured."""
     parser = argparse.ArgumentParser(prog="python -m actbox.testing.bench", description="Measure a sandbox.")
     parser.add_argument("sandbox", metavar="SANDBOX", help="an engine's name, or MODULE:FUNCTION")
     parser.add_argument("--samples", type=int, default=50, help="how many runs (50)")

@@ -1,4 +1,5 @@
-"""The pytest plugin: which sandbox `actbox.testing.suite` is about, and what an engine lacked, said once at the end.
+"""The pytest plugin of the kit: the option for the sandbox under test, and a final report on the features that it
+lacks.
 
 It does nothing in a run without one of the kit's test classes.
 """
@@ -12,7 +13,7 @@ import pytest
 SANDBOX: Final = "--actbox-sandbox"
 OPTION: Final = "--actbox-option"
 
-# What `cases/case.py` notes with a test; said again here, so that this module needs none of the kit.
+# The property names of `cases/needs.py`, repeated so that this module imports none of the kit.
 _SECTIONS: Final = {
     "actbox refused": "what this sandbox lacks, and refuses as it should",
     "actbox not tried": "what was not tried, as this sandbox does not claim it or nothing here could tell",
@@ -20,7 +21,7 @@ _SECTIONS: Final = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take the sandbox to be tried, and what it is opened with."""
+    """Add the options for the sandbox under test and its arguments."""
     group = parser.getgroup("actbox", "the kit for sandboxes")
     group.addoption(
         SANDBOX,
@@ -38,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say of which cases only the refusal was checked, or nothing at all, since the engine lacks what they need."""
+    """Report the cases in which only a refusal was checked, or nothing at all, because the engine lacks a feature."""
     lacking: dict[tuple[str, str], dict[str, int]] = {}
     for report in terminalreporter.getreports("passed"):
         for name, what in getattr(report, "user_properties", ()):

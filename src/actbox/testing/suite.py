@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from actbox.cli.engine import options_from
-from actbox.cli.exits import UsageError
+from actbox.cli.errors import UsageError
 from actbox.core.errors import InvalidValue
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 from actbox.testing import SandboxContract, SandboxEscape
 
 from .plugin import OPTION, SANDBOX
-from .pointed import Open, opener
+from .target import Open, opener
 
 
-class _Pointed:
+class _NamedSandbox:
     _opener: Open
 
     @pytest.fixture(autouse=True)
@@ -29,13 +29,13 @@ class _Pointed:
             pytest.fail(str(error), pytrace=False)
 
     async def open(self, policy: Policy) -> Sandbox:
-        """Return the sandbox that was named."""
+        """Return the sandbox that the command line names."""
         return await self._opener(policy)
 
 
-class TestContract(_Pointed, SandboxContract):
-    """The contract."""
+class TestContract(_NamedSandbox, SandboxContract):
+    """The contract, for the sandbox under test."""
 
 
-class TestEscape(_Pointed, SandboxEscape):
-    """The attempts to get out."""
+class TestEscape(_NamedSandbox, SandboxEscape):
+    """The escape attempts, for the sandbox under test."""

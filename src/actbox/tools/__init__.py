@@ -1,9 +1,8 @@
 """Tools: host functions that a program in a sandbox may call.
 
-`Tool` and `@tool` make one from a Python function or from a JSON schema, `Toolset` is the frozen set that one run
-has, and `stubs` writes it down as typed Python for a model to read, `typescript_declarations`
-as TypeScript. An `Approver` is asked before a tool runs that
-requires it.
+`Tool` and `@tool` make one from a Python function or a JSON schema, and `Toolset` is the immutable set for one run.
+`stubs` describes it as typed Python for a model, `typescript_declarations` as TypeScript. An `Approver` is asked before
+calls of tools that require approval.
 """
 
 from .approval import ApprovalDecision, ApprovalRequest, Approver

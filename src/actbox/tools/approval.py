@@ -1,4 +1,4 @@
-"""What is asked before a tool runs, what is answered, and who answers: the data and the protocol of approval."""
+"""Approval data: the request before a tool runs, the decision, and the protocol of the approver."""
 
 from __future__ import annotations
 
@@ -9,34 +9,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
+from .problems import shown
+
 _log = logging.getLogger("actbox")
 
 Cause = Literal["decided", "timeout", "failed", "unavailable"]
 
 EXCERPT_LINES = 3
-"""How many lines before and after the one that makes a call are shown."""
+"""The number of lines shown before and after the line that makes a call."""
 
-# What ends a line for Python. Not `str.splitlines`: with more kinds of line the numbers would be other ones.
+# The line ends that Python knows. `str.splitlines` splits at more characters, so line numbers would differ.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """One question: may this program run, or may this call of it be made?
+    """A question to an approver: may this program run, or may this tool call be made?
 
     `id` is unique. `program` is the whole source, and `reason` says why approval is required. For a run, `tools` are
-    those because of which it is asked, if any. For a call, `line` is the line of the program that makes it, counted
-    from 1, `None` where it is not known. That line is the guest's own word: a program that means harm may name another
-    one, so decide by tool and arguments.
+    the tools that require it, if any. For a call, `line` is the line of the call in the program, from 1, or `None` if
+    it is unknown. The guest reports that line: a malicious program may name another one, so decide by tool and
+    arguments.
 
-    For a call, `tool` and `arguments` are what will be called: the arguments were checked and converted before, once,
-    and the call is made with what came of that. They are there by name, with the defaults that the program left alone
-    (but for one without JSON form, such as a sentinel). Each value is in its JSON form, as pydantic's serialiser makes
-    it: a model is an object of its fields, an enum its value, a date ISO text, a decimal text with its digits, and what
-    a type hides (`SecretStr`, excluded fields) is hidden here too. Bytes are `{"base64": "…"}`; numbers that are none
-    and infinities are `"NaN"`, `"Infinity"` and `"-Infinity"`. Text that stands for another type can say one value in
-    several ways (`"1E+3"` and `"1000"`, two time zones): read it as that type before comparing. `arguments` is a copy:
-    what is done to it reaches no call.
+    For a call, `tool` and `arguments` are what will be called: the arguments were validated and converted once, and the
+    call uses the result. They are keyed by name, with the defaults of omitted ones (except one without JSON form, such
+    as a sentinel). Each value is in its JSON form, as pydantic's serializer writes it: a model is an object of its
+    fields, an enum its value, a date ISO text, a decimal text with its digits, and values that a type hides
+    (`SecretStr`, excluded fields) are hidden here too. Bytes are `{"base64": "…"}`; NaN and infinities are `"NaN"`,
+    `"Infinity"` and `"-Infinity"`. Text for another type may have several spellings of one value (`"1E+3"` and
+    `"1000"`, two time zones): parse it as that type before comparing. `arguments` is a copy: changing it does not
+    affect the call. Text with a lone surrogate, integers of more digits than Python writes, and dataclasses with an
+    `InitVar` cannot be shown: a call with one fails without a request.
+
+    `hidden` has a digest, by name, of each argument whose type may hide a part of it, as the program gave it. Store it
+    with an approval that is kept for further calls. The digest's key belongs to this process: a digest of another
+    process never matches.
     """
 
     id: str
@@ -45,12 +52,15 @@ class ApprovalRequest:
     reason: str
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    hidden: Mapping[str, str] = field(default_factory=dict)
     line: int | None = None
     tools: tuple[str, ...] = ()
 
     @property
     def excerpt(self) -> tuple[tuple[int, str], ...]:
-        """The code to look at, as `(line number, text)`: around the call; for a run all of it."""
+        """The relevant program lines as `(line number, text)`: those around the call, or the whole program for a
+        run.
+        """
         numbered = tuple(enumerate(_LINE_END.split(self.program), 1))
         if self.what == "run":
             return numbered
@@ -61,48 +71,54 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecision:
-    """The answer to a request. `reason` is shown to the program that was refused, and so to its model; `by` is not.
+    """An approver's answer to a request. The program that was refused, and so its model, sees `reason`; it does not see
+    `by`.
 
-    `cause` says how a refusal came about: somebody `decided`, nobody did in time (`timeout`), the approver `failed`, or
+    `cause` is the reason for a refusal: somebody `decided`, nobody did in time (`timeout`), the approver `failed`, or
     there was none to be reached (`unavailable`).
+
+    `edited` are all arguments, by name, for an approved call, in place of those in the request:
+    `{**request.arguments, "euros": 10}`. An unchanged one stays the program's own, an omitted one is not passed, and
+    any other is validated and converted as the program's was. If the tool's own conversion then changes an argument
+    that was not edited, the approver is asked about the new call, a few times at most. For a run they have no effect.
     """
 
     approved: bool
     reason: str = ""
     by: str = ""
     cause: Cause = "decided"
+    edited: Mapping[str, Any] | None = None
 
 
 def line_count(program: str) -> int:
-    """Return how many lines a source has."""
+    """Return the number of lines of a source text."""
     return len(_LINE_END.findall(program)) + 1
 
 
 @runtime_checkable
 class Approver(Protocol):
-    """Whoever answers requests: a person, a policy, a service."""
+    """Someone or something that answers approval requests: a person, a policy, a service."""
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Answer one request. Several may be asked at once, also in several event loops.
 
-        It is cancelled when the question is withdrawn, since the run that asked has ended. How long it may take is its
-        own to say: the run's clock stands still meanwhile. Whatever it raises is a refusal, and so is any answer that
-        is no `ApprovalDecision`.
+        It is cancelled when the request is withdrawn, because the run that asked has ended. It may take any time: the
+        run's clock stops meanwhile. An exception is a refusal, and so is any answer that is no `ApprovalDecision`.
         """
         ...
 
 
 def _log_failure(request: ApprovalRequest, error: BaseException) -> None:
-    """Tell the host how an approver failed. Of the program no word but the tool's name, which is the host's own."""
+    """Log an approver's exception for the host. Of the program only the tool's name is logged, which the host chose."""
     asked = f"a call of {request.tool!r}" if request.what == "call" else "a run"
     _log.error("the approver failed when it was asked about %s, which is refused", asked, exc_info=error)
 
 
 async def decision_of(approver: Approver, request: ApprovalRequest) -> ApprovalDecision:
-    """Return what an approver answers; a refusal where it raises anything or answers something else.
+    """Return an approver's decision; an exception or an invalid answer counts as a refusal.
 
-    What it raised is told by its type alone, since a refusal is shown to the program. The logger `actbox` has it whole.
-    Where this task is cancelled meanwhile it raises `CancelledError`, also if the approver answers all the same.
+    The decision has only the type of an exception, since the program sees a refusal. The logger `actbox` has the whole
+    exception. If this task is cancelled meanwhile it raises `CancelledError`, even if the approver answers.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -110,24 +126,36 @@ async def decision_of(approver: Approver, request: ApprovalRequest) -> ApprovalD
     try:
         decision: object = await approver.decide(request)
     except (KeyboardInterrupt, GeneratorExit):
-        raise  # the host's end and this coroutine's
+        raise  # the host's Ctrl-C, and the closing of this coroutine
     except BaseException as error:
         if task.cancelling() > cancelled:
             raise asyncio.CancelledError from error
         _log_failure(request, error)
-        # Cancelled by itself or by what it waited for: nobody has cancelled this task.
+        # The approver, or something that it awaited, cancelled itself: nobody cancelled this task.
         how = "it was cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
         return ApprovalDecision(False, f"the approver failed ({how})", cause="failed")
     if task.cancelling() > cancelled:
         raise asyncio.CancelledError
-    if not isinstance(decision, ApprovalDecision) or not _is_whole(decision):
-        said = type(decision).__name__
-        expected = "an ApprovalDecision of True or False, with texts for reason and by"
-        _log_failure(request, TypeError(f"it must answer with {expected}, not {said}"))
-        return ApprovalDecision(False, f"the approver failed (it answered with {said})", cause="failed")
+    fault = _fault_of(decision) if isinstance(decision, ApprovalDecision) else f"not {type(decision).__name__}"
+    if fault or not isinstance(decision, ApprovalDecision):
+        _log_failure(request, TypeError(f"it must answer with an ApprovalDecision, {fault}"))
+        kind = type(decision).__name__
+        return ApprovalDecision(False, f"the approver failed (it answered with {kind})", cause="failed")
     return decision
 
 
-def _is_whole(decision: ApprovalDecision) -> bool:
-    texts = isinstance(decision.reason, str) and isinstance(decision.by, str)
-    return texts and isinstance(decision.approved, bool) and decision.cause in get_args(Cause)
+def _fault_of(decision: ApprovalDecision) -> str:
+    """Return which field of a decision has the wrong type, and that type; "" for a valid decision."""
+    edited = decision.edited
+    sound = {
+        "approved (True or False)": isinstance(decision.approved, bool),
+        "reason (text)": isinstance(decision.reason, str),
+        "by (text)": isinstance(decision.by, str),
+        f"cause ({', '.join(get_args(Cause))})": isinstance(decision.cause, str) and decision.cause in get_args(Cause),
+        "edited (None, or all arguments by name)": edited is None
+        or (isinstance(edited, Mapping) and all(isinstance(name, str) for name in edited)),
+    }
+    for field_name, is_sound in sound.items():
+        if not is_sound:
+            return f"whose {field_name} must not be {shown(getattr(decision, field_name.split()[0]))}"
+    return ""

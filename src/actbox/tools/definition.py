@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable, Mapping
+import re
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from types import MethodType
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from functools import cached_property, partial
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
-from actbox.core.errors import InvalidValue
+from actbox.core.errors import InvalidValue, ToolError
+from actbox.core.values import CannotCross, copy_of, opened, pack, unpack
 
 from .docstrings import compose, parse
 from .host_function import EMPTY, read
-from .prepared import PreparedCall
-from .problems import failure
-from .signature_text import signature_text
+from .large_values import aside, is_large
+from .prepared_call import PreparedCall
+from .problems import failure, too_many
+from .signature_text import TypeWriter, signature_text
 from .threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -25,6 +29,13 @@ if TYPE_CHECKING:
 Approval = Literal["always_require", "never_require"]
 
 MAX_NAME_LENGTH = 128
+MAX_ITEMS: Final = 100_000
+"""The most items that a tool may yield one by one; they are collected into a list."""
+MOST_SHOWN_VALUES = 100_000
+"""The most values that a call with required approval may have: nobody could look at more."""
+
+_CACHED: Final = "__actbox_tool__"
+"""The attribute of a host function that caches its tool."""
 
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -33,11 +44,12 @@ _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Tool:
     """A host function that programs may call. Make one with `@tool`, `from_function` or `from_schema`.
 
-    `input_schema` and `output_schema` are JSON schemas (treat them as read-only; `output_schema` is `None` where
-    nothing is known). `parameters` are the names that positional arguments bind to, in order; `variadic` says whether
-    arguments of other names are taken. `signature` is Python as a program sees it: what comes back is JSON data, so a
-    model or dataclass is a `TypedDict` there. `approval` is what a person or policy is asked before a call.
-    `unbound` marks a method that still wants its object: take the tool from an instance.
+    `input_schema` and `output_schema` are JSON schemas (treat them as read-only; `output_schema` is `None` if the
+    result is unknown). `parameters` are the names that positional arguments bind to, in order; `variadic` is true if
+    arguments with other names are accepted. `signature` is the Python signature for programs: results are JSON data, so
+    a model or dataclass is a `TypedDict` there. `approval` says whether a call requires approval. `collects` is the
+    parameter for further positional arguments, as a list; empty if there is none. `unbound` marks a method that still
+    needs its object: take the tool from an instance.
 
     Calling the tool object calls the host function itself: no validation, no conversion.
     """
@@ -51,14 +63,16 @@ class Tool:
     parameters: tuple[str, ...]
     variadic: bool
     signature: str
+    collects: str = ""
     unbound: bool = field(default=False, repr=False)
     function: Callable[..., Any] = field(repr=False)
     _bind: Callable[[Mapping[str, Any]], _Arguments] = field(repr=False)
     _settle: Callable[[_Arguments], tuple[_Arguments, dict[str, Any]]] = field(repr=False)
+    _may_hide: Callable[[str], bool] = field(repr=False)
     _to_json: Callable[[Any], Any] = field(repr=False)
 
     def __post_init__(self) -> None:
-        # The host may go on treating the name as the function that it was: help(), inspect.signature(), __doc__.
+        # These attributes let the host use the tool like the function: help(), inspect.signature(), __doc__.
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
             if hasattr(self.function, attribute):
                 object.__setattr__(self, attribute, getattr(self.function, attribute))
@@ -73,13 +87,13 @@ class Tool:
         description: str | None = None,
         approval: Approval | None = None,
     ) -> Tool:
-        """Make a tool from a function, bound method, `functools.partial` or callable object, sync or async.
+        """Return a tool for a function, bound method, `functools.partial` or callable object, sync or async.
 
         Names, types and defaults come from the signature, descriptions from `Annotated[..., Field(...)]`,
-        `Annotated[..., "text"]` or the docstring. What a partial binds is the host's secret: programs neither see nor
-        set it. Without `approval`, a tool that is made of another one, or of a partial of it, has the approval of that
-        one, and any other has `never_require`. Raises `InvalidValue` for what no program could call: `*args`, a lambda
-        without a name, an annotation that names an unknown type or one that has no JSON form.
+        `Annotated[..., "text"]` or the docstring. Programs neither see nor set the arguments that a partial binds.
+        Without `approval`, a tool made from another tool, or from a partial of it, has that tool's approval, and any
+        other has `never_require`. Raises `InvalidValue` for a function that no program could call: a lambda without a
+        name, an annotation with an unknown type or one without a JSON form.
         """
         if approval is None:
             approval = _approval_of(function)
@@ -89,8 +103,8 @@ class Tool:
         _check_name(host.name)
         _check_approval(host.name, approval)
         documented, parameter_docs = parse(host.doc)
-        # Imported here because pydantic costs some 70 ms, which `import actbox` must not pay.
-        from .annotated import AnnotatedArguments, output_schema
+        # Imported here because pydantic takes some 70 ms to import, which `import actbox` must not cost.
+        from .argument_schema import AnnotatedArguments, output_schema
         from .results import ResultCheck
 
         arguments = AnnotatedArguments(host, parameter_docs)
@@ -104,11 +118,13 @@ class Tool:
             is_async=host.is_async,
             parameters=host.positional,
             variadic=host.extra is not None,
-            signature=signature_text(host.name, arguments.schema, produces, host.positional),
+            signature=signature_text(host.name, arguments.schema, produces, host.positional, host.collects),
+            collects=host.collects,
             unbound=host.unbound,
             function=host.function,
             _bind=arguments.bind,
             _settle=arguments.settle,
+            _may_hide=arguments.may_hide,
             _to_json=ResultCheck(host.name, host.returns),
         )
 
@@ -125,20 +141,19 @@ class Tool:
         returns: Any = EMPTY,
         arguments: SchemaArguments | None = None,
     ) -> Tool:
-        """Make a tool whose JSON schemas come from elsewhere; it is called as `function(**arguments)`.
+        """Return a tool whose JSON schemas come from elsewhere; it is called as `function(**arguments)`.
 
-        Arguments are checked against the schema as far as `SchemaArguments` goes and are not converted; `arguments` is
-        one that does so in a way of its own, for a function that comes with checks and conversions. Positional
-        arguments bind to the required properties first, then to the others. `returns` is a type that results
-        may be of, written as JSON by it, as the return annotation of a function is. Raises `InvalidValue` where the
-        input schema is not that of an object.
+        Arguments are checked against the schema as far as `SchemaArguments` goes, and not converted; `arguments`
+        replaces that check, for a function with its own checks and conversions. Positional arguments bind to the
+        required properties first, then to the others. `returns` is a type for results, which are serialized by it as by
+        a function's return annotation. Raises `InvalidValue` if the input schema is not that of an object.
         """
         _check_name(name)
         _check_approval(name, approval)
         takes = _schema_copy(name, "input_schema", input_schema)
         gives = None if output_schema is None else _schema_copy(name, "output_schema", output_schema)
         host = read(function, name, reads_parameters=False)
-        from .results import ResultCheck  # pydantic: see from_function
+        from .results import ResultCheck  # imports pydantic: see from_function
         from .schema_arguments import SchemaArguments
 
         if arguments is None:
@@ -156,16 +171,24 @@ class Tool:
             function=host.function,
             _bind=arguments.bind,
             _settle=arguments.settle,
+            _may_hide=arguments.may_hide,
             _to_json=ResultCheck(name, returns),
         )
 
-    @property
+    @cached_property
+    def names_types(self) -> bool:
+        """True if the signature, written for a program, names types that have to be defined."""
+        writer = TypeWriter()
+        writer.signature(self.name, self.input_schema, self.output_schema, self.parameters, self.collects)
+        return bool(writer.definitions)
+
+    @cached_property
     def documentation(self) -> str:
-        """The description and a line for each described argument, as a docstring would have them."""
+        """The description and a line for each described argument, in the form of a docstring."""
         return compose(self.description, self.input_schema)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Tool:
-        """Bind a decorated method: `desk.search` is a tool without `self`, `Desk.search` the unbound one."""
+        """Bind a decorated method: `desk.search` is a tool without `self`, `Desk.search` the unbound tool."""
         if instance is None or not self.unbound:
             return self
         return Tool.from_function(
@@ -180,44 +203,73 @@ class Tool:
         return self.function(*args, **kwargs)
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Validate the arguments, call the function, and return its result as plain JSON data or as `bytes`.
+        """Validate the arguments, call the function, and return a copy of its result.
 
-        Text is turned into the annotated types where pydantic's lax mode does (`"3"` into 3, an object into a model).
+        The result is JSON data, `bytes`, or has further standard library types of the tagged form; models and
+        dataclasses become dicts.
+
+        Text is converted to the annotated types where pydantic's lax mode does (`"3"` into 3, an object into a model).
         An async function is awaited here; a sync one runs in a worker thread with this task's context variables.
         Cancelling stops an async function; a sync one runs on and its result is dropped.
 
-        Raises `ToolError`, fit for a model to read: for wrong arguments one line a problem, for an exception of the
-        function its type and message (the exception itself is the `__cause__`), and for a result that is not JSON its
-        type and place.
+        Raises `ToolError` with a message for the model: for wrong arguments one line for each problem, for an exception
+        of the function its type and message (the exception itself is the `__cause__`), and for a result that cannot
+        cross its type and place.
         """
-        return await self._make(self._bind(arguments))
+        return await aside(opened, await self.answer(arguments))
+
+    async def answer(self, arguments: Mapping[str, Any]) -> Any:
+        """Return `call`'s result in the form that is sent: `Packed` unless it is JSON data or `bytes`."""
+        return await self._make(await aside(self._bind, arguments))
 
     def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Validate and convert the arguments, JSON data and bytes, for a call that is shown before it is made.
+        """Validate and convert the arguments, JSON data and bytes, and return a call that an approver can see before it
+        is made.
 
-        `ApprovalRequest` says how they are shown. Later changes to `arguments` reach neither what is shown nor what is
-        passed. Of a tool from a schema, a property that is left out and has a `default` that fits is passed as that.
+        `ApprovalRequest` says how they are shown. Later changes to `arguments` affect neither the shown nor the passed
+        ones. For a tool from a schema, an omitted property with a valid `default` is passed with that.
 
-        Raises `ToolError` for wrong arguments, as `call` does, and for those that cannot be shown.
+        Raises `ToolError` for wrong arguments, as `call` does, and for arguments that cannot be shown: because they
+        have no JSON form, or more than `MOST_SHOWN_VALUES` values.
         """
-        bound, shown = self._settle(self._bind(_copy(arguments)))
-        return PreparedCall(partial(self._make, bound), shown)
+        if is_large(arguments, MOST_SHOWN_VALUES, sys.maxsize):
+            raise too_many(self.name, MOST_SHOWN_VALUES)
+        try:
+            copied = _copy(arguments)
+        except CannotCross as error:
+            raise ToolError(error.within("the call was not made: arguments"), tool=self.name) from None
+        except RecursionError:
+            raise ToolError("the call was not made: arguments are nested too deeply", tool=self.name) from None
+        from .hidden_parts import digest  # imports pydantic: see from_function
+
+        bound, shown = self._settle(self._bind(copied))
+        hidden = {name: digest(value) for name, value in arguments.items() if self._may_hide(name)}
+        return PreparedCall(partial(self._make, bound), shown, hidden)
 
     async def _make(self, bound: _Arguments) -> Any:
         args, kwargs = bound
         if not self.is_async:
             return await run_in_thread(self._call_and_convert, args, kwargs)
         try:
-            result = await self.function(*args, **kwargs)
-        except (Exception, SystemExit) as error:
+            result = self.function(*args, **kwargs)
+            if isinstance(result, AsyncIterator):
+                result = [item async for item in _bounded_async(self.name, result)]
+            else:
+                result = await result
+                result = [*_bounded(self.name, result)] if isinstance(result, Iterator) else result
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            # Only in the main thread does a KeyboardInterrupt come from a person's Ctrl-C.
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise
             raise failure(self.name, error) from error
-        return self._to_json(result)
+        return await aside(self._to_json, result)
 
     def _call_and_convert(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             result = self.function(*args, **kwargs)
-        except (Exception, SystemExit) as error:
-            # A tool that calls sys.exit() has failed; it does not end the host.
+            result = [*_bounded(self.name, result)] if isinstance(result, Iterator) else result
+        except BaseException as error:
+            # A tool that calls sys.exit() or raises KeyboardInterrupt has failed; it must not end the host's thread.
             raise failure(self.name, error) from error
         return self._to_json(result)
 
@@ -236,10 +288,87 @@ def tool(
     description: str | None = None,
     approval: Approval | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a host function a tool: `@tool` or `@tool(name=…, approval=…)`; see `Tool.from_function`."""
+    """Turn a host function into a tool: `@tool` or `@tool(name=…, approval=…)`; see `Tool.from_function`."""
     if function is None:
         return partial(Tool.from_function, name=name, description=description, approval=approval)
     return Tool.from_function(function, name=name, description=description, approval=approval)
+
+
+def tool_of(function: Callable[..., Any]) -> Tool:
+    """Return the tool of a host function; the tool is made once and cached on the function itself.
+
+    It is made again if the function's name, docstring or signature has changed, or the meaning of a name in its
+    annotations. Raises the errors of `Tool.from_function`.
+    """
+    if type(function) is not FunctionType:
+        return Tool.from_function(function)
+    try:
+        sources = _sources_of(function)
+    except NameError:  # annotations are evaluated here from Python 3.14 on
+        return Tool.from_function(function)
+    for each in sources:
+        if isinstance(each, (list, dict, set, bytearray)):  # a default that may be mutated in place
+            return Tool.from_function(function)
+    identities = tuple(map(id, sources))
+    kept = function.__dict__.get(_CACHED)
+    if isinstance(kept, _CachedTool) and kept.identities == identities and kept.tool.function is function:
+        return kept.tool
+    made = Tool.from_function(function)
+    function.__dict__[_CACHED] = _CachedTool(identities, sources, made)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedTool:
+    """A cached tool with the objects that it was made from. A wrapper copies the cache of the function that it wraps,
+    which those objects detect.
+    """
+
+    identities: tuple[int, ...]
+    sources: list[object]
+    tool: Tool
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        # Some libraries pickle functions with their attributes; the cached tool is left out.
+        return tuple, ()
+
+
+def _sources_of(function: FunctionType) -> list[object]:
+    """Return the objects that determine a function's tool: its name, docstring, code, annotations and defaults."""
+    annotations = function.__annotations__
+    words = re.findall(r"\w+", " ".join([each for each in annotations.values() if type(each) is str]))
+    return [
+        *(function.__name__, function.__doc__, function.__code__),
+        *annotations,
+        *annotations.values(),
+        *map(function.__globals__.get, words),
+        *map(function.__dict__.get, ("__wrapped__", "__signature__")),
+        *(function.__defaults__ or ()),
+        *(function.__kwdefaults__ or {}).values(),
+    ]
+
+
+def _bounded(tool: str, items: Iterator[Any]) -> Iterator[Any]:
+    """Yield the items that a tool yields. Raises `ToolError` beyond `MAX_ITEMS` items, since there may be no end."""
+    for count, item in enumerate(items):
+        if count >= MAX_ITEMS:
+            raise _too_many(tool)
+        yield item
+
+
+async def _bounded_async(tool: str, items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    count = 0
+    async for item in items:
+        count += 1
+        if count > MAX_ITEMS:
+            raise _too_many(tool)
+        yield item
+
+
+def _too_many(tool: str) -> ToolError:
+    return ToolError(
+        f"tool {tool!r} gave more than {MAX_ITEMS:,} items one by one, and none is passed on; ask for fewer"
+    )
 
 
 def _approval_of(function: Callable[..., Any]) -> Approval:
@@ -261,10 +390,7 @@ def _check_approval(name: str, approval: str) -> None:
 
 
 def _copy(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return json.loads(json.dumps(dict(arguments)))  # type: ignore[no-any-return]
-    except TypeError:  # bytes, which JSON has not
-        return copy.deepcopy(dict(arguments))
+    return unpack(copy_of(pack(dict(arguments), keeps_bytes=True)))  # type: ignore[no-any-return]
 
 
 def _schema_copy(name: str, field_name: str, schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Docstrings: finding the description and the parameters' texts in one, and writing one for programs."""
+"""Docstrings: parsing one into a description and parameter texts, and composing one for programs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def parse(doc: str) -> tuple[str, dict[str, str]]:
 
 
 def compose(description: str, input_schema: Mapping[str, Any]) -> str:
-    """Return the description and one line for each argument that has something to say beyond its type."""
+    """Return the description and a line for each argument that has a note (text or limits) beyond its type."""
     properties: Mapping[str, Any] = input_schema.get("properties", {})
     lines = []
     for name, schema in properties.items():
@@ -85,7 +85,7 @@ _LIMITS = {
 
 
 def property_note(schema: Any) -> str:
-    """Return on one line what a JSON schema says in words, and the limits that its Python type cannot say."""
+    """Return one line with a JSON schema's description and the limits that its Python type cannot express."""
     if not isinstance(schema, Mapping):
         return ""
     sources = [schema, *(s for s in schema.get("anyOf", ()) if isinstance(s, Mapping))]
@@ -129,7 +129,7 @@ def _indented_until(lines: list[str], start: int) -> int:
 
 
 def _items(body: list[str], style: str) -> dict[str, str]:
-    """Split a parameter section: an item starts at the margin, its text goes on indented."""
+    """Split a parameter section into items: an item starts at the margin, and its text continues indented."""
     items: dict[str, list[str]] = {}
     current: list[str] = []
     for line in body:

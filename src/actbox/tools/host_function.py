@@ -1,7 +1,8 @@
-"""Reading a host function: its name, parameters, resolved annotations and docstring."""
+"""The reader of host functions: name, parameters, resolved annotations and docstring."""
 
 from __future__ import annotations
 
+import collections.abc
 import functools
 import inspect
 import sys
@@ -13,13 +14,18 @@ from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
 
+_ITERATED = (
+    *(collections.abc.Iterator, collections.abc.Iterable, collections.abc.Generator),
+    *(collections.abc.AsyncIterator, collections.abc.AsyncIterable, collections.abc.AsyncGenerator),
+)
+
 EMPTY: Final[Any] = inspect.Parameter.empty
-"""No annotation, or no default."""
+"""The marker for a missing annotation or default."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostParameter:
-    """One parameter that a program may set; the default is `EMPTY` where there is none."""
+    """A parameter that a program may set; `default` is `EMPTY` if there is none."""
 
     name: str
     annotation: Any
@@ -28,13 +34,15 @@ class HostParameter:
 
     @property
     def positional(self) -> bool:
-        """Whether an argument without a name can bind to it."""
+        """True if a positional argument can bind to this parameter."""
         return self.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
 class HostFunction:
-    """What a host function says about itself; `extra` is the annotation of `**kwargs`, else `None`."""
+    """A host function's name, docstring, parameters and annotations; `extra` is the annotation of `**kwargs`, else
+    `None`.
+    """
 
     function: Callable[..., Any]
     name: str
@@ -50,9 +58,17 @@ class HostFunction:
         """The names that positional arguments bind to, in order."""
         return tuple(p.name for p in self.parameters if p.positional)
 
+    @property
+    def collects(self) -> str:
+        """The name of `*args`, which takes the further positional arguments as a list; empty if the function has
+        none.
+        """
+        return next((p.name for p in self.parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), "")
+
 
 def read(function: Callable[..., Any], name: str | None, *, reads_parameters: bool = True) -> HostFunction:
-    """Read a callable; `name` replaces its own. Raises `InvalidValue` for one that cannot be a tool.
+    """Read a callable and return its description; `name` replaces its own name. Raises `InvalidValue` for one that
+    cannot be a tool.
 
     Without `reads_parameters` only the name, docstring and kind are looked at: the schema comes from elsewhere.
     """
@@ -70,9 +86,7 @@ def read(function: Callable[..., Any], name: str | None, *, reads_parameters: bo
     called: Any = function
     if not inspect.isroutine(function) and not isinstance(function, functools.partial):
         called = type(function).__call__
-    is_async = inspect.iscoroutinefunction(called)
-    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        raise InvalidValue(f"tool {title!r} is a generator function; return a list instead")
+    is_async = inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
     host = HostFunction(function, title, _doc_of(function, inner), is_async)
     if not reads_parameters:
         return host
@@ -87,23 +101,25 @@ def read(function: Callable[..., Any], name: str | None, *, reads_parameters: bo
     extra: Any = None
     for parameter in _open_parameters(function, signature):
         label = f"parameter {parameter.name!r}"
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            raise InvalidValue(f"tool {title!r}: *{parameter.name} cannot be called by name; take a list instead")
         annotation = scope.resolve(parameter.annotation, label)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            items = types.GenericAlias(list, (Any if annotation is EMPTY else annotation,))
+            parameters.append(HostParameter(parameter.name, items, (), parameter.kind))
+            continue
         if parameter.kind is parameter.VAR_KEYWORD:
             if typing.get_origin(annotation) is typing.Unpack:
                 raise InvalidValue(f"tool {title!r}: write the keys of **{parameter.name} as parameters, not Unpack")
             extra = Any if annotation is EMPTY else annotation
         else:
             parameters.append(HostParameter(parameter.name, annotation, parameter.default, parameter.kind))
-    returns = scope.resolve(signature.return_annotation, "the return annotation")
+    returns = _collected(scope.resolve(signature.return_annotation, "the return annotation"))
     return HostFunction(
         function, title, host.doc, is_async, tuple(parameters), extra, returns, _is_unbound(function, signature)
     )
 
 
 def _innermost(function: Any) -> Any:
-    """Return the function that carries the code: below partials, bound methods, decorators and `__call__`."""
+    """Return the function that holds the code, beneath partials, bound methods, decorators and `__call__`."""
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -140,19 +156,32 @@ def _doc_of(function: Any, inner: Any) -> str:
 
 
 def _is_unbound(function: Any, signature: inspect.Signature) -> bool:
-    """Return whether this is a method taken from its class: programs would be asked for `self`."""
+    """Return True for a method taken from its class: programs would have to pass `self`."""
     owner, _, _ = getattr(function, "__qualname__", "").rpartition(".")
     first = next(iter(signature.parameters), "")
     return inspect.isfunction(function) and bool(owner) and not owner.endswith("<locals>") and first == "self"
 
 
 def _open_parameters(function: Any, signature: inspect.Signature) -> list[inspect.Parameter]:
-    """Return the parameters that are still open. What a partial bound by keyword must not reach a program."""
+    """Return the parameters that programs may set: without those that a partial binds by keyword, which programs must
+    not see.
+    """
     bound: set[str] = set()
     while isinstance(function, functools.partial):
         bound |= function.keywords.keys()
         function = function.func
     return [parameter for name, parameter in signature.parameters.items() if name not in bound]
+
+
+def _collected(annotation: Any) -> Any:
+    """Return a return annotation with an iterated type (an iterator or generator) replaced by a list, as which its
+    items are sent.
+    """
+    kind = typing.get_origin(annotation) or annotation
+    if kind not in _ITERATED:
+        return annotation
+    items = typing.get_args(annotation)
+    return types.GenericAlias(list, items[:1] or (Any,))
 
 
 class _Scope:
@@ -162,7 +191,7 @@ class _Scope:
         self._title = title
         self._code: types.CodeType | None = getattr(inner, "__code__", None)
         self._globals: dict[str, Any] = getattr(inner, "__globals__", {})
-        # A type that lives in the function around this one: that function is among the callers.
+        # An annotation may name a type that is local to the enclosing function, which is among the callers.
         is_nested = "<locals>" in getattr(inner, "__qualname__", "")
         self._locals = _enclosing_locals(self._code) if is_nested else {}
         self._locals |= {p.__name__: p for p in getattr(inner, "__type_params__", ())}
@@ -177,7 +206,7 @@ class _Scope:
                 continue
 
     def resolve(self, annotation: Any, label: str) -> Any:
-        """Return the annotation with names in quotes (or postponed) replaced by what they name."""
+        """Return the annotation with quoted or postponed names resolved."""
         if annotation is EMPTY:
             return EMPTY
 
@@ -189,13 +218,13 @@ class _Scope:
         except NameError as error:
             reason = f"names {error.name!r}, which cannot be found"
         except Exception as error:
-            # Evaluating someone's annotation runs their code: whatever it raises, the annotation cannot be used.
+            # Evaluating an annotation runs code of the host: whatever it raises, the annotation cannot be used.
             reason = f"cannot be read: {error}"
         raise InvalidValue(f"tool {self._title!r}: {label} ({annotation}) {reason}")
 
 
 def _enclosing_locals(code: types.CodeType | None) -> dict[str, Any]:
-    """Return the local names of the running functions that `code` was written in, the innermost winning.
+    """Return the local variables of the running functions that lexically enclose `code`, the innermost winning.
 
     Only those can be meant: a caller that merely has a variable of the same name is not in the lexical scope.
     """
@@ -204,7 +233,7 @@ def _enclosing_locals(code: types.CodeType | None) -> dict[str, Any]:
     while code is not None and frame is not None:
         between = _path(frame.f_code, code)
         if between is not None:
-            # A function in between that has ended hides what it had under the same name.
+            # The variables of an enclosing function that has returned shadow outer ones, and their values are gone.
             hidden = {name for inner in between for name in inner.co_varnames + inner.co_cellvars}
             names = {**{k: v for k, v in frame.f_locals.items() if k not in hidden}, **names}
         frame = frame.f_back
@@ -212,7 +241,7 @@ def _enclosing_locals(code: types.CodeType | None) -> dict[str, Any]:
 
 
 def _path(outer: types.CodeType, code: types.CodeType) -> list[types.CodeType] | None:
-    """Return the code between a function and one written in its body; `None` if `code` is not in `outer`."""
+    """Return the code objects between a function and one nested in it; `None` if `code` is not in `outer`."""
     for constant in outer.co_consts:
         if constant is code:
             return []

@@ -1,14 +1,16 @@
-"""The sentences that a program gets when a call cannot be made or went wrong."""
+"""The error messages that a program gets when a tool call cannot be made or fails."""
 
 from __future__ import annotations
 
 import difflib
 import reprlib
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from actbox.core.errors import ToolError
 
 MAX_PROBLEMS = 20
+MAX_PROBLEM_LENGTH = 2_000
 MAX_MESSAGE_LENGTH = 8_000
 
 _short = reprlib.Repr()
@@ -22,45 +24,54 @@ def shown(value: object) -> str:
 
 
 def suggestion(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` that was most likely meant."""
+    """Return the one of `names` that a misspelled name most likely means, or `None`."""
     by_lower = {known.lower(): known for known in names}
     close = difflib.get_close_matches(str(name)[:200].lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 
 def missing(name: str, type_text: str) -> str:
-    """Say that an argument was not given."""
+    """Return the sentence for a missing argument."""
     return f"argument {name!r} is missing; it is {type_text}"
 
 
 def unknown(name: str, names: Iterable[str]) -> str:
-    """Say that there is no argument of this name."""
+    """Return the sentence for an unknown argument, with a suggestion."""
     meant = suggestion(name, names)
     return f"there is no argument {shown(name)}" + (f"; did you mean {meant!r}?" if meant else "")
 
 
 def place(argument: str, steps: Sequence[str | int]) -> str:
-    """Name a place within an argument: `argument 'hits' at [0]['title']`."""
-    path = "".join(f"[{step!r}]" for step in steps)
+    """Return the text for a place within an argument: `argument 'hits' at [0]['title']`."""
+    path = "".join(f"[{shown(step)}]" for step in steps)
     return f"argument {argument!r}" + (f" at {path}" if path else "")
 
 
 def unshown(tool: str, argument: str, reason: object) -> ToolError:
-    """Return the error for a call that must be approved and has an argument that nobody could look at."""
+    """Return the error for a call that requires approval and has an argument that cannot be shown to an approver."""
     text = f"argument {shown(argument)} cannot be shown to whoever must approve the call: {reason}"
     return ToolError(text[:MAX_MESSAGE_LENGTH], tool=tool)
 
 
-def refusal(tool: str, signature: str, problems: Sequence[str]) -> ToolError:
-    """Return the error for arguments that do not fit: a line each, then how the tool is called."""
-    lines = list(dict.fromkeys(problems))
+def too_many(tool: str, most: int) -> ToolError:
+    """Return the error for a call that requires approval and has too many values for an approver to look at."""
+    text = (
+        f"the arguments have more than {most:,} values, and are too many to be shown to whoever must approve the call"
+    )
+    return ToolError(f"{text}; give large data as text or bytes", tool=tool)
+
+
+def refusal(tool: str, signature: str, problems: Iterable[str]) -> ToolError:
+    """Return the error for arguments that do not fit: the first problems, a line each, then the tool's signature."""
+    lines = list(dict.fromkeys(text[:MAX_PROBLEM_LENGTH] for text in islice(problems, MAX_PROBLEMS + 1)))
     if len(lines) > MAX_PROBLEMS:
-        lines[MAX_PROBLEMS:] = [f"and {len(lines) - MAX_PROBLEMS} more problems"]
+        lines[MAX_PROBLEMS:] = ["and more problems"]
     return ToolError("\n".join([*lines, f"call it as {tool}{signature}"]), tool=tool)
 
 
 def failure(tool: str, error: BaseException) -> ToolError:
-    """Return the error for a host function that raised: its type and message, nothing of the host.
+    """Return the error for a host function that raised an exception, with its type and message and no details of the
+    host.
 
     The file name of an `OSError` is left out: it would tell a program how the host's folders are named. A host
     function that wants to say more raises `ToolError` itself.
@@ -76,4 +87,17 @@ def failure(tool: str, error: BaseException) -> ToolError:
         message = f"{type(error).__name__}: {message}" if message else type(error).__name__
     if len(message) > MAX_MESSAGE_LENGTH:
         message = message[:MAX_MESSAGE_LENGTH] + "…"
-    return ToolError(message, tool=tool)
+    return ToolError(message, tool=tool, builtin=_builtin_of(error), os_error=_os_error_of(error))
+
+
+def _os_error_of(error: BaseException) -> tuple[int, str] | None:
+    """Return the number and text of an `OSError` that has both, else `None`; its file names are not for programs."""
+    if not isinstance(error, OSError) or type(error.errno) is not int or type(error.strerror) is not str:
+        return None
+    return (error.errno, error.strerror[:MAX_MESSAGE_LENGTH]) if abs(error.errno) < 2**31 else None
+
+
+def _builtin_of(error: BaseException) -> str:
+    """Return the name of the nearest built-in base class of an exception; "" if it is no `Exception`."""
+    names = (kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    return next(names, "") if isinstance(error, Exception) else ""

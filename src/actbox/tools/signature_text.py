@@ -1,35 +1,49 @@
 """JSON schemas written as Python: signatures, types, and the definitions that they use.
 
-Everything comes from the schemas, not from the host's annotations, because a program deals in JSON data: what is a
-model or a dataclass on the host is a dict there, so it is written as a `TypedDict`; an enum is a `Literal` of its
-values.
+Everything comes from the schemas, not from the host's annotations, because a program uses plain values: a host's model
+or dataclass is a dict there, so it is written as a `TypedDict`; an enum is a `Literal` of its values. A value that
+crosses as more than JSON (`x-python`: a date, a set) is written as its own type.
 """
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .docstrings import property_note
-from .schema_types import Schema, SchemaTypes, camel, free_name, has_fields
+from .types_from_schema import Schema, SchemaTypes, camel, free_name, has_fields
 
+_MODULE_TYPES = (
+    *("datetime.datetime", "datetime.date", "datetime.time", "datetime.timedelta", "decimal.Decimal", "uuid.UUID"),
+)
+_KEY_TYPES = (*_MODULE_TYPES, "int", "float", "bool", "bytes", "tuple", "frozenset")
+TYPE_MODULES = ("datetime", "decimal", "uuid")
+# Names that a program has without defining them. A type with such a name would replace the original.
+_PROGRAM_NAMES = frozenset({*dir(builtins), "ToolError", "call_tool", "display"})
 TYPING_NAMES = ("Any", "Literal", "Never", "NotRequired", "TypedDict")
 
 
-def signature_text(tool: str, input_schema: Schema, output_schema: Schema | None, parameters: Sequence[str]) -> str:
-    """Return `(query: str, limit: int = 10) -> list[Hit]`; without an output schema there is no arrow."""
-    return TypeWriter().signature(tool, input_schema, output_schema, parameters)
+def signature_text(
+    tool: str, input_schema: Schema, output_schema: Schema | None, parameters: Sequence[str], collects: str = ""
+) -> str:
+    """Return a signature such as `(query: str, limit: int = 10) -> list[Hit]`, with `Any` for a result without a
+    schema.
+
+    `collects` is the parameter that is written `*args`.
+    """
+    return TypeWriter().signature(tool, input_schema, output_schema, parameters, collects)
 
 
 def type_text(root: Schema, schema: Any) -> str:
-    """Return the Python type of a schema, whose references are found in `root`."""
+    """Return the Python type of a schema; its references are resolved in `root`."""
     return TypeWriter().type_of(schema, root, "Object")
 
 
 def identifier(text: str) -> str:
-    """Return `text` as something that can be a Python name."""
+    """Return `text` changed into a valid Python name."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
     if not name or name[0].isdigit():
         name = f"_{name}"
@@ -37,12 +51,14 @@ def identifier(text: str) -> str:
 
 
 def is_writable(parameter: str) -> bool:
-    """Return whether a program can write the parameter's name in a call; else it gives a dict with `**`."""
+    """Return True if a program can write the parameter's name in a call; it has to pass other names in a dict, with
+    `**`.
+    """
     return parameter.isidentifier() and not keyword.iskeyword(parameter)
 
 
 def docstring(text: str, indent: str = "    ") -> str:
-    """Return the text as a docstring literal that no text can break out of."""
+    """Return the text as a Python docstring literal, escaped so that no text can end it early."""
     clean = "".join(c if c == "\n" or c.isprintable() else " " for c in text).strip()
     clean = re.sub(r'"{3,}|"+\Z', lambda quotes: '\\"' * len(quotes[0]), clean.replace("\\", "\\\\"))
     lines = [line.rstrip() for line in clean.split("\n")]
@@ -51,19 +67,31 @@ def docstring(text: str, indent: str = "    ") -> str:
 
 
 class TypeWriter(SchemaTypes):
-    """Writes Python's types; definitions are in the order in which they must stand."""
+    """A writer of Python types; the definitions are in an order in which Python can run them."""
 
     anything, nothing, binary = "Any", "Never", "bytes"
     simple: ClassVar = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
-        super().__init__({*reserved, *TYPING_NAMES, "bytes", "dict", "list"})
+        super().__init__(
+            {*reserved, *TYPING_NAMES, *TYPE_MODULES, "bytes", "dict", "frozenset", "list", "set", "tuple"}
+        )
         self._unfinished: set[str] = set()
 
+    @property
+    def defined(self) -> tuple[str, ...]:
+        """The names of the definitions, each before the definitions that use it."""
+        return tuple(self._names.values())
+
     def signature(
-        self, tool: str, input_schema: Schema, output_schema: Schema | None, parameters: Sequence[str]
+        self,
+        tool: str,
+        input_schema: Schema,
+        output_schema: Schema | None,
+        parameters: Sequence[str],
+        collects: str = "",
     ) -> str:
-        """As `signature_text`, keeping the definitions."""
+        """Return the text that `signature_text` returns, and keep the definitions that it needs."""
         properties: Schema = input_schema.get("properties", {})
         required = set(input_schema.get("required", ()))
         owner = camel(tool)
@@ -71,12 +99,18 @@ class TypeWriter(SchemaTypes):
         by_name = False
         defaults = False
         unwritable = False
-        for name in [*parameters, *(name for name in properties if name not in parameters)]:
+        first = [*parameters, collects] if collects else parameters
+        for name in [*first, *(name for name in properties if name not in first)]:
+            if name == collects and is_writable(name) and not (by_name or unwritable):
+                item = properties.get(name, {}).get("items", True)
+                parts.append(f"*{name}: {self.type_of(item, input_schema, owner + camel(name))}")
+                by_name = True
+                continue
             if not is_writable(name):
                 unwritable = True
                 continue
             optional = name not in required
-            # After a name that cannot be written here, positions would be counted wrong.
+            # A name that Python cannot write is left out, so positions after it would be off by one.
             if not by_name and (name not in parameters or (defaults and not optional) or unwritable):
                 parts.append("*")
                 by_name = True
@@ -91,11 +125,15 @@ class TypeWriter(SchemaTypes):
         if unwritable or extra:
             kind = self.type_of(extra, input_schema, owner + "Extra") if extra and not unwritable else "Any"
             parts.append(f"**{free_name('arguments', properties)}: {kind}")
-        returns = "" if output_schema is None else f" -> {self.type_of(output_schema, output_schema, owner + 'Result')}"
-        return f"({', '.join(parts)}){returns}"
+        returns = self.anything
+        if output_schema is not None:
+            returns = self.type_of(output_schema, output_schema, owner + "Result")
+        return f"({', '.join(parts)}) -> {returns}"
 
     def _named(self, text: str) -> str:
-        return identifier(text)
+        name = identifier(text)
+        is_taken = name in _PROGRAM_NAMES or (name.startswith("__") and name.endswith("__"))
+        return f"{name}_" if is_taken else name
 
     def _define(self, name: str, schema: Schema, root: Schema) -> None:
         self._unfinished.add(name)
@@ -115,8 +153,20 @@ class TypeWriter(SchemaTypes):
     def _list(self, item: str) -> str:
         return f"list[{item}]"
 
+    def _of_kind(self, kind: Any, schema: Schema, root: Schema, hint: str) -> str:
+        python = schema.get("x-python")
+        if python in _MODULE_TYPES:
+            return str(python)
+        text = super()._of_kind(kind, schema, root, hint)
+        if python in ("set", "frozenset"):
+            return f"{python}{text.removeprefix('list')}"
+        keys = schema.get("x-python-keys")
+        if keys in _KEY_TYPES and text.startswith("dict[str, "):
+            return f"dict[{keys}, {text.removeprefix('dict[str, ')}"
+        return text
+
     def _tuple(self, items: Sequence[str]) -> str:
-        return f"list[{self._union(items)}]"
+        return f"tuple[{', '.join(items) or '()'}]"
 
     def _mapping(self, value: str) -> str:
         return f"dict[str, {value}]"
@@ -143,14 +193,21 @@ class TypeWriter(SchemaTypes):
         return f"{name} = {kind}" + (f"  # {_one_line(note)}" if note else "")
 
     def _late(self, kind: str) -> str:
-        """Put a type in quotes that names a definition which does not stand above it."""
+        """Return a type in quotes if it names a definition that is not complete yet."""
         words = set(re.findall(r"\w+", kind))
         return repr(kind) if words & self._unfinished else kind
 
 
 def _literal(value: Any) -> str:
-    return ascii(value)  # ASCII: no text can hide a line break or a lone surrogate in it
+    return ascii(value)  # ASCII: no text can hide a line break or a lone surrogate in the literal
 
 
 def _one_line(text: str) -> str:
     return "".join(c for c in " ".join(text.split()) if c.isprintable())
+
+
+def imports_of(body: str) -> str:
+    """Return the import statements that declarations need."""
+    modules = [f"import {name}" for name in TYPE_MODULES if re.search(rf"\b{name}\.[A-Zd]", body)]
+    used = [name for name in TYPING_NAMES if re.search(rf"\b{name}\b", body)]
+    return "\n".join([*modules, *([f"from typing import {', '.join(used)}"] if used else [])])

@@ -1,25 +1,22 @@
-"""A toolset as typed Python, for a model to read."""
+"""`stubs`: a toolset as typed Python, for a model to read."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .signature_text import TYPING_NAMES, TypeWriter, docstring, is_writable
-
-if TYPE_CHECKING:
-    from .toolset import Toolset
+from .signature_text import TypeWriter, docstring, imports_of, is_writable
+from .toolset import Toolset
 
 _EITHER_WAY = "# In a program that uses `await`, await these; in any other, call them plainly."
 
 
 def stubs(toolset: Toolset, *, awaitable: bool | None = None, only: Container[str] | None = None) -> str:
-    """Return Python that declares the tools: functions with docstrings, the types that they use above.
+    """Return Python that declares the tools: functions with docstrings, after the types that they use.
 
-    `only` leaves out the tools whose names are not in it; the others are called what they are called in the toolset.
-    `awaitable` says how the program will call them: `True` writes `async def`; `None`, for a program not written yet,
-    tells the rule. The text is valid Python whatever the tools' descriptions contain; for no tools it is empty.
+    With `only`, only tools whose names are in it are written; aliases are those of the whole toolset. `awaitable` says
+    how the program will call the tools: `True` writes `async def`; `None`, for a program that is not written yet,
+    explains the rule. The text is valid Python whatever the tools' descriptions contain; for no tools it is empty.
     """
     aliases = toolset.aliases
     writer = TypeWriter(reserved=aliases.values())
@@ -27,7 +24,7 @@ def stubs(toolset: Toolset, *, awaitable: bool | None = None, only: Container[st
     for tool in toolset:
         if only is not None and tool.name not in only:
             continue
-        signature = writer.signature(tool.name, tool.input_schema, tool.output_schema, tool.parameters)
+        signature = writer.signature(tool.name, tool.input_schema, tool.output_schema, tool.parameters, tool.collects)
         alias = aliases[tool.name]
         called = "" if alias == tool.name else f"call_tool({tool.name!r}, …) calls it too."
         unwritable = [name for name in tool.input_schema.get("properties", {}) if not is_writable(name)]
@@ -38,15 +35,16 @@ def stubs(toolset: Toolset, *, awaitable: bool | None = None, only: Container[st
     if not functions:
         return ""
     body = "\n\n".join([*writer.definitions, *functions])
-    used = [name for name in TYPING_NAMES if re.search(rf"\b{name}\b", body)]
-    head = [f"from typing import {', '.join(used)}"] if used else []
+    head = [imports_of(body)] if imports_of(body) else []
     if awaitable is None:
         head.append(_EITHER_WAY)
     return "\n\n".join([*head, body]) + "\n"
 
 
 def _in_a_dict(alias: str, names: Iterable[str], schema: Mapping[str, Any], writer: TypeWriter) -> str:
-    """Return how arguments are given whose names are no Python: `'class' (str, required), as in f(**{'class': …})`."""
+    """Return the note on arguments whose names Python cannot write: `'class' (str, required), as in f(**{'class':
+    …})`.
+    """
     told, example = [], []
     for name in names:
         optional = "" if name in schema.get("required", ()) else ", optional"

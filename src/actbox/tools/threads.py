@@ -1,7 +1,7 @@
 """Worker threads for sync tools.
 
-Not `concurrent.futures`: the interpreter waits for its threads at exit, so a tool that never returns would keep the
-host from ending. These are daemon threads, and a call whose caller has gone away is dropped.
+`concurrent.futures` is not used: the interpreter waits for its threads at exit, so a tool that never returns would keep
+the host from ending. These are daemon threads, and a call whose caller is gone is dropped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextvars
 import queue
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from actbox.core.after_fork import in_a_forked_child
@@ -20,26 +20,35 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_THREADS = 64
-"""Calls that run at once; further ones wait their turn."""
+"""The number of calls that run at once; further calls wait their turn."""
 MAX_DROPPED_THREADS = 4 * MAX_THREADS
-"""Dropped calls that may still run beside them. Past that a dropped call keeps its place until it ends."""
+"""The number of dropped calls that may still run beside those. Beyond it, a dropped call keeps its place until it
+ends.
+"""
 IDLE_SECONDS = 10.0
 
 
-async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
     """Call a function in a worker thread, with this task's context variables, and return what it returns.
 
     Calls start in the order in which they were made. If the waiting task is cancelled, a call that has not started
     never does; one that runs goes on, as no thread can be stopped, and its result is dropped.
     """
-    return await _pool.run(function, *args, **kwargs)
+    return _pool.run(function, *args, **kwargs)
 
 
+def is_dropped() -> bool:
+    """Return True if this thread runs a call whose caller was cancelled, so that long work may end early."""
+    job = getattr(_current, "job", None)
+    return job is not None and job.dropped
+
+
+_current = threading.local()
 _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 
 
 class ThreadPool:
-    """Daemon threads that are reused while there is work and end when there is none."""
+    """A pool of daemon threads that are reused while there is work and end when there is none."""
 
     def __init__(
         self,
@@ -63,11 +72,11 @@ class ThreadPool:
 
     @property
     def threads(self) -> int:
-        """Threads that take part, idle or busy; not those that still run a dropped call."""
+        """The number of threads in the pool, idle or busy, without those that still run a dropped call."""
         return self._threads
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run_in_thread`."""
+        """Call a function in a thread of this pool; see `run_in_thread`."""
         loop = asyncio.get_running_loop()
         job = _Job(loop, loop.create_future(), contextvars.copy_context(), function, args, kwargs)
         self._submit(job)
@@ -80,7 +89,7 @@ class ThreadPool:
             return value  # type: ignore[no-any-return]
         try:
             if isinstance(error, StopIteration):
-                # A coroutine cannot raise it: it would read as the coroutine's own end.
+                # A coroutine cannot raise StopIteration: Python would read it as the coroutine's own end.
                 raise RuntimeError("the function raised StopIteration") from error
             raise error
         finally:
@@ -91,7 +100,7 @@ class ThreadPool:
             self._free -= 1
             try:
                 self._start_if_needed()
-            except RuntimeError:  # the machine has no more threads: wait for one of ours, if there is one
+            except RuntimeError:  # the machine has no more threads: wait for one of the pool's, if there is one
                 if not self._threads:
                     self._free += 1
                     raise
@@ -107,7 +116,7 @@ class ThreadPool:
         with self._lock:
             job.dropped = True
             if job.running and self._dropped < self._dropped_limit:
-                # Its thread may never come back: give its place to another.
+                # The dropped call's thread may never return: start another thread in its place.
                 job.left_pool = True
                 self._dropped += 1
                 self._threads -= 1
@@ -126,7 +135,7 @@ class ThreadPool:
                         self._free -= 1
                         self._threads -= 1
                         return
-                continue  # a job has just been put for this thread
+                continue  # a job was queued for this thread in the meantime
             with self._lock:
                 job.running = not job.dropped
             if job.running:
@@ -165,11 +174,14 @@ class _Job:
     def execute(self) -> None:
         value: Any = None
         error: BaseException | None = None
+        _current.job = self
         try:
             value = self.context.run(self.function, *self.args, **self.kwargs)
         except BaseException as raised:
-            # Whatever it is, it belongs to the waiting task, not to this thread.
+            # Any exception belongs to the waiting task, not to this thread.
             error = raised
+        finally:
+            _current.job = None
         try:
             self.loop.call_soon_threadsafe(self._settle, value, error)
         except RuntimeError:  # the loop is closed, so nobody waits any more

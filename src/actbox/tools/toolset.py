@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import keyword
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Self
 
 from actbox.core.errors import InvalidValue
 
 from .approval import Approver
-from .definition import Tool
+from .definition import Tool, tool_of
 from .problems import shown, suggestion
-from .signature_text import identifier
+from .signature_text import TypeWriter, identifier, imports_of
 
 RESERVED = frozenset({"call_tool", "ToolError"})
-"""What programs have beside their tools, in the same namespace; no tool may take its place."""
+"""Names that every program has beside its tools; no tool may have one. A tool called `display` replaces the
+built-in.
+"""
 
 
 class Toolset:
-    """The tools of one run, in order. It cannot change; make one with `Toolset.of`.
+    """The tools of one run, in order. A toolset is immutable; make one with `Toolset.of`.
 
-    It also says what becomes of tools that require approval: `asking` has somebody asked before each call of theirs,
-    `approved` says that it was given. A run whose tools require approval and have neither is refused.
+    It also holds the approvals of tools that require them: after `asking` an approver is asked before each call, and
+    `approved` says that approval was given. A run whose tools require approval without either is refused.
     """
 
-    __slots__ = ("_aliases", "_approver", "_left_out", "_requiring", "_tools")
+    __slots__ = ("_aliases", "_approver", "_left_out", "_requiring", "_spec", "_tools")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         by_name: dict[str, Tool] = {}
@@ -40,30 +44,33 @@ class Toolset:
             by_name[tool.name] = tool
         self._tools: Mapping[str, Tool] = MappingProxyType(by_name)
         self._aliases: Mapping[str, str] = MappingProxyType(_aliases(by_name))
-        self._requiring = frozenset(name for name, tool in by_name.items() if tool.approval == "always_require")
+        self._requiring = frozenset([name for name, tool in by_name.items() if tool.approval == "always_require"])
         self._approver: Approver | None = None
         self._left_out: frozenset[str] = frozenset()
+        self._spec: list[dict[str, Any]] | None = None
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:
-        """Return the toolset of these tools and host functions; a toolset is returned as it is.
+        """Return the toolset of these tools and host functions; a given toolset is returned unchanged.
 
-        Raises `InvalidValue` for two of the same name, for a reserved name, and for what cannot be a tool.
+        Raises `InvalidValue` for two of the same name, for a reserved name, and for an object that cannot be a tool.
         """
         if isinstance(tools, Toolset):
             return tools
         if tools is None:
-            return cls()
+            return _NONE
         if callable(tools) or isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
             raise InvalidValue(f"tools must be a list of tools or functions, not {shown(tools)}")
-        return cls(tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools)
+        return cls([tool if isinstance(tool, Tool) else tool_of(tool) for tool in tools])
 
     @classmethod
     def for_run(cls, tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:
-        """Return the toolset of a run that is about to begin. Raises what `of` raises.
+        """Return the toolset for a run that is about to begin. Raises the errors of `of`.
 
-        Raises `InvalidValue` also where a tool requires approval that was not given and nobody is there to be asked.
+        Raises `InvalidValue` also if a tool requires approval that was not given and there is no approver.
         """
+        if tools is None:
+            return _NONE
         toolset = cls.of(tools)
         if toolset._requiring and toolset._approver is None:
             tool = toolset.requiring[0]
@@ -74,9 +81,10 @@ class Toolset:
         return toolset
 
     def asking(self, approver: Approver) -> Toolset:
-        """Return these tools with somebody who is asked before each call of one that requires approval.
+        """Return a copy of this toolset with an approver, who is asked before each call of a tool that requires
+        approval.
 
-        Raises `InvalidValue` for what is no `Approver`: a function becomes one by `actbox.codeact.CallbackApprover`.
+        Raises `InvalidValue` for any other object; `actbox.codeact.CallbackApprover` makes an approver of a function.
         """
         _check_approver(approver)
         changed = self._copy()
@@ -84,17 +92,23 @@ class Toolset:
         return changed
 
     def approved(self, names: Iterable[str] | None = None) -> Toolset:
-        """Return these tools with the approval given, for all of them or for those named: nobody is asked for them."""
+        """Return a copy of this toolset with approval given to all of its tools, or to those named: nobody is asked
+        about them.
+        """
         given = self._requiring if names is None else frozenset(names)
         unknown = sorted(given.difference(self._tools))
         if unknown:
             raise InvalidValue(self.unknown(unknown[0]))
+        if not given:
+            return self
         changed = self._copy()
         changed._requiring = self._requiring - given
         return changed
 
     def with_tools(self, *tools: Tool) -> Toolset:
-        """Return these tools and further ones, with what was said of approval for these. Raises what `of` raises."""
+        """Return a copy of this toolset with further tools; approvals and the approver stay. Raises what `of`
+        raises.
+        """
         changed = Toolset([*self, *tools])
         given = {tool.name for tool in self} - self._requiring
         changed._requiring -= given
@@ -103,9 +117,9 @@ class Toolset:
         return changed
 
     def only(self, names: Iterable[str]) -> Toolset:
-        """Return those of these tools, under the same aliases, with what was said of approval for them.
+        """Return a copy of this toolset with only the named tools, under the same aliases and approvals.
 
-        They are the ones that a program names: to one that calls another of these, `unknown` says what it has to do.
+        `names` are the tools that a program names; if it calls another tool of this toolset, `unknown` says what to do.
         """
         kept = frozenset(names)
         changed = self._copy()
@@ -120,20 +134,21 @@ class Toolset:
         copy = object.__new__(type(self))
         for slot in Toolset.__slots__:
             setattr(copy, slot, getattr(self, slot))
+        copy._spec = None  # the changes that follow may invalidate the cached spec
         return copy
 
     @property
     def requiring(self) -> tuple[str, ...]:
-        """The names of the tools that require approval which was not given, in order."""
-        return tuple(name for name in self._tools if name in self._requiring)
+        """The names, in order, of the tools that still require approval."""
+        return tuple(name for name in self._tools if name in self._requiring) if self._requiring else ()
 
     @property
     def approver(self) -> Approver | None:
-        """Who is asked before a call of a tool that requires approval."""
+        """The approver who is asked before a call of a tool that requires approval, or `None`."""
         return self._approver
 
     def requires(self, tool: Tool) -> bool:
-        """Return whether somebody must be asked before a call of this tool."""
+        """Return True if an approver must be asked before a call of this tool."""
         return tool.name in self._requiring
 
     @property
@@ -143,21 +158,21 @@ class Toolset:
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """What each tool is called inside programs: its name, or an identifier made from it."""
+        """The name of each tool inside programs: its own, or an identifier made from it."""
         return self._aliases
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of that name, else the one of that alias."""
+        """Return the tool of that name, else the tool of that alias, else `None`."""
         if name in self._tools:
             return self._tools[name]
         return next((self._tools[own] for own, alias in self._aliases.items() if alias == name), None)
 
     def suggest(self, name: str) -> str | None:
-        """Return the name that was most likely meant."""
+        """Return the name of the tool that a misspelled name most likely means, or `None`."""
         return suggestion(name, self._tools)
 
     def unknown(self, name: str) -> str:
-        """Return the sentence for a call of a tool that there is not."""
+        """Return the error sentence for a call of an unknown tool."""
         if name in self._left_out:
             return (
                 f"this program has only the tools that it names, and {shown(name)} is none of them: write its name out"
@@ -169,10 +184,13 @@ class Toolset:
         return f"there is no tool {shown(name)}{question} Tools: {', '.join(self._tools) or 'none'}"
 
     def guest_spec(self) -> list[dict[str, Any]]:
-        """Return as JSON data what the guest needs to make the functions that programs call.
+        """Return the tools as JSON data from which the guest makes the functions that programs call. Treat it as
+        read-only.
 
-        Of a tool about which somebody is asked, the guest says with each call where in the program it is made.
+        For a tool that needs an approver, the guest sends the line of each call.
         """
+        if self._spec is not None:
+            return self._spec
         specs: list[dict[str, Any]] = [
             {
                 "name": tool.name,
@@ -182,12 +200,31 @@ class Toolset:
                 "signature": tool.signature,
                 "doc": tool.documentation,
             }
-            for tool in self
+            for tool in self._tools.values()
         ]
-        for spec in specs:
-            if spec["name"] in self._requiring:
+        for spec, tool in zip(specs, self._tools.values(), strict=True):
+            if tool.name in self._requiring:
                 spec["asks"] = True
+            if tool.collects:
+                spec["collects"] = tool.collects
+        self._spec = specs
         return specs
+
+    def types_for(self, source: str) -> dict[str, Any] | None:
+        """Return the types that the tools' stubs name, as code, if the program mentions one of them, else `None`."""
+        if not any(map(attrgetter("names_types"), self._tools.values())):
+            return None
+        names, code = self.type_code()
+        mentioned = set(re.findall(r"\w+", source))
+        return {"names": list(names), "code": code} if mentioned.intersection(names) else None
+
+    def type_code(self) -> tuple[tuple[str, ...], str]:
+        """Return the names of the types that the tools' stubs define, and the Python code that defines them."""
+        writer = TypeWriter(reserved=self.aliases.values())
+        for tool in self:
+            writer.signature(tool.name, tool.input_schema, tool.output_schema, tool.parameters, tool.collects)
+        body = "\n\n".join(writer.definitions)
+        return writer.defined, "\n\n".join(filter(None, [imports_of(body), body]))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.get(name) is not None
@@ -215,7 +252,7 @@ def _check_approver(given: object) -> None:
 
 
 def _aliases(names: Iterable[str]) -> dict[str, str]:
-    """Give each name an identifier of its own. Names that are identifiers keep them, whatever the order."""
+    """Return an identifier for each name, all different. Names that are identifiers are kept, whatever the order."""
     given = list(names)
     aliases: dict[str, str] = {}
     taken = set(RESERVED)
@@ -225,7 +262,7 @@ def _aliases(names: Iterable[str]) -> dict[str, str]:
             taken.add(name)
     for name in given:
         if name not in aliases:
-            # Python reads identifiers in this normal form, so two names may be one for a program.
+            # Python normalizes identifiers to NFKC, so two names may be the same name for a program.
             normal = unicodedata.normalize("NFKC", name)
             wanted = alias = normal if _is_variable(normal) else identifier(name)
             number = 2
@@ -237,9 +274,12 @@ def _aliases(names: Iterable[str]) -> dict[str, str]:
 
 
 def alias_of(name: str) -> str:
-    """Return what a tool of this name is called inside programs, if it is the only one."""
+    """Return the name that a tool has inside programs if it is the only tool."""
     return _aliases([name])[name]
 
 
 def _is_variable(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
+
+
+_NONE = Toolset()

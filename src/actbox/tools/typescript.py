@@ -1,6 +1,6 @@
 """A toolset as TypeScript declarations, for a model that writes JavaScript, and for editors.
 
-As in `stubs.py`, everything comes from the schemas: a program deals in JSON data, and in bytes.
+As in `stubs.py`, everything comes from the schemas, in JavaScript's types: a date with its time is a `Date`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .docstrings import property_note
-from .schema_types import Schema, SchemaTypes, camel, has_fields
+from .types_from_schema import Schema, SchemaTypes, camel, has_fields
 
 if TYPE_CHECKING:
     from .toolset import Toolset
@@ -20,6 +20,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _UNREADABLE = re.compile(
     r"[^\n\x20-\x7e\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
+_AS = {"datetime.datetime": "Date", "datetime.timedelta": "number", "int": "number", "float": "number"}
+_KEYS_AS = {**_AS, "bool": "boolean", "bytes": "Uint8Array", "tuple": "Array<any>", "frozenset": "Set<any>"}
 RESERVED_WORDS = frozenset(
     [
         *("await", "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do"),
@@ -29,20 +31,20 @@ RESERVED_WORDS = frozenset(
         *("with", "yield"),
     ]
 )
-"""Words that no variable and no function can be called by in JavaScript."""
+"""Reserved words of JavaScript, which cannot name a variable or function."""
 
 
 def javascript_name(alias: str) -> str:
-    """Return what a tool of this alias is called in a program in JavaScript."""
+    """Return the name that a tool of this alias has in a JavaScript program."""
     return f"{alias}_" if alias in RESERVED_WORDS else alias
 
 
 def typescript_declarations(toolset: Toolset, *, only: Container[str] | None = None) -> str:
-    """Return the tools as a `.d.ts`: functions with JSDoc, the types that they use above.
+    """Return the tools as a `.d.ts`: functions with JSDoc, after the types that they use.
 
-    Each takes one object with its arguments by name; programs may also give them in their order. `only` leaves out the
-    tools whose names are not in it. The text is valid TypeScript whatever the tools' descriptions contain; for no tools
-    it is empty.
+    Each function takes one object with its arguments by name; programs may also pass them by position. With `only`,
+    only tools whose names are in it are written. The text is valid TypeScript whatever the tools' descriptions contain;
+    for no tools it is empty.
     """
     writer = _TypeWriter(reserved=map(javascript_name, toolset.aliases.values()))
     functions: list[str] = []
@@ -66,7 +68,7 @@ def typescript_declarations(toolset: Toolset, *, only: Container[str] | None = N
 
 
 class _TypeWriter(SchemaTypes):
-    """Writes TypeScript's types, and the interfaces that they need."""
+    """A writer of TypeScript types and of the interfaces that they need."""
 
     anything, nothing, binary = "any", "never", "Uint8Array"
     simple: ClassVar = {
@@ -79,11 +81,23 @@ class _TypeWriter(SchemaTypes):
 
     def __init__(self, reserved: Iterable[str]) -> None:
         super().__init__(
-            {*reserved, *RESERVED_WORDS, "any", "never", "Array", "Promise", "Record", "Uint8Array"},
+            {
+                *reserved,
+                *RESERVED_WORDS,
+                "any",
+                "never",
+                "Array",
+                "Date",
+                "Map",
+                "Promise",
+                "Record",
+                "Set",
+                "Uint8Array",
+            },
         )
 
     def arguments(self, schema: Schema, parameters: Iterable[str], hint: str) -> str:
-        """Return the one parameter that a function has, or nothing where it takes no arguments."""
+        """Return the text of a function's one parameter, an object with all arguments; "" if the tool takes none."""
         properties: Schema = schema.get("properties", {})
         extra = schema.get("additionalProperties", "properties" not in schema)
         names = [*parameters, *(name for name in properties if name not in parameters)]
@@ -101,7 +115,7 @@ class _TypeWriter(SchemaTypes):
 
     def _define(self, name: str, schema: Schema, root: Schema) -> None:
         place = len(self.definitions)
-        self.definitions.insert(place, "")  # above those that it uses
+        self.definitions.insert(place, "")  # above the definitions that use it
         doc = _jsdoc(str(schema.get("description", "")))
         if has_fields(schema):
             lines = [
@@ -119,6 +133,19 @@ class _TypeWriter(SchemaTypes):
 
     def _all_of(self, parts: Sequence[Any], root: Schema, hint: str) -> str | None:
         return " & ".join(f"({self.type_of(part, root, hint)})" for part in parts)
+
+    def _of_kind(self, kind: Any, schema: Schema, root: Schema, hint: str) -> str:
+        python = schema.get("x-python")
+        if python in _AS:
+            return _AS[python]
+        text = super()._of_kind(kind, schema, root, hint)
+        if python in ("set", "frozenset"):
+            return f"Set{text.removeprefix('Array')}"
+        keys = schema.get("x-python-keys")
+        if keys is not None and text.startswith("Record<string, "):
+            # An empty mapping arrives as an object, since it has no key that would show its key type.
+            return f"Map<{_KEYS_AS.get(keys, 'string')}, {text.removeprefix('Record<string, ')} | Record<string, never>"
+        return text
 
     def _list(self, item: str) -> str:
         return f"Array<{item}>"
@@ -151,7 +178,7 @@ def _literal(value: Any) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return the text as it can stand in a comment that no text can end."""
+    """Return the text changed so that it cannot end the comment it stands in."""
     return _UNREADABLE.sub(" ", text).replace("*/", "*\u200b/").strip()
 
 

@@ -249,6 +249,7 @@ def test_its_documents_are_told_by_their_types() -> None:
 known_items = items_to_try.items.filter(lambda item: not has_unknown(item)).map(plain)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(known_items, max_size=4).map(tuple))
 def test_whatever_is_known_here_comes_back(items: tuple[Content, ...]) -> None:
@@ -289,6 +290,7 @@ json_of_it = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(json_of_it)
 def test_no_json_makes_reading_fail_but_with_a_value_error(document: Any) -> None:

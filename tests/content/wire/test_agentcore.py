@@ -399,6 +399,7 @@ documents = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(documents, max_size=4))
 def test_any_documents_come_back_as_they_were(given_documents) -> None:
     try:
@@ -418,6 +419,7 @@ def test_no_document_is_a_crash(document) -> None:
     assert json.dumps(write(messages).document)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(items_to_try.messages, max_size=2))
 def test_any_content_can_be_written(messages) -> None:

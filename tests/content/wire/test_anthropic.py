@@ -6,9 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types import Message as SdkMessage
-from anthropic.types import MessageParam, RawMessageStreamEvent, ToolUnionParam
-from anthropic.types.beta import BetaContentBlockParam, BetaMessage, BetaMessageParam
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -36,6 +33,15 @@ from actbox.content import (
 from actbox.content.messages import items_of
 from actbox.content.wire.anthropic import FORMAT, Reader, read, write, write_response, write_tools
 from tests.content import items_to_try, matrix
+from tests.content.wire.sdk_types import SdkType
+
+MESSAGE = SdkType("anthropic.types:Message")
+BETA_MESSAGE = SdkType("anthropic.types.beta:BetaMessage")
+MESSAGES = SdkType("anthropic.types:MessageParam", many=True)
+BETA_MESSAGES = SdkType("anthropic.types.beta:BetaMessageParam", many=True)
+BETA_BLOCKS = SdkType("anthropic.types.beta:BetaContentBlockParam", many=True)
+EVENTS = SdkType("anthropic.types:RawMessageStreamEvent", many=True)
+TOOL = SdkType("anthropic.types:ToolUnionParam")
 
 THINKING = {"type": "thinking", "thinking": "Run it.", "signature": "c2lnbmVk"}
 REDACTED = {"type": "redacted_thinking", "data": "c2VhbGVk"}
@@ -385,8 +391,8 @@ def test_a_response_comes_back_whole() -> None:
     written = write_response(read(RESPONSE)[0])
     assert written.document == RESPONSE
     assert written.losses == ()
-    SdkMessage.model_validate(written.document)
-    BetaMessage.model_validate(written.document)
+    MESSAGE.validate(written.document)
+    BETA_MESSAGE.validate(written.document)
 
 
 def test_a_request_comes_back_whole() -> None:
@@ -395,21 +401,28 @@ def test_a_request_comes_back_whole() -> None:
     assert written.losses == ()
 
 
-@pytest.mark.parametrize("kind", [MessageParam, BetaMessageParam], ids=["stable", "beta"])
-def test_what_is_written_is_what_the_sdk_takes(kind) -> None:
-    messages = TypeAdapter(list[kind])
-    messages.validate_python(write(read(REQUEST)).document)
-    messages.validate_python(write(matrix.TRANSCRIPT).document)
+@pytest.mark.parametrize("messages", [MESSAGES, BETA_MESSAGES], ids=["stable", "beta"])
+def test_what_is_written_is_what_the_sdk_takes(messages: SdkType) -> None:
+    messages.validate(write(read(REQUEST)).document)
+    messages.validate(write(matrix.TRANSCRIPT).document)
 
 
 def test_what_the_sdk_makes_of_a_message_is_the_same_again() -> None:
-    dumped = BetaMessage.model_validate(RESPONSE).model_dump(mode="json")
+    dumped = BETA_MESSAGE.validate(RESPONSE).model_dump(mode="json")
     assert write_response(read(dumped)[0]).document == dumped
 
 
 def test_what_a_request_cannot_say_is_told() -> None:
     losses = {loss.what for loss in write(read(RESPONSE)).losses}
     assert losses == {"message.id", "message.model", "message.finish_reason", "message.provider_data", "usage"}
+
+
+def test_a_picture_that_is_put_before_stderr_is_reported_as_text_is() -> None:
+    picture = DataContent(media_type="image/png", data=b"x", name="plot.png")
+    outputs = (TextContent(text="careful\n", stream="stderr"), picture)
+    result = CodeInterpreterResult(call_id="c", outputs=outputs, exit_code=0)
+    losses = {loss.what for loss in write([Message(role="tool", contents=(result,))]).losses}
+    assert losses == {"code_interpreter_result.data", "code_interpreter_result.outputs"}
 
 
 def test_code_of_others_becomes_a_call_of_the_tool() -> None:
@@ -437,7 +450,7 @@ def test_code_of_others_becomes_a_call_of_the_tool() -> None:
         ),
     ]
     written = write(messages)
-    TypeAdapter(list[MessageParam]).validate_python(written.document)
+    MESSAGES.validate(written.document)
     assert [block["name"] for block in written.document[0]["content"]] == [
         "code_execution",
         "bash_code_execution",
@@ -484,7 +497,7 @@ def test_tools_are_asked_for_with_their_files() -> None:
         ]
     )
     tool, uploads = written.document
-    TypeAdapter(ToolUnionParam).validate_python(tool)
+    TOOL.validate(tool)
     assert tool == {"type": "code_execution_20250825", "name": "code_execution"}
     assert uploads == {"role": "user", "content": [{"type": "container_upload", "file_id": "file_1"}]}
     assert [loss.what for loss in written.losses] == [
@@ -546,9 +559,7 @@ def streamed(events: list[dict[str, Any]]) -> Message:
 
 
 def test_the_events_are_those_of_the_sdk() -> None:
-    TypeAdapter(list[RawMessageStreamEvent]).validate_python(
-        [event for event in events_of(RESPONSE) if event["type"] != "ping"]
-    )
+    EVENTS.validate([event for event in events_of(RESPONSE) if event["type"] != "ping"])
     assert all(FORMAT.is_event is not None and FORMAT.is_event(event) for event in events_of(RESPONSE))
 
 
@@ -728,6 +739,7 @@ def test_no_document_is_a_crash(document) -> None:
     assert json.dumps(write(messages).document)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(items_to_try.messages, max_size=2))
 def test_any_content_can_be_written(messages) -> None:
@@ -802,4 +814,4 @@ def test_those_of_others_are_not(document) -> None:
 
 
 def test_the_beta_takes_every_block() -> None:
-    TypeAdapter(list[BetaContentBlockParam]).validate_python(write(read(REQUEST)).document[2]["content"])
+    BETA_BLOCKS.validate(write(read(REQUEST)).document[2]["content"])

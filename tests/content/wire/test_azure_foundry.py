@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types.beta.threads import Message as ThreadMessage
-from openai.types.beta.threads.runs import RunStep
-from openai.types.responses import Response
 
 from actbox.content import (
     CodeInterpreterCall,
@@ -31,6 +28,11 @@ from actbox.content.wire.azure_foundry import write_agent_tools
 from actbox.content.wire.formats import find_format
 from tests.content.items_to_try import json_values, messages
 from tests.content.wire import openai_samples as samples
+from tests.content.wire.sdk_types import SdkType
+
+SDK_MESSAGE = SdkType("openai.types.beta.threads:Message")
+SDK_STEP = SdkType("openai.types.beta.threads.runs:RunStep")
+SDK_RESPONSE = SdkType("openai.types.responses:Response")
 
 NAME = "azure-foundry"
 FORMAT = find_format(NAME)
@@ -208,12 +210,12 @@ def streamed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_the_samples_are_what_the_sdk_says_where_it_knows_them() -> None:
-    Response.model_validate(RESPONSE)
-    RunStep.model_validate(STEP)
-    RunStep.model_validate(CREATION)
+    SDK_RESPONSE.validate(RESPONSE)
+    SDK_STEP.validate(STEP)
+    SDK_STEP.validate(CREATION)
     plain = copy.deepcopy(ANSWER)
     del plain["content"][1]["text"]["annotations"][0]
-    ThreadMessage.model_validate(plain)
+    SDK_MESSAGE.validate(plain)
 
 
 def test_a_response_of_an_agent_is_written_as_it_was() -> None:
@@ -378,6 +380,7 @@ _inner = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -398,6 +401,7 @@ def test_any_json_is_read_or_refused(document: Any) -> None:
     FORMAT.looks_like(document)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(messages, max_size=2))
 def test_any_messages_can_be_written(some: list[Message]) -> None:

@@ -264,7 +264,7 @@ def test_what_cannot_be_said_is_told() -> None:
     accepts(written.document)
     said = written.document[0]["content"][1]["toolResult"]["content"][0]["json"]
     assert said == {
-        "stdOut": "a\n[data: image/png, 1 bytes]\n",
+        "stdOut": "a\n[data: image/png, 1 byte]\n",
         "stdErr": "error: broke\n",
         "exitCode": 1,
         "isError": True,
@@ -277,6 +277,18 @@ def test_what_cannot_be_said_is_told() -> None:
         "code_interpreter_result.exit_code",
         "code_interpreter_result.outcome",
     }
+
+
+def test_outputs_that_are_not_said_leave_no_empty_lines() -> None:
+    outputs = (
+        TextContent(text="1\n"),
+        UsageContent(input_tokens=1),
+        ReasoningContent(text="hm"),
+        TextContent(text="2\n"),
+    )
+    result = CodeInterpreterResult(call_id="c", outputs=outputs, exit_code=0)
+    (message,) = write([Message(role="tool", contents=(result,))]).document
+    assert message["content"][0]["toolResult"]["content"][0]["json"]["stdOut"] == "1\n2\n"
 
 
 def test_the_tool_is_asked_for_and_inputs_are_told() -> None:
@@ -451,6 +463,7 @@ def test_no_document_is_a_crash(document) -> None:
     assert json.dumps(write(messages).document)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(items_to_try.messages, max_size=2))
 def test_any_content_can_be_written(messages) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from actbox.content import (
     messages_from_updates,
 )
 from actbox.content.wire.extensions_ai import FORMAT, Reader, read, write
+from actbox.content.wire.formats import detect
 from tests.content import items_to_try
 from tests.content.matrix import TRANSCRIPT
 from tests.content.wire.plain import has_unknown, plain
@@ -281,6 +284,7 @@ def test_its_documents_are_told_by_their_discriminators() -> None:
 known_items = items_to_try.items.filter(lambda item: not has_unknown(item)).map(plain)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(known_items, max_size=4).map(tuple))
 def test_whatever_is_known_here_comes_back(items: tuple[Content, ...]) -> None:
@@ -319,6 +323,7 @@ json_of_it = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(json_of_it)
 def test_no_json_makes_reading_fail_but_with_a_value_error(document: Any) -> None:
@@ -338,9 +343,63 @@ def test_results_within_results_cost_no_more_than_their_number() -> None:
     assert write(read(document)).document == document
 
 
+@pytest.mark.parametrize("innermost", [{"$type": "text", "text": "a", "x": 1}, {"$type": "later"}], ids=["same", "not"])
+def test_writing_results_within_results_takes_no_more_calls_than_there_are_results(innermost: dict[str, Any]) -> None:
+    """With fields that are not known at each level, which are put back and checked, in the middle of the stack too."""
+
+    def calls_to_write(depth: int) -> int:
+        item = innermost
+        for _ in range(depth):
+            item = {"$type": "codeInterpreterToolResult", "callId": "c", "outputs": [item], "x": {"y": [1]}}
+        document = [{"role": "assistant", "contents": [item], "x": 1}]
+        messages, calls = read(document), 0
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            written = write(messages).document
+        finally:
+            sys.setprofile(None)
+        assert written == document
+        return calls
+
+    assert calls_to_write(80) < 2.2 * calls_to_write(40)
+
+
 def test_items_nested_beyond_all_measure_are_refused() -> None:
     item: dict[str, Any] = {"$type": "text", "text": "a"}
     for _ in range(3000):
         item = {"$type": "codeInterpreterToolResult", "callId": "c", "outputs": [item]}
     with pytest.raises(ValueError):
         read([{"role": "assistant", "contents": [item]}])
+
+
+def test_a_result_as_its_proposal_called_it_is_a_result() -> None:
+    """The `CodeExecutionResultContent` of dotnet/extensions, pull request 6620."""
+    picture = {"$type": "data", "uri": "data:image/png;base64,aGVsbG8=", "name": "chart.png"}
+    said = {"$type": "codeExecutionResult", "stdout": "Mean: 3.0\n", "stderr": "", "generatedContents": [picture]}
+    failed = {"$type": "codeExecutionResult", "stdout": "Starting...\n", "stderr": "NameError: no x\n"}
+    document = [{"role": "assistant", "contents": [said]}, {"role": "assistant", "contents": [failed]}]
+    assert detect(document) is FORMAT
+    (good,), (bad,) = (message.contents for message in read(document))
+    assert isinstance(good, CodeInterpreterResult) and isinstance(bad, CodeInterpreterResult)
+    assert good.outputs[0] == TextContent(text="Mean: 3.0\n", stream="stdout")
+    assert isinstance(good.outputs[1], DataContent) and good.outputs[1].name == "chart.png"
+    assert good.success is True
+    assert bad.outputs[1] == TextContent(text="NameError: no x\n", stream="stderr")
+    assert bad.success is False
+    again = write(read(document)).document
+    assert again[0]["contents"][0]["$type"] == "codeInterpreterToolResult"
+    assert read(again) == read(document)
+
+
+def test_a_value_that_cannot_be_read_does_not_hide_what_was_changed_beside_it() -> None:
+    result = {"$type": "codeInterpreterToolResult", "callId": "code-1", "outputs": []}
+    result["additionalProperties"] = {"actbox": {"outcome": 3}}
+    (message,) = read([{"role": "tool", "contents": [result]}])
+    changed = message.contents[0].model_copy(update={"exit_code": 7})
+    (again,) = read(write([message.model_copy(update={"contents": (changed,)})]).document)
+    assert again.contents[0].exit_code == 7

@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import pytest
-from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +42,11 @@ from actbox.content.wire.gemini import (
 )
 from tests.content import items_to_try
 from tests.content.wire.gemini_samples import CONTENTS, PICTURE, RESPONSE
+from tests.content.wire.sdk_types import SdkType
+
+SDK_CONTENT = SdkType("google.genai.types:Content")
+SDK_RESPONSE = SdkType("google.genai.types:GenerateContentResponse")
+SDK_TOOL = SdkType("google.genai.types:Tool")
 
 
 def parts_of(document: Any) -> list[Any]:
@@ -143,11 +147,11 @@ def test_a_response_comes_back_the_same() -> None:
 
 
 def test_the_sdk_takes_what_is_written() -> None:
-    response = types.GenerateContentResponse.model_validate(write_response(read(RESPONSE)).document)
-    assert response == types.GenerateContentResponse.model_validate(RESPONSE)
+    response = SDK_RESPONSE.validate(write_response(read(RESPONSE)).document)
+    assert response == SDK_RESPONSE.validate(RESPONSE)
     for document in (write(read(RESPONSE)).document, write(read(CONTENTS)).document):
         for content in document:
-            types.Content.model_validate(content)
+            SDK_CONTENT.validate(content)
 
 
 @pytest.mark.parametrize("by_alias", [True, False])
@@ -155,14 +159,14 @@ def test_what_the_sdk_dumps_is_read(by_alias: bool) -> None:
     """Its names may be in snake_case, its base64 is of the other alphabet, and what it has not is null."""
     document = copy.deepcopy(RESPONSE)
     parts_of(document)[4]["inlineData"]["data"] = "_-8="
-    dumped = types.GenerateContentResponse.model_validate(document).model_dump(mode="json", by_alias=by_alias)
+    dumped = SDK_RESPONSE.validate(document).model_dump(mode="json", by_alias=by_alias)
     read_again, meant = read(dumped)[0], read(document)[0]
     assert [item.type for item in read_again.contents] == [item.type for item in meant.contents]
     assert read_again.text == meant.text
     assert read_again.finish_reason == "stop"
     assert read_again.contents[3] == meant.contents[3]
     assert read_again.contents[-1] == meant.contents[-1]
-    types.GenerateContentResponse.model_validate(write_response([read_again]).document)
+    SDK_RESPONSE.validate(write_response([read_again]).document)
 
 
 def test_contents_come_back_the_same() -> None:
@@ -451,12 +455,12 @@ def test_content_of_other_formats_is_said_as_far_as_it_can_be() -> None:
         "usage",
     }
     (content,) = written.document
-    types.Content.model_validate(content)
+    SDK_CONTENT.validate(content)
     assert content["parts"][5]["functionResponse"] == {"id": "c", "name": "f", "response": {"error": "no"}}
     result = content["parts"][7]["codeExecutionResult"]
     assert result == {"id": "k", "outcome": "OUTCOME_FAILED", "output": "outerr\nBad: boom"}
     response = write_response([message]).document
-    types.GenerateContentResponse.model_validate(response)
+    SDK_RESPONSE.validate(response)
     assert response["candidates"][0]["citationMetadata"] == {
         "citations": [{"startIndex": 0, "endIndex": 3, "uri": "https://a"}]
     }
@@ -485,7 +489,7 @@ def test_tools_are_written_as_the_api_takes_them() -> None:
     ]
     assert whats(written) == {"code_interpreter.inputs", "file_search.inputs"}
     for tool in written.document:
-        types.Tool.model_validate(tool)
+        SDK_TOOL.validate(tool)
     assert write_tools([HostedCodeInterpreterTool(), HostedFileSearchTool()]).losses == ()
 
 
@@ -569,7 +573,7 @@ def test_the_sdk_takes_whatever_is_written(items: list[Any]) -> None:
         # It warns of an outcome that it does not know, and takes it.
         warnings.simplefilter("ignore")
         for content in write([Message(contents=tuple(items))]).document:
-            types.Content.model_validate(content)
+            SDK_CONTENT.validate(content)
 
 
 @given(st.lists(datas | links | files, min_size=1, max_size=4))
@@ -578,6 +582,7 @@ def test_files_of_the_user_come_back(items: list[Any]) -> None:
     assert read(write([message]).document) == [message]
 
 
+@pytest.mark.slow
 @given(st.lists(items_to_try.messages, max_size=3))
 def test_whatever_is_written_can_be_read_and_stays_as_it_is(messages: list[Message]) -> None:
     written = write(messages).document
@@ -616,3 +621,9 @@ def test_no_document_is_too_odd(document: Any) -> None:
     else:
         write(messages)
         write_response(messages)
+
+
+def test_a_call_with_an_empty_text_for_arguments_is_written_without_any() -> None:
+    written = write([Message(contents=(FunctionCall(call_id="call-a", name="look", arguments=""),))])
+    assert written.document[0]["parts"] == [{"functionCall": {"id": "call-a", "name": "look", "args": {}}}]
+    assert written.losses == ()

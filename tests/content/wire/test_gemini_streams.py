@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from google.genai import types
 
 from actbox.content import FunctionCall, UnknownContent, UsageContent, message_from_updates
 from actbox.content.wire.gemini import FORMAT, Reader, read, with_annotations, write
 from tests.content.wire.gemini_samples import RESPONSE, chunks_of
+from tests.content.wire.sdk_types import SdkType
 
 
 def test_a_stream_comes_to_what_the_whole_response_does() -> None:
@@ -94,7 +94,7 @@ def test_arguments_in_pieces_are_put_together() -> None:
     whole = {"to": "Bonn", "seats": [{"row": 3}, {"row": 4}], "now": True, "note": None}
     parts = [{"functionCall": piece} for piece in pieces]
     for part in parts:
-        types.Part.model_validate(part)
+        SdkType("google.genai.types:Part").validate(part)
     reader = Reader()
     chunks = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
     message = message_from_updates(update for chunk in chunks for update in reader.feed(chunk))

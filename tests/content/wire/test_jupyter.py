@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actbox.content import (
+    Annotation,
     CodeInterpreterCall,
     CodeInterpreterResult,
     DataContent,
@@ -18,8 +19,11 @@ from actbox.content import (
     UnknownContent,
     code_content,
 )
+from actbox.content.wire.formats import find_format
 from actbox.content.wire.jupyter import FORMAT, notebook, read, write
+from actbox.content.wire.losses import Loss
 from tests.content import items_to_try
+from tests.content.matrix import WRITTEN
 
 CODE = {
     "id": "a1",
@@ -147,6 +151,28 @@ def test_an_output_that_is_not_as_it_should_be_is_kept(output) -> None:
     assert write(read(cell)).document == [cell]
 
 
+def test_an_error_that_was_changed_is_written_as_it_is_now() -> None:
+    call, result = read(CODE)[0].contents
+    *others, error = result.outputs
+    changed = error.model_copy(update={"message": "KeyError: 'c'", "details": "Trace\nback"})
+    contents = (call, result.model_copy(update={"outputs": (*others, changed)}))
+    (cell,) = write([Message(contents=contents)]).document
+    assert cell["outputs"][-1] == {**CODE["outputs"][-1], "evalue": "'c'", "traceback": ["Trace", "back"]}
+    assert cell["outputs"][:-1] == CODE["outputs"][:-1]
+
+
+def test_a_line_break_within_a_line_of_a_traceback_is_kept() -> None:
+    cell = {**CODE, "outputs": [{"output_type": "error", "ename": "E", "evalue": "v", "traceback": ["a\nb", "c"]}]}
+    assert write(read(cell)).document == [cell]
+
+
+def test_annotations_of_printed_text_have_no_place_in_a_cell() -> None:
+    printed = TextContent(text="out", stream="stdout", annotations=(Annotation(url="https://example.org"),))
+    result = CodeInterpreterResult(call_id="cell-1", outputs=(printed,))
+    call = CodeInterpreterCall(call_id="cell-1", inputs=(code_content("1"),))
+    assert "text.annotations" in {loss.what for loss in write([Message(contents=(call, result))]).losses}
+
+
 def test_a_picture_that_is_no_base64_is_kept() -> None:
     cell = {**CODE, "outputs": [{"output_type": "display_data", "metadata": {}, "data": {"image/png": "?"}}]}
     assert write(read(cell)).document == [cell]
@@ -195,3 +221,24 @@ def test_notebooks_are_told_by_their_looks() -> None:
     assert FORMAT.looks_like(NOTEBOOK) == 1
     assert FORMAT.looks_like([CODE]) > 0.5
     assert FORMAT.looks_like([{"role": "user", "content": "hi"}]) == 0
+
+
+def test_the_metadata_of_a_notebook_is_kept_and_the_cells_alone_say_that_they_lack_it() -> None:
+    own = {**NOTEBOOK, "nbformat_minor": 4, "metadata": {"kernelspec": {"name": "ir", "language": "R"}, "title": "t"}}
+    messages = read(own)
+    written = write(messages)
+    assert [loss.what for loss in written.losses] == ["notebook.metadata"]
+    assert notebook(written.document, messages) == own
+
+
+@pytest.mark.parametrize("name", [name for name in WRITTEN if name not in ("jupyter", "actbox")])
+def test_other_formats_say_that_what_a_notebook_says_of_itself_is_left_out(name):
+    document = {
+        "cells": [{"cell_type": "markdown", "metadata": {}, "source": "hi"}],
+        "metadata": {"kernelspec": {"name": "python3"}, "custom": {"a": 1}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    losses = find_format(name).write(read(document)).losses
+    assert Loss("message.provider_data", "left out: only jupyter has these fields") in losses
+    assert find_format("actbox").write(read(document)).losses == ()

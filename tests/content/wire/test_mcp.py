@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import mcp.types as types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +21,9 @@ from actbox.content import (
 )
 from actbox.content.wire.mcp import FORMAT, read, write
 from tests.content import items_to_try
+from tests.content.wire.sdk_types import SdkType
+
+RESULT = SdkType("mcp.types:CallToolResult")
 
 EVERYTHING = {
     "content": [
@@ -68,7 +70,7 @@ def test_what_was_read_is_written_the_same() -> None:
 
 
 def test_what_is_written_is_what_the_protocol_takes() -> None:
-    types.CallToolResult.model_validate(write(read(EVERYTHING)).document[0])
+    RESULT.validate(write(read(EVERYTHING)).document[0])
 
 
 def test_an_answer_of_json_rpc_has_its_call_id() -> None:
@@ -140,7 +142,7 @@ def test_a_result_of_code_becomes_a_result_of_a_tool() -> None:
     )
     written = write([Message(contents=(result,))])
     (document,) = written.document
-    types.CallToolResult.model_validate(document)
+    RESULT.validate(document)
     assert document["isError"] is True
     assert [block["type"] for block in document["content"]] == [
         "text",

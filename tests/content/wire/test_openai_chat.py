@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageParam
-from pydantic import TypeAdapter
 
 from actbox.content import (
     CodeInterpreterCall,
@@ -29,11 +27,15 @@ from actbox.content import (
     code_content,
     messages_from_updates,
 )
+from actbox.content.wire.formats import detect
 from actbox.content.wire.openai_chat import FORMAT, Reader, read, write
 from tests.content import items_to_try
 from tests.content.matrix import TRANSCRIPT
+from tests.content.wire.sdk_types import SdkType
 
-PARAMS: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])
+PARAMS = SdkType("openai.types.chat:ChatCompletionMessageParam", many=True)
+SDK_COMPLETION = SdkType("openai.types.chat:ChatCompletion")
+SDK_CHUNK = SdkType("openai.types.chat:ChatCompletionChunk")
 CONVERSATION: list[dict[str, Any]] = [
     {"role": "developer", "content": "You can look things up."},
     {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
@@ -148,7 +150,7 @@ def test_a_conversation_comes_back_as_it_was() -> None:
     written = write(read(CONVERSATION))
     assert written.document == CONVERSATION
     assert not written.losses
-    PARAMS.validate_python(CONVERSATION)
+    PARAMS.validate(CONVERSATION)
 
 
 def test_every_kind_of_part_is_read() -> None:
@@ -174,7 +176,7 @@ def test_every_kind_of_part_is_read() -> None:
 
 
 def test_a_completion_is_read_and_its_message_can_be_sent_back() -> None:
-    ChatCompletion.model_validate(COMPLETION)
+    SDK_COMPLETION.validate(COMPLETION)
     (message,) = read(COMPLETION)
     assert (message.response_id, message.model, message.finish_reason) == ("chatcmpl-1", "gpt-x", "tool_calls")
     assert message.created_at is not None and message.created_at.timestamp() == 1_760_000_000
@@ -190,7 +192,7 @@ def test_a_completion_is_read_and_its_message_can_be_sent_back() -> None:
 
 def test_chunks_come_to_the_completion() -> None:
     for event in CHUNKS:
-        ChatCompletionChunk.model_validate(event)
+        SDK_CHUNK.validate(event)
         assert FORMAT.is_event is not None and FORMAT.is_event(event)
     assert streamed(CHUNKS) == read(COMPLETION)
 
@@ -273,7 +275,7 @@ def test_code_becomes_a_call_of_a_function_and_its_result_a_message_of_its_own()
 
 
 def test_the_whole_transcript_is_one_that_the_api_takes() -> None:
-    PARAMS.validate_python(write(TRANSCRIPT).document)
+    PARAMS.validate(write(TRANSCRIPT).document)
 
 
 def test_hosted_tools_are_left_out_and_that_is_said() -> None:
@@ -401,7 +403,7 @@ conversations = st.lists(
 def test_text_files_calls_and_results_of_text_lose_nothing(messages: list[Message]) -> None:
     written = write(messages)
     assert not written.losses
-    PARAMS.validate_python(written.document)
+    PARAMS.validate(written.document)
     back = read(written.document)
     assert write(back).document == written.document
     assert [_without_marks(message) for message in back] == messages
@@ -415,6 +417,7 @@ def _without_marks(message: Message) -> Message:
     return message.model_copy(update={"contents": tuple(bare(item) for item in message.contents), "provider_data": {}})
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(items_to_try.messages, max_size=3))
 def test_any_content_can_be_written_and_read_again(messages: list[Message]) -> None:
@@ -448,6 +451,7 @@ json_of_it = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(json_of_it)
 def test_no_json_makes_reading_fail_but_with_a_value_error(document: Any) -> None:
@@ -458,3 +462,42 @@ def test_no_json_makes_reading_fail_but_with_a_value_error(document: Any) -> Non
     except ValueError:
         return
     write(messages)
+
+
+# As Mistral's reasoning models answer: https://docs.mistral.ai/capabilities/reasoning
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Six times seven"}], "closed": True}
+REFERENCE = {"type": "reference", "reference_ids": [1]}
+
+
+def test_content_that_a_stream_gives_as_a_list_is_read_as_text_and_reasoning() -> None:
+    pieces = [{**THOUGHT, "thinking": [{"type": "text", "text": text}]} for text in ("Six times ", "seven")]
+    (message,) = streamed(
+        [
+            chunk({"role": "assistant", "content": ""}),
+            *(chunk({"content": [piece]}) for piece in pieces),
+            chunk({"content": [{"type": "text", "text": "It is "}]}),
+            chunk({"content": "42."}, finish_reason="stop"),
+        ]
+    )
+    reasoning, text = message.contents
+    assert isinstance(reasoning, ReasoningContent) and reasoning.text == "Six times seven"
+    assert (text.type, message.text) == ("text", "It is 42.")
+    assert "fields" not in message.provider_data.get("openai-chat", {})
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [THOUGHT, {"type": "thinking", "thinking": [*THOUGHT["thinking"], {"type": "text", "text": "!"}]}],
+    ids=["one text", "two texts"],
+)
+def test_thinking_among_the_parts_of_a_message_is_reasoning_and_comes_back(thought: dict[str, Any]) -> None:
+    said = {"role": "assistant", "content": [thought, {"type": "text", "text": "42"}, REFERENCE]}
+    (message,) = read([said])
+    assert isinstance(message.contents[0], ReasoningContent)
+    assert write([message]).document == [said]
+    assert detect([{"role": "user", "content": "6 * 7?"}, said]) is FORMAT
+
+
+def test_a_part_of_a_kind_that_is_not_known_does_not_hide_the_format() -> None:
+    video = {"type": "video_url", "video_url": {"url": "https://example.com/v.mp4"}}
+    assert detect([{"role": "user", "content": [video]}, *CONVERSATION[3:7]]) is FORMAT

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from typing import Any
@@ -7,9 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types.responses import Response, ResponseInputParam, ResponseStreamEvent
-from openai.types.responses.tool_param import ToolParam
-from pydantic import TypeAdapter
 
 from actbox.content import (
     Annotation,
@@ -36,14 +34,17 @@ from actbox.content import (
 )
 from actbox.content.items import Content
 from actbox.content.messages import items_of
-from actbox.content.wire.formats import find_format
+from actbox.content.wire.formats import detect, find_format
 from tests.content.items_to_try import json_objects, json_values, media_types, messages, texts, words
 from tests.content.wire import openai_samples as samples
+from tests.content.wire.sdk_types import SdkType
 
 NAME = "openai-responses"
 FORMAT = find_format(NAME)
-INPUT = TypeAdapter(ResponseInputParam)
-EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+INPUT = SdkType("openai.types.responses:ResponseInputParam")
+RESPONSE = SdkType("openai.types.responses:Response")
+EVENT = SdkType("openai.types.responses:ResponseStreamEvent")
+TOOLS = SdkType("openai.types.responses.tool_param:ToolParam", many=True)
 
 
 def contents_of(*output: Any) -> list[Content]:
@@ -60,10 +61,10 @@ def streamed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_the_samples_are_what_the_sdk_says() -> None:
-    Response.model_validate(samples.RESPONSE)
-    INPUT.validate_python(samples.INPUT)
+    RESPONSE.validate(samples.RESPONSE)
+    INPUT.validate(samples.INPUT)
     for event in samples.events_of(samples.RESPONSE):
-        EVENT.validate_python(event)
+        EVENT.validate(event)
 
 
 def test_the_output_of_a_response_is_written_as_it_was() -> None:
@@ -79,7 +80,7 @@ def test_the_input_of_a_request_is_written_as_it_was() -> None:
 
 
 def test_what_is_written_is_a_list_that_the_sdk_takes() -> None:
-    INPUT.validate_python(again(samples.INPUT))
+    INPUT.validate(again(samples.INPUT))
 
 
 def test_messages_survive_our_own_json_on_the_way() -> None:
@@ -146,7 +147,7 @@ def test_a_response_that_failed_has_its_error() -> None:
 
 def test_an_error_in_a_stream_is_an_error() -> None:
     event = {"type": "error", "code": "rate_limit", "message": "Slow down.", "param": None, "sequence_number": 3}
-    EVENT.validate_python(event)
+    EVENT.validate(event)
     (update,) = FORMAT.stream().feed(event)
     assert isinstance(update.contents[0], ErrorContent)
     assert (update.contents[0].code, update.contents[0].message) == ("rate_limit", "Slow down.")
@@ -236,7 +237,7 @@ def test_our_own_result_of_a_shell_call_goes_back_to_the_shell() -> None:
     written = FORMAT.write([*FORMAT.read([samples.SHELL]), Message(role="tool", contents=(ran,))])
     chunk = {"stdout": "a\n", "stderr": "b\n", "outcome": {"type": "exit", "exit_code": 3}}
     assert written.document[1] == {"type": "shell_call_output", "call_id": "call_2", "output": [chunk]}
-    INPUT.validate_python(written.document)
+    INPUT.validate(written.document)
     assert written.losses == ()
 
 
@@ -379,7 +380,7 @@ def test_what_the_format_cannot_say_is_reported() -> None:
         "data.name",
         "data",
     }
-    INPUT.validate_python(written.document)
+    INPUT.validate(written.document)
 
 
 def test_code_of_a_language_without_a_tool_becomes_a_function() -> None:
@@ -398,7 +399,7 @@ def test_annotated_text_of_others_is_written_with_its_citations() -> None:
         Annotation(kind="other"),
     )
     written = FORMAT.write([Message(contents=(TextContent(text="See", annotations=annotations),))])
-    INPUT.validate_python(written.document)
+    INPUT.validate(written.document)
     kinds = [annotation["type"] for annotation in written.document[0]["content"][0]["annotations"]]
     assert kinds == ["url_citation", "file_citation", "container_file_citation"]
     assert {loss.what for loss in written.losses} == {"annotation", "annotation.snippet"}
@@ -425,7 +426,7 @@ def test_tools_have_their_files_stores_and_most_results() -> None:
         "file_search.inputs.hosted_file",
         "file_search.maximum_result_count",
     ]
-    TypeAdapter(list[ToolParam]).validate_python(written.document)
+    TOOLS.validate(written.document)
 
 
 def test_it_is_told_by_its_looks() -> None:
@@ -484,6 +485,7 @@ def test_any_json_is_read_or_refused(document: Any) -> None:
     FORMAT.looks_like(document)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.lists(_odd_items, max_size=4))
 def test_any_list_of_items_is_written_as_it_was(items: list[Any]) -> None:
@@ -492,6 +494,7 @@ def test_any_list_of_items_is_written_as_it_was(items: list[Any]) -> None:
     assert again(items) == items
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(_fields, _odd, max_size=5),
@@ -502,6 +505,7 @@ def test_any_event_is_read(fields: dict[str, Any], kind: str) -> None:
     reader.feed({**fields, "type": kind, "output_index": 0, "content_index": 0, "summary_index": 0, "command_index": 0})
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(messages, max_size=3))
 def test_any_messages_can_be_written(some: list[Message]) -> None:
@@ -539,6 +543,7 @@ def _plain(item: Content) -> Any:
     return data
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(_spoken | _files, min_size=1, max_size=3),
@@ -561,7 +566,7 @@ def test_text_files_code_and_functions_go_there_and_back(
         Message(role="tool", contents=(result,)),
     ]
     written = FORMAT.write(turns)
-    INPUT.validate_python(written.document)
+    INPUT.validate(written.document)
     back = FORMAT.read(written.document)
     assert [_plain(item) for item in items_of(back)] == [_plain(item) for item in items_of(turns)]
 
@@ -576,3 +581,74 @@ def test_output_of_a_shell_that_was_null_takes_text_again() -> None:
     messages = find_format("openai-responses").read(items)
     for format in ("openai-responses", "azure-foundry", "anthropic"):
         assert find_format(format).write(messages).document
+
+
+# What xAI answers, where the item of a run has its program in the arguments, as a call of a function has.
+OF_XAI = {
+    "arguments": '{"code":"print(6 * 7)"}',
+    "call_id": "",
+    "name": "code_execution",
+    "type": "code_interpreter_call",
+    "id": "fc_5138abcf_0",
+    "status": "completed",
+}
+
+
+def test_a_program_of_xai_is_read_from_the_arguments() -> None:
+    whole = samples.response([OF_XAI])
+    call, result, *_ = FORMAT.read(whole)[0].contents
+    assert isinstance(call, CodeInterpreterCall) and (call.code, call.language) == ("print(6 * 7)", "python")
+    assert isinstance(result, CodeInterpreterResult) and result.call_id == call.call_id == "fc_5138abcf_0"
+    assert again([OF_XAI]) == [OF_XAI]
+    begun = {**OF_XAI, "status": "in_progress", "arguments": ""}
+    events = [
+        {"type": "response.created", "response": {**whole, "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": begun},
+        {"type": "response.code_interpreter_call.interpreting", "output_index": 0, "item_id": OF_XAI["id"]},
+        {"type": "response.output_item.done", "output_index": 0, "item": OF_XAI},
+        {"type": "response.completed", "response": whole},
+    ]
+    assert streamed(events) == [message.to_dict() for message in FORMAT.read(whole)]
+
+
+# The item as the proposal of Microsoft.Extensions.AI writes it (dotnet/extensions, pull request 6620).
+PICTURE = base64.b64encode(b"\xff\xd8\xff picture").decode()
+PROPOSED = {
+    "type": "code_interpreter_call",
+    "outputs": [
+        {"type": "output_text", "text": "Calculation result: 42"},
+        {"type": "output_text", "text": "and more"},
+        {"type": "output_image", "image": PICTURE},
+    ],
+}
+
+
+def test_outputs_may_be_output_text_and_output_image() -> None:
+    assert detect(PROPOSED) is FORMAT
+    _, result = FORMAT.read(PROPOSED)[0].contents
+    assert isinstance(result, CodeInterpreterResult)
+    assert [item.text for item in result.outputs if isinstance(item, TextContent)] == [
+        "Calculation result: 42",
+        "and more",
+    ]
+    (picture,) = (item for item in result.outputs if isinstance(item, DataContent))
+    assert (picture.media_type, picture.data, picture.name) == ("image/jpeg", b"\xff\xd8\xff picture", "image-3.jpeg")
+    assert again(PROPOSED) == [PROPOSED]
+
+
+@pytest.mark.parametrize("outputs", [None, [{"type": "logs", "logs": "one\ntwo\n"}]], ids=["no outputs", "outputs"])
+def test_output_is_handed_on_as_it_is_streamed(outputs: Any) -> None:
+    item = {**samples.CODE, "outputs": outputs}
+    deltas = [
+        {"type": "response.code_interpreter_call_output.delta", "output_index": 0, "item_id": item["id"], "delta": text}
+        for text in ("one\n", "two\n", {"type": "output_image", "image": PICTURE})
+    ]
+    begun = {**item, "status": "in_progress", "code": "", "outputs": None}
+    (before,) = streamed([{"type": "response.output_item.added", "output_index": 0, "item": begun}, *deltas])
+    printed, picture = before["contents"][1]["outputs"]
+    assert (printed["text"], printed["stream"], picture["type"]) == ("one\ntwo\n", "stdout", "data")
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    (after,) = streamed([{"type": "response.output_item.added", "output_index": 0, "item": begun}, *deltas, done])
+    # The outputs of the item are the whole of them, unless it has none.
+    assert len(after["contents"][1]["outputs"]) == (2 if outputs is None else 1)
+    assert after["contents"][1]["outputs"][0]["text"] == "one\ntwo\n"

@@ -229,9 +229,11 @@ class Machine:
 
 
 def _kill(process: subprocess.Popen[Any]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """Kill a process and its group, unless it was waited for: then the number may be another process's by now."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _close(process: subprocess.Popen[Any]) -> None:

@@ -30,7 +30,7 @@ Send = Callable[[bytes], None]
 
 @dataclass
 class Fault:
-    """What goes wrong with the next calls of a tool, or of an operation, `times` of them after the first `after`."""
+    """A fault in the next calls of a tool or operation: `times` calls fail, after the first `after` calls."""
 
     of: str
     code: str = ""

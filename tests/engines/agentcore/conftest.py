@@ -37,7 +37,7 @@ async def box(service: CodeService) -> AsyncIterator[Sandbox]:
 
 @pytest.fixture(scope="module", autouse=True)
 def patience(aws: pytest.MonkeyPatch) -> None:
-    """Have no test depend on how much else this machine has to do."""
+    """Set waits so that no test depends on the machine's load."""
     engine = "actbox.sandbox.engines.agentcore"
-    for name in ("AgentCoreSandbox.aftermath_seconds", "letting_go.LET_GO_SECONDS", "kernel._STOP_SECONDS"):
+    for name in ("AgentCoreSandbox.cleanup_seconds", "cancellation.LET_GO_SECONDS", "kernel._STOP_SECONDS"):
         aws.setattr(f"{engine}.{name}", 60.0)

@@ -27,6 +27,7 @@ class _Opened:
         return actbox.open_sandbox("agentcore", policy=policy, region="eu-west-1")
 
 
+@pytest.mark.slow
 class TestTheCore(_Opened, TraitsCases, OutputCases, ValueCases):
     """What is tried also where the whole contract takes too long."""
 

@@ -29,12 +29,14 @@ async def test_a_session_that_has_expired_is_told_with_what_to_do(box: Sandbox, 
             await call()
 
 
+@pytest.mark.slow
 async def test_files_of_a_session_that_has_expired_are_told_so_at_once(box: Sandbox, service: CodeService) -> None:
     service.expire(service.running[-1].id)
     with pytest.raises(SandboxStopped, match="session_seconds"):
         await box.read_file("a")
 
 
+@pytest.mark.slow
 async def test_a_program_that_runs_when_the_session_expires_is_told_so(box: Sandbox, service: CodeService) -> None:
     async def expire() -> None:
         async for event in events:
@@ -49,6 +51,7 @@ async def test_a_program_that_runs_when_the_session_expires_is_told_so(box: Sand
     await expire()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["writeFiles", "executeCommand", "executeCode"])
 async def test_what_the_end_of_the_services_session_cuts_off_without_a_word_is_told_so(
     box: Sandbox, service: CodeService, tool: str
@@ -62,7 +65,7 @@ async def test_what_the_end_of_the_services_session_cuts_off_without_a_word_is_t
     service.faults.append(Fault(tool, is_error=True, held=released))
     running = asyncio.create_task(session.run("call()\nimport time\ntime.sleep(600)", tools=[call]))
     while service.faults:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
     service.expire(service.running[-1].id)
     released.set()
     result = await running
@@ -73,6 +76,7 @@ async def test_what_the_end_of_the_services_session_cuts_off_without_a_word_is_t
             await place.run("1")
 
 
+@pytest.mark.slow
 async def test_a_session_that_is_terminated_is_asked_about(box: Sandbox, service: CodeService) -> None:
     service.faults.append(Fault("writeFiles", code="ConflictException"))
     service.expire(service.running[-1].id)
@@ -80,6 +84,7 @@ async def test_a_session_that_is_terminated_is_asked_about(box: Sandbox, service
         await box.read_file("a")
 
 
+@pytest.mark.slow
 async def test_a_conflict_in_a_session_that_goes_on_is_told_as_it_is(box: Sandbox, service: CodeService) -> None:
     service.faults.append(Fault("writeFiles", code="ConflictException"))
     result = await box.run("1")
@@ -88,6 +93,7 @@ async def test_a_conflict_in_a_session_that_goes_on_is_told_as_it_is(box: Sandbo
     assert (await box.run("1")).value == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["ThrottlingException", "throttlingException"])
 async def test_what_is_throttled_is_tried_again(box: Sandbox, service: CodeService, soon: None, code: str) -> None:
     for tool in ("writeFiles", "startCommandExecution", "getTask", "readFiles"):
@@ -96,6 +102,7 @@ async def test_what_is_throttled_is_tried_again(box: Sandbox, service: CodeServi
     assert service.faults == []
 
 
+@pytest.mark.slow
 async def test_it_is_not_tried_for_ever(box: Sandbox, service: CodeService, soon: None) -> None:
     service.faults.append(Fault("startCommandExecution", code="ThrottlingException", times=1000))
     result = await box.run("1")
@@ -103,6 +110,7 @@ async def test_it_is_not_tried_for_ever(box: Sandbox, service: CodeService, soon
     assert len(service.called("startCommandExecution")) == 6
 
 
+@pytest.mark.slow
 async def test_an_exception_in_the_stream_is_what_it_is(box: Sandbox, service: CodeService) -> None:
     service.faults.append(Fault("startCommandExecution", code="serviceQuotaExceededException"))
     result = await box.run("1")
@@ -111,6 +119,7 @@ async def test_an_exception_in_the_stream_is_what_it_is(box: Sandbox, service: C
     assert (await box.run("1")).value == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["writeFiles", "startCommandExecution"])
 async def test_an_error_without_content_is_an_error(box: Sandbox, service: CodeService, tool: str) -> None:
     service.faults.append(Fault(tool, is_error=True))
@@ -119,6 +128,7 @@ async def test_an_error_without_content_is_an_error(box: Sandbox, service: CodeS
     assert (result.error.kind, tool in result.error.message) == (ErrorKind.SANDBOX, True)
 
 
+@pytest.mark.slow
 async def test_an_error_without_content_ends_a_run_whose_output_cannot_be_had(
     box: Sandbox, service: CodeService
 ) -> None:
@@ -127,6 +137,7 @@ async def test_an_error_without_content_ends_a_run_whose_output_cannot_be_had(
     assert result.error is not None and "readFiles" in result.error.message
 
 
+@pytest.mark.slow
 async def test_fields_that_are_missing_are_not_missed(box: Sandbox, service: CodeService) -> None:
     gone = ("stdout", "stderr", "exitCode", "executionTime", "isError", "taskStatus", "size", "name", "description")
     for tool in ("writeFiles", "startCommandExecution", "getTask", "listFiles", "readFiles"):
@@ -135,24 +146,27 @@ async def test_fields_that_are_missing_are_not_missed(box: Sandbox, service: Cod
     assert (result.stdout, result.value) == ("out\n", 42)
 
 
+@pytest.mark.slow
 async def test_a_task_that_was_never_named_is_an_error(box: Sandbox, service: CodeService) -> None:
     service.faults.append(Fault("startCommandExecution", without=("structuredContent",)))
     result = await box.run("1")
     assert result.error is not None and "task" in result.error.message
 
 
+@pytest.mark.slow
 async def test_a_slow_stream_holds_up_nobody_else(box: Sandbox, service: CodeService) -> None:
     released = threading.Event()
     service.faults.append(Fault("startCommandExecution", held=released))
     slow = asyncio.create_task(box.run("'slow'"))
     while service.faults:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
     assert (await box.run("'fast'")).value == "fast"
     assert not slow.done()
     released.set()
     assert (await slow).value == "slow"
 
 
+@pytest.mark.slow
 async def test_a_command_that_is_started_while_its_caller_goes_away_is_stopped(
     box: Sandbox, service: CodeService
 ) -> None:
@@ -160,7 +174,7 @@ async def test_a_command_that_is_started_while_its_caller_goes_away_is_stopped(
     service.faults.append(Fault("startCommandExecution", held=released))
     task = asyncio.create_task(box.run("import time\ntime.sleep(600)"))
     while service.faults:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
     task.cancel()
     asyncio.get_running_loop().call_later(0, released.set)
     with pytest.raises(asyncio.CancelledError):
@@ -177,13 +191,14 @@ async def test_a_start_that_is_refused_says_why(service: CodeService) -> None:
         await actbox.open_sandbox("agentcore", region="eu-west-1").start()
 
 
+@pytest.mark.slow
 async def test_a_start_that_nobody_waits_for_any_more_leaves_no_session(service: CodeService) -> None:
     before = len(service.running)
     released = threading.Event()
     service.faults.append(Fault("StartCodeInterpreterSession", held=released))
     task = asyncio.create_task(actbox.open_sandbox("agentcore", region="eu-west-1").start())
     while service.faults:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
     task.cancel()
     asyncio.get_running_loop().call_later(0, released.set)
     with pytest.raises(asyncio.CancelledError):
@@ -191,12 +206,14 @@ async def test_a_start_that_nobody_waits_for_any_more_leaves_no_session(service:
     assert len(service.running) == before
 
 
+@pytest.mark.slow
 async def test_a_code_interpreter_that_is_not_there_is_told(service: CodeService) -> None:
     service.faults.append(Fault("StartCodeInterpreterSession", code="ResourceNotFoundException"))
     with pytest.raises(SandboxUnavailable, match="no such thing in this region"):
         await actbox.open_sandbox("agentcore", region="eu-west-1", identifier="mine-abc").start()
 
 
+@pytest.mark.slow
 async def test_what_is_missing_in_a_session_that_goes_on_does_not_end_it(box: Sandbox, service: CodeService) -> None:
     service.faults.append(Fault("getTask", code="ResourceNotFoundException"))
     result = await box.run("1")
@@ -204,6 +221,7 @@ async def test_what_is_missing_in_a_session_that_goes_on_does_not_end_it(box: Sa
     assert (await box.run("1")).value == 1
 
 
+@pytest.mark.slow
 async def test_a_start_that_fails_halfway_leaves_no_session(service: CodeService) -> None:
     before = len(service.running)
     service.faults.append(Fault("writeFiles", code="AccessDeniedException"))
@@ -212,6 +230,7 @@ async def test_a_start_that_fails_halfway_leaves_no_session(service: CodeService
     assert len(service.running) == before
 
 
+@pytest.mark.slow
 async def test_a_session_that_cannot_be_stopped_is_said_to_go_on(service: CodeService) -> None:
     box = actbox.open_sandbox("agentcore", region="eu-west-1")
     await box.start()
@@ -221,6 +240,7 @@ async def test_a_session_that_cannot_be_stopped_is_said_to_go_on(service: CodeSe
     service.expire(service.running[-1].id)
 
 
+@pytest.mark.slow
 async def test_a_service_that_cannot_be_reached_is_told(service: CodeService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_AGENTCORE", "http://127.0.0.1:9")
     with pytest.raises(SandboxUnavailable, match="cannot be reached"):

@@ -64,6 +64,7 @@ def say(service: CodeService, said: tuple[str, bytes], *names: str) -> None:
     service.faults += [Fault(name, times=FOR_EVER, raw=said) for name in names]
 
 
+@pytest.mark.slow
 async def test_a_start_that_is_answered_by_nonsense_is_a_sandbox_that_cannot_be_had(
     service: CodeService, nonsense: tuple[str, bytes]
 ) -> None:
@@ -81,6 +82,7 @@ async def test_a_session_without_a_name_is_none(service: CodeService, named: Any
     service.faults.clear()
 
 
+@pytest.mark.slow
 async def test_calls_that_are_answered_by_nonsense_fail(
     box: Sandbox, service: CodeService, nonsense: tuple[str, bytes]
 ) -> None:
@@ -94,6 +96,7 @@ async def test_calls_that_are_answered_by_nonsense_fail(
         assert result.error is not None and result.error.kind is ErrorKind.SANDBOX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["getTask", "listFiles", "readFiles"])
 async def test_output_that_is_nonsense_ends_a_run(box: Sandbox, service: CodeService, tool: str) -> None:
     for said in (NONSENSE["a checksum that is wrong"], NONSENSE["text for content"], NONSENSE["a page"]):

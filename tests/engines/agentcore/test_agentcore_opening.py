@@ -19,6 +19,7 @@ from actbox.sandbox.languages import FULL_CPYTHON
 from tests.engines.agentcore.code_service import CodeService
 
 
+@pytest.mark.slow
 async def test_a_session_lives_as_long_as_the_sandbox(service: CodeService) -> None:
     box = actbox.open_sandbox("agentcore", region="eu-west-1")
     before = len(service.running)
@@ -31,6 +32,7 @@ async def test_a_session_lives_as_long_as_the_sandbox(service: CodeService) -> N
         await box.run("1")
 
 
+@pytest.mark.slow
 async def test_options_reach_the_service_and_names_are_unique(service: CodeService) -> None:
     service.calls.clear()
     options: dict[str, Any] = {"identifier": "mine-abc", "session_seconds": 60, "session_name": "agent-7"}
@@ -49,6 +51,7 @@ async def test_options_reach_the_service_and_names_are_unique(service: CodeServi
     assert {other["codeInterpreterIdentifier"] for other in others} == {"aws.codeinterpreter.v1"}
 
 
+@pytest.mark.slow
 async def test_a_client_can_be_given(service: CodeService) -> None:
     from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
 
@@ -91,6 +94,7 @@ async def test_without_a_region_it_says_how_to_name_one(service: CodeService) ->
         await actbox.open_sandbox("agentcore").start()
 
 
+@pytest.mark.slow
 async def test_the_region_may_be_in_the_variable_that_the_message_names(
     service: CodeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +104,7 @@ async def test_the_region_may_be_in_the_variable_that_the_message_names(
     assert "region" not in actbox.check("agentcore").advice
 
 
+@pytest.mark.slow
 async def test_the_region_of_the_configuration_comes_first(
     service: CodeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +116,7 @@ async def test_the_region_of_the_configuration_comes_first(
     client.control_plane_client.close()
 
 
+@pytest.mark.slow
 async def test_without_credentials_it_says_what_to_do(service: CodeService, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -127,12 +133,12 @@ def test_the_check_names_the_extra_where_the_client_is_missing(monkeypatch: pyte
     find = importlib.util.find_spec
     importlib.import_module("actbox.sandbox.engines.agentcore")
     monkeypatch.setattr(
-        sys.modules["actbox.sandbox.engines.agentcore.check"],
+        sys.modules["actbox.sandbox.engines.agentcore"],
         "find_spec",
         lambda name: None if name == "bedrock_agentcore" else find(name),
     )
     found = actbox.check("agentcore")
-    assert (found.works, found.reason) == (False, "there is no bedrock_agentcore")
+    assert (found.works, found.reason) == (False, "it needs bedrock_agentcore, which is not installed")
     assert "actbox[agentcore]" in found.advice
 
 
@@ -156,6 +162,7 @@ def test_the_check_starts_nothing(service: CodeService) -> None:
     assert service.calls == []
 
 
+@pytest.mark.slow
 def test_the_clients_own_variable_for_an_endpoint_is_heeded(service: CodeService) -> None:
     program = (
         "import asyncio, warnings\nwarnings.simplefilter('ignore')\nimport actbox\n"

@@ -10,6 +10,7 @@ import pytest
 
 import actbox
 from actbox import ErrorKind, FileError, Limits, Policy, Program, Sandbox, ToolFinished
+from tests.clock import Clock
 from tests.engines.agentcore.code_service import CodeService
 
 LINGERS = """
@@ -37,17 +38,20 @@ async def test_a_program_has_a_value_output_and_its_own_lines(box: Sandbox) -> N
     assert (bad.error.kind, bad.error.line, bad.error.type) == (ErrorKind.RUNTIME, 2, "ZeroDivisionError")
 
 
+@pytest.mark.slow
 async def test_two_runs_never_see_each_others_variables(box: Sandbox, service: CodeService) -> None:
     assert (await box.run("import builtins\nsecret = builtins.secret = 1")).success
     assert not (await box.run("secret")).success
     assert service.called("executeCode") == []
 
 
+@pytest.mark.slow
 async def test_a_command_has_its_exit_code_and_both_streams(box: Sandbox) -> None:
     result = await box.execute("echo out; echo err >&2; exit 3")
     assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
 
 
+@pytest.mark.slow
 async def test_files_go_both_ways_as_they_are(box: Sandbox) -> None:
     content = bytes(range(256)) * 3000 + b"\r\n\n\r"
     for name in ("-dash", "new\nline", "ünï.bin"):
@@ -59,6 +63,7 @@ async def test_files_go_both_ways_as_they_are(box: Sandbox) -> None:
         await box.read_file("nothing")
 
 
+@pytest.mark.slow
 async def test_much_code_and_much_output_pass(box: Sandbox) -> None:
     lines = "".join(f"x{n} = {n}\n" for n in range(20_000))
     assert len(lines) > 200_000
@@ -66,6 +71,7 @@ async def test_much_code_and_much_output_pass(box: Sandbox) -> None:
     assert (result.value, len(result.stdout)) == (19999, 3_000_001)
 
 
+@pytest.mark.slow
 async def test_output_beyond_the_limit_ends_the_run(service: CodeService) -> None:
     policy = Policy(limits=Limits(output_bytes=100_000))
     async with actbox.open_sandbox("agentcore", region="eu-west-1", policy=policy) as box:
@@ -74,6 +80,7 @@ async def test_output_beyond_the_limit_ends_the_run(service: CodeService) -> Non
         assert len(result.stdout) == 100_000
 
 
+@pytest.mark.slow
 async def test_nothing_of_a_caller_is_part_of_a_command_line(box: Sandbox, service: CodeService) -> None:
     await box.write_file("spliced.txt", b"x")
     await box.run(Program("spliced = 1", inputs={"spliced_input": 1}, files={"spliced": b"x"}))
@@ -84,6 +91,7 @@ async def test_nothing_of_a_caller_is_part_of_a_command_line(box: Sandbox, servi
     assert not [command for command in commands if "splice" in command.lower()]
 
 
+@pytest.mark.slow
 async def test_output_comes_while_the_program_runs(box: Sandbox) -> None:
     await box.write_file("wait.py", b"")
     events = box.stream("import os, time\nprint('now')\nwhile os.path.exists('wait.py'): time.sleep(0.01)")
@@ -95,14 +103,16 @@ async def test_output_comes_while_the_program_runs(box: Sandbox) -> None:
     assert isinstance(seen[-1], actbox.Completed) and seen[-1].result.success
 
 
-async def test_a_timeout_ends_all_processes_of_the_run(box: Sandbox, service: CodeService) -> None:
-    result = await box.run(LINGERS, timeout=1.5)
+@pytest.mark.slow
+async def test_a_timeout_ends_all_processes_of_the_run(box: Sandbox, service: CodeService, clock: Clock) -> None:
+    result = await clock.run_out(box.stream(LINGERS, timeout=30), 30, after="begun\n")
     assert result.error is not None
     assert (result.error.kind, result.exit_code, result.stdout) == (ErrorKind.TIMEOUT, 124, "begun\n")
     assert len(service.called("stopTask")) == 1
     assert not any(map(is_there, map(int, (await box.read_text("pids")).split())))
 
 
+@pytest.mark.slow
 async def test_a_cancelled_run_leaves_no_process(box: Sandbox, service: CodeService) -> None:
     begun = asyncio.Event()
 
@@ -133,6 +143,7 @@ def fails() -> None:
     raise ValueError("no such thing")
 
 
+@pytest.mark.slow
 async def test_tools_are_plain_functions_or_coroutines(box: Sandbox) -> None:
     assert (await box.run("[echo(text=str(n)) for n in range(3)]", tools=[echo])).value == ["0", "1", "2"]
     code = "import asyncio\nawait asyncio.gather(*(echo(text=str(n)) for n in range(5)))"
@@ -142,11 +153,13 @@ async def test_tools_are_plain_functions_or_coroutines(box: Sandbox) -> None:
     assert (result.error.kind, "no such thing" in result.error.message) == (ErrorKind.TOOL, True)
 
 
+@pytest.mark.slow
 async def test_large_arguments_and_results_pass(box: Sandbox) -> None:
     result = await box.run("len(echo(text='x' * 3_000_000))", tools=[echo])
     assert (result.value, result.usage.tool_calls) == (3_000_000, 1)
 
 
+@pytest.mark.slow
 async def test_a_call_is_waited_for_by_one_command(box: Sandbox, service: CodeService) -> None:
     asked = asyncio.Event()
 
@@ -166,16 +179,18 @@ async def test_a_call_is_waited_for_by_one_command(box: Sandbox, service: CodeSe
 # Other languages
 
 
+@pytest.mark.slow
 async def test_javascript_and_typescript_run_with_tools(box: Sandbox) -> None:
     code = "const said: string = await echo({text: 'hi'}); console.log(said); said.length"
     result = await box.run(Program(code, "typescript"), tools=[echo])
-    assert (result.stdout, result.value) == ("hi\n", 2)
+    assert (result.stdout, result.value, result.language) == ("hi\n", 2, "typescript")
     failed = await box.run(Program("1\nnull.x", "javascript"))
     assert failed.error is not None
     assert (failed.error.type, failed.error.line) == ("TypeError", 2)
     assert set(box.traits.languages) == {"python", "javascript", "typescript"}
 
 
+@pytest.mark.slow
 async def test_a_machine_without_node_says_so(service: CodeService) -> None:
     async with actbox.open_sandbox("agentcore", region="eu-west-1", node="no-node-here") as box:
         result = await box.run(Program("1", "javascript"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actbox import ErrorKind, Program, Sandbox, Unsupported
+from tests.clock import Clock
 from tests.engines.agentcore.code_service import CodeService
 
 
@@ -13,6 +14,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+@pytest.mark.slow
 async def test_variables_last_in_the_kernel_and_nowhere_else(box: Sandbox, service: CodeService) -> None:
     async with box.session() as session:
         await session.run("x = 40")
@@ -24,6 +26,7 @@ async def test_variables_last_in_the_kernel_and_nowhere_else(box: Sandbox, servi
         assert not (await another.run("x")).success
 
 
+@pytest.mark.slow
 async def test_what_is_awaited_and_tools_work_in_the_kernel(box: Sandbox) -> None:
     async with box.session() as session:
         await session.run("import asyncio\nx = 1")
@@ -32,12 +35,14 @@ async def test_what_is_awaited_and_tools_work_in_the_kernel(box: Sandbox) -> Non
         assert not (await session.run("add(1, 1)")).success
 
 
+@pytest.mark.slow
 async def test_children_print_into_the_result_too(box: Sandbox) -> None:
     async with box.session() as session:
         result = await session.run("import subprocess\nsubprocess.run(['sh', '-c', 'echo out; echo err >&2'])")
         assert (result.stdout, result.stderr) == ("out\n", "err\n")
 
 
+@pytest.mark.slow
 async def test_shown_images_are_artifacts(box: Sandbox) -> None:
     show = "from IPython.display import Image, display\ndisplay(Image(b'as png'))\nopen('output/a.txt', 'w').write('a')"
     async with box.session() as session:
@@ -49,22 +54,26 @@ async def test_shown_images_are_artifacts(box: Sandbox) -> None:
         assert (await session.run("1")).artifacts == ()
 
 
-async def test_a_program_out_of_time_is_interrupted_and_the_variables_stay(box: Sandbox) -> None:
+@pytest.mark.slow
+async def test_a_program_out_of_time_is_interrupted_and_the_variables_stay(box: Sandbox, clock: Clock) -> None:
     async with box.session() as session:
         await session.run("x = 7")
-        result = await session.run("print('begun', flush=True)\nwhile True:\n    pass", timeout=1)
+        events = session.stream("print('begun', flush=True)\nwhile True:\n    pass", timeout=30)
+        result = await clock.run_out(events, 30, after="begun\n")
         assert result.error is not None
         assert (result.error.kind, result.state_kept) == (ErrorKind.TIMEOUT, True)
         assert (await session.run("x")).value == 7
 
 
-async def test_a_program_that_cannot_be_interrupted_costs_the_variables(box: Sandbox) -> None:
+@pytest.mark.slow
+async def test_a_program_that_cannot_be_interrupted_costs_the_variables(box: Sandbox, clock: Clock) -> None:
     stubborn = (
-        "while True:\n    try:\n        while True:\n            pass\n    except KeyboardInterrupt:\n        pass"
+        "while True:\n    try:\n        print('begun', flush=True)\n        while True:\n            pass\n"
+        "    except KeyboardInterrupt:\n        pass"
     )
     async with box.session() as session:
         await session.run("x = 7")
-        result = await session.run(stubborn, timeout=1)
+        result = await clock.run_out(session.stream(stubborn, timeout=30), 30, after="begun\n")
         assert result.error is not None
         assert (result.error.kind, result.state_kept, session.alive) == (ErrorKind.TIMEOUT, False, False)
         after = await session.run("x")
@@ -73,6 +82,7 @@ async def test_a_program_that_cannot_be_interrupted_costs_the_variables(box: San
         assert (await another.run("1")).value == 1
 
 
+@pytest.mark.slow
 async def test_a_kernel_that_was_started_anew_is_noticed(box: Sandbox, service: CodeService) -> None:
     async with box.session() as session:
         await session.run("x = 7")
@@ -86,6 +96,7 @@ async def test_a_kernel_that_was_started_anew_is_noticed(box: Sandbox, service: 
         assert not session.alive
 
 
+@pytest.mark.slow
 async def test_there_is_one_at_a_time_and_of_python(box: Sandbox) -> None:
     async with box.session() as session:
         with pytest.raises(Unsupported, match="one session at a time"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import struct
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +18,7 @@ from botocore.eventstream import ChecksumMismatch, EventStreamBuffer
 from botocore.exceptions import ClientError, EventStreamError
 
 from tests.engines.agentcore import aws_model
+from tests.engines.agentcore.code_machine import Machine
 from tests.engines.agentcore.code_service import TOOLS, CodeService, Fault
 
 INVOKE = "/code-interpreters/aws.codeinterpreter.v1/tools/invoke"
@@ -124,6 +127,7 @@ def test_both_checksums_are_there_to_be_checked() -> None:
             list(buffer)
 
 
+@pytest.mark.slow
 def test_errors_and_exceptions_in_a_stream_are_those_of_the_client(
     client: CodeInterpreter, service: CodeService
 ) -> None:
@@ -141,6 +145,7 @@ def test_errors_and_exceptions_in_a_stream_are_those_of_the_client(
 # Sessions and tools
 
 
+@pytest.mark.slow
 def test_sessions_are_started_listed_got_and_stopped(service: CodeService) -> None:
     client = CodeInterpreter("eu-west-1")
     session = client.start(name="mine", session_timeout_seconds=60)
@@ -155,6 +160,7 @@ def test_sessions_are_started_listed_got_and_stopped(service: CodeService) -> No
     client.data_plane_client.close()
 
 
+@pytest.mark.slow
 def test_an_invocation_in_a_session_that_is_over_is_refused(client: CodeInterpreter, service: CodeService) -> None:
     service.expire(str(client.session_id))
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
@@ -162,6 +168,7 @@ def test_an_invocation_in_a_session_that_is_over_is_refused(client: CodeInterpre
     client.session_id = None
 
 
+@pytest.mark.slow
 def test_code_shares_one_kernel_until_its_context_is_cleared(client: CodeInterpreter) -> None:
     assert results(client, "executeCode", code="x = 41", language="python")["isError"] is False
     assert results(client, "executeCode", code="x + 1", language="python")["structuredContent"]["stdout"] == "42\n"
@@ -169,6 +176,7 @@ def test_code_shares_one_kernel_until_its_context_is_cleared(client: CodeInterpr
     assert (failed["isError"], "NameError" in failed["structuredContent"]["stderr"]) == (True, True)
 
 
+@pytest.mark.slow
 def test_files_are_written_read_listed_and_removed(client: CodeInterpreter) -> None:
     content = [{"path": "a/t.txt", "text": "ü"}, {"path": "a/b.bin", "blob": b"\xff\x00"}]
     assert results(client, "writeFiles", content=content)["isError"] is False
@@ -185,6 +193,7 @@ def test_files_are_written_read_listed_and_removed(client: CodeInterpreter) -> N
     assert results(client, "writeFiles", content=[{"path": "/etc/x", "text": ""}])["isError"] is True
 
 
+@pytest.mark.slow
 def test_commands_are_run_or_started_followed_and_stopped(client: CodeInterpreter) -> None:
     done = results(client, "executeCommand", command="echo out; echo err >&2; exit 3")["structuredContent"]
     assert (done["stdout"], done["stderr"], done["exitCode"]) == ("out\n", "err\n", 3)
@@ -196,6 +205,29 @@ def test_commands_are_run_or_started_followed_and_stopped(client: CodeInterprete
     assert results(client, "getTask", taskId=task)["structuredContent"]["taskStatus"] == "canceled"
 
 
+@pytest.mark.slow
 def test_an_argument_of_another_tool_is_refused(client: CodeInterpreter) -> None:
     with pytest.raises(ClientError, match="listFiles takes no path"):
         results(client, "listFiles", path="a")
+
+
+# The machine
+
+
+def test_its_end_kills_no_process_that_has_the_number_of_a_task_that_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed: list[int] = []
+    kill = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda group, number: (killed.append(group), kill(group, number)))
+    machine = Machine()
+    try:
+        ended, goes_on = (
+            machine.startCommandExecution(command)["structuredContent"]["taskId"] for command in ("true", "sleep 60")
+        )
+        while machine.getTask(ended)["structuredContent"]["taskStatus"] == "working":
+            time.sleep(0.01)
+        machine.executeCode("import os\nos._exit(1)")
+    finally:
+        machine.close()
+    assert killed == [machine._tasks[goes_on].process.pid]

@@ -1,4 +1,4 @@
-"""What tests of the `container` engine share: which runtimes are here, and containers and images that they make."""
+"""Helpers of the `container` engine's tests: available runtimes, and containers and images."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ from actbox import ErrorKind, FileMount, Limits, Policy, SandboxUnavailable
 from actbox.core.errors import ActboxError
 from actbox.sandbox.engines.container import container as container_module
 from actbox.sandbox.engines.container import orphans
+from actbox.sandbox.engines.container.cache import OURS
 from actbox.sandbox.engines.container.client import Client, find_client
 from actbox.sandbox.engines.container.container import Container
 from actbox.sandbox.engines.container.engine import ContainerSandbox
-from actbox.sandbox.engines.container.kept import OURS
 from actbox.sandbox.engines.linux.stock import inodes_for
 from tests.engines.container.containers import image_with_python, names_of, somebodys_container
 
@@ -38,8 +38,8 @@ def client() -> Client:
 
 
 def container_of(box: actbox.Sandbox) -> Container:
-    assert isinstance(box, ContainerSandbox) and isinstance(box._container, Container)
-    return box._container
+    assert isinstance(box, ContainerSandbox) and isinstance(box._agent_place, Container)
+    return box._agent_place
 
 
 async def test_runs_tools_sessions_and_files_are_those_of_every_engine(client: Client) -> None:
@@ -69,7 +69,7 @@ async def test_runs_tools_sessions_and_files_are_those_of_every_engine(client: C
         assert stuck.exit_code == 124
         found = await box.execute(["sh", "-c", "cat /proc/[0-9]*/cmdline; exit 3"])
         assert found.exit_code == 3 and "777" not in found.stdout.replace("\0", " ").split()
-        killed = await box.run("import os\nos.kill(-1, 9)\nimport time\ntime.sleep(30)", timeout=20)
+        killed = await box.run("import os\nos.kill(-1, 9)\nimport time\ntime.sleep(600)", timeout=50)
         assert killed.error is not None and killed.error.kind is ErrorKind.SANDBOX
         assert (await box.run("open('/input/given.txt').read()")).value == "given"
         assert [result.value async for result in box.map(["1", "2", "3"], concurrency=2)] == [1, 2, 3]
@@ -168,7 +168,8 @@ async def test_an_image_by_name_and_a_container_of_ones_own_can_be_used(client: 
 def test_what_a_killed_process_has_left_is_removed_by_the_next(client: Client) -> None:
     program = (
         "import asyncio, actbox\nbox = actbox.open_sandbox('container', client='docker')\n"
-        "async def main():\n    await box.start()\n    print(box._container.name, box._container.folder, flush=True)\n"
+        "async def main():\n    await box.start()\n"
+        "    print(box._agent_place.name, box._agent_place.folder, flush=True)\n"
         "    await asyncio.sleep(600)\nasyncio.run(main())"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:

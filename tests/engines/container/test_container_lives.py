@@ -17,11 +17,11 @@ import pytest
 
 import actbox
 from actbox import FileMount, InvalidValue, Policy, SandboxUnavailable
-from actbox.sandbox.engines.container import image, kept, orphans
+from actbox.sandbox.engines.container import cache, image, orphans
 from actbox.sandbox.engines.container.client import Client, find_client
 from actbox.sandbox.engines.container.container import Container
 from actbox.sandbox.engines.container.engine import ContainerSandbox, Options
-from actbox.sandbox.engines.container.shown import can_hold
+from actbox.sandbox.engines.container.mounts import can_hold
 from actbox.sandbox.host_processes import namespace
 from tests.engines.container.containers import RUNTIMES, names_of, needs, somebodys_container
 from tests.sandbox.remote.forked import seen_in_a_child
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.engines
 
 
 def container_of(box: actbox.Sandbox) -> Container:
-    assert isinstance(box, ContainerSandbox) and isinstance(box._container, Container)
-    return box._container
+    assert isinstance(box, ContainerSandbox) and isinstance(box._agent_place, Container)
+    return box._agent_place
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ import asyncio, os, sys, actbox
 async def main():
     box = actbox.open_sandbox("container")
     await box.start()
-    print(box._container.name, box._container.folder, flush=True)
+    print(box._agent_place.name, box._agent_place.folder, flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
 """
@@ -213,7 +213,7 @@ async def test_of_the_images_that_are_made_those_used_last_are_kept(
         return said
 
     monkeypatch.setattr(Client, "run", run)
-    monkeypatch.setattr(kept, "MOST_IMAGES", 2)
+    monkeypatch.setattr(cache, "MOST_IMAGES", 2)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made: list[str] = []
     boxes = []
@@ -226,7 +226,7 @@ async def test_of_the_images_that_are_made_those_used_last_are_kept(
                 await boxes[0].start()
                 assert container_of(boxes[0])._build.root.image == made[0]
             if len(made) == 3:  # the second has been used again since
-                kept.note_use(client, made[1])
+                cache.note_use(client, made[1])
         assert [name for name in made if not image.has_gone(client, name)] == [made[0], made[1], made[3]]
         assert len(list((tmp_path / "actbox" / "images" / client.name).iterdir())) <= 3
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 import actbox
 from actbox import FileMount, Policy, SandboxUnavailable
-from actbox.sandbox.engines.container import shown
+from actbox.sandbox.engines.container import mounts
 from actbox.sandbox.engines.container.client import Client
 from actbox.sandbox.nursery.host_mounts import HostMounts
 from tests.engines.container.containers import RUNTIMES, names_of, needs
@@ -47,7 +47,7 @@ def folders(tmp_path: Path) -> Folders:
 async def test_a_link_that_takes_a_mounts_place_when_it_was_checked_is_not_followed(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not shown.has_privilege():
+    if not mounts.has_privilege():
         pytest.skip("only root mounts by itself what it has checked")
     check = HostMounts._check
 
@@ -66,7 +66,7 @@ async def test_what_takes_a_mounts_place_while_a_path_is_mounted_is_seen_before_
 ) -> None:
     client = needs()
     before = names_of(client)
-    monkeypatch.setattr(shown, "has_privilege", lambda: False)
+    monkeypatch.setattr(mounts, "has_privilege", lambda: False)
     async with actbox.open_sandbox("container", policy=folders.policy) as box:
         assert (await box.run("open('/data/name').read()")).value == "inner"
     run = Client.run
@@ -87,7 +87,7 @@ async def test_where_that_cannot_be_seen_what_programs_can_replace_is_not_mounte
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs("runsc")
-    monkeypatch.setattr(shown, "has_privilege", lambda: False)
+    monkeypatch.setattr(mounts, "has_privilege", lambda: False)
     with pytest.raises(SandboxUnavailable, match=f"{folders.inner} cannot be mounted beside {folders.project}"):
         async with actbox.open_sandbox("container", policy=folders.policy, runtime="runsc"):
             pass

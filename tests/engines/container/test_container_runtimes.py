@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from actbox.sandbox.engines.container.check import client_and_runtimes
 from actbox.sandbox.engines.container.client import Client, CommandFailed, find_client
-from actbox.sandbox.engines.container.runtimes import client_and_runtimes
 from tests.conftest import engine_check
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import actbox
 from actbox import FileMount, Policy, SandboxUnavailable
-from actbox.sandbox.engines.container import groups
+from actbox.sandbox.engines.container import control_groups
 from actbox.sandbox.engines.container.client import find_client
 from tests.engines.container.containers import names_of, needs
 
@@ -70,7 +70,7 @@ async def test_programs_run_in_containers_of_a_service_with_their_files(tmp_path
 async def test_what_only_the_services_machine_knows_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     client = find_client(client="podman")
     assert not client.is_local
-    asked = groups.controllers(client)
-    assert asked == groups.ALL & set(client.json("info", "--format", "{{json .Host.CgroupControllers}}"))
+    asked = control_groups.controllers(client)
+    assert asked == control_groups.ALL & set(client.json("info", "--format", "{{json .Host.CgroupControllers}}"))
     with pytest.raises(SandboxUnavailable, match="cannot tell it to use runsc"):
         await actbox.open_sandbox("container", client="podman", runtime="runsc").start()

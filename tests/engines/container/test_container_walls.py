@@ -12,7 +12,7 @@ import pytest_asyncio
 
 import actbox
 from actbox import ErrorKind, FileError, Limits, Policy, Sandbox, Unsupported
-from actbox.sandbox.engines.container import groups, shown
+from actbox.sandbox.engines.container import control_groups, mounts
 from actbox.sandbox.engines.container.client import Client
 from actbox.sandbox.engines.container.engine import ContainerSandbox
 from actbox.sandbox.remote.agent import Agent
@@ -31,7 +31,7 @@ def runtime(request: pytest.FixtureRequest) -> str:
 
 def needs_groups(client: Client) -> None:
     """Skip the test where this user's containers have no control groups that limit them."""
-    if groups.controllers(client) != groups.ALL:
+    if control_groups.controllers(client) != control_groups.ALL:
         pytest.skip("control groups do not limit the containers of this user here")
 
 
@@ -84,9 +84,9 @@ def test_a_workspace_without_a_limit_on_files_is_said_to_be_so(monkeypatch: pyte
         return any("number of files and folders" in note for note in notes)
 
     assert told("runsc") and told("kata")
-    monkeypatch.setattr(shown, "has_privilege", lambda: True)
+    monkeypatch.setattr(mounts, "has_privilege", lambda: True)
     assert not told("")
-    monkeypatch.setattr(shown, "has_privilege", lambda: False)
+    monkeypatch.setattr(mounts, "has_privilege", lambda: False)
     assert told("")
 
 
@@ -94,8 +94,8 @@ async def test_how_a_container_is_made_can_be_read_from_its_runtime() -> None:
     client = needs()
     needs_groups(client)
     async with actbox.open_sandbox("container", policy=Policy(limits=Limits(cpus=0.5))) as box:
-        assert isinstance(box, ContainerSandbox) and box._container is not None
-        made = client.json("container", "inspect", box._container.name)[0]  # type: ignore[union-attr]
+        assert isinstance(box, ContainerSandbox) and box._agent_place is not None
+        made = client.json("container", "inspect", box._agent_place.name)[0]  # type: ignore[union-attr]
     host = made["HostConfig"]
     assert host["NetworkMode"] == "none"
     assert host["ReadonlyRootfs"] is True
@@ -116,13 +116,13 @@ async def test_limits_that_the_control_groups_cannot_keep_are_neither_asked_for_
 ) -> None:
     """As it is where an ordinary user runs Podman, on a machine that gives users a part of its controllers or none."""
     client = needs()
-    monkeypatch.setattr(groups, "has_privilege", lambda: False)
-    assert os.geteuid() != 0 or groups.controllers(client) == groups.ALL  # Podman says so itself
-    monkeypatch.setattr(groups, "_asked", lambda *client: frozenset({"pids"}))
+    monkeypatch.setattr(control_groups, "has_privilege", lambda: False)
+    assert os.geteuid() != 0 or control_groups.controllers(client) == control_groups.ALL  # Podman says so itself
+    monkeypatch.setattr(control_groups, "_asked", lambda *client: frozenset({"pids"}))
     policy = Policy(limits=Limits(cpus=0.5, processes=77))
     async with actbox.open_sandbox("container", policy=policy) as box:
-        assert isinstance(box, ContainerSandbox) and box._container is not None
-        host = client.json("container", "inspect", box._container.name)[0]["HostConfig"]  # type: ignore[union-attr]
+        assert isinstance(box, ContainerSandbox) and box._agent_place is not None
+        host = client.json("container", "inspect", box._agent_place.name)[0]["HostConfig"]  # type: ignore[union-attr]
     assert (host["Memory"], host["NanoCpus"], host["CpuQuota"]) == (0, 0, 0)
     assert 77 < host["PidsLimit"] < 177
     assert "processes" in box.traits.enforced and "cpus" not in box.traits.enforced
@@ -137,7 +137,7 @@ me = os.getuid()
 {
     'sys': os.listdir('/sys'),
     'switches': os.listdir('/proc/sys'),
-    'told': [name for name in ('cpuinfo', 'loadavg', 'meminfo', 'uptime', 'version') if open('/proc/' + name).read(1)],
+    'told': [name for name in ('diskstats', 'filesystems', 'swaps', 'version') if open('/proc/' + name).read(1)],
     'groups': sorted({line.split(':', 2)[2] for line in open('/proc/self/cgroup').read().split()}),
     'users': [line.split(':')[0] for name in ('passwd', 'group') for line in open('/etc/' + name)],
     'names': [pwd.getpwuid(me).pw_name, grp.getgrgid(os.getgid()).gr_name],
@@ -193,6 +193,16 @@ async def test_the_inputs_are_emptied_when_their_folder_is_removed() -> None:
         assert (await box.run("import os\nos.listdir('/input')")).value == []
         await box.write_file("input/c", b"x")
         assert (await box.run("import os\nos.listdir('/input')")).value == ["c"]
+
+
+async def test_a_run_may_not_have_more_processes_for_those_that_ended_before_it() -> None:
+    code = "import resource\nresource.getrlimit(resource.RLIMIT_NPROC)"
+    async with actbox.open_sandbox("container") as opened:
+        first, second = [(await opened.run(code)).value for _ in range(2)]
+        assert first == second
+        async with opened.session() as session:
+            assert (await session.run("1")).success
+            assert (await opened.run(code)).value[0] > first[0]
 
 
 async def test_timers_are_bounded() -> None:
@@ -269,7 +279,7 @@ async def test_each_run_has_a_fresh_process_and_temporary_folder(box: Sandbox) -
 async def test_a_program_that_kills_all_it_can_hurts_its_own_sandbox_only(runtime: str) -> None:
     async with actbox.open_sandbox("container", runtime=runtime) as box:
         await box.write_file("kept", b"x")
-        result = await box.run("import os\nos.kill(-1, 9)\nimport time\ntime.sleep(30)", timeout=20)
+        result = await box.run("import os\nos.kill(-1, 9)\nimport time\ntime.sleep(600)", timeout=50)
         assert not result.success
         after = await box.run("open('kept').read()")
         assert (after.error, after.value) == (None, "x")

@@ -41,7 +41,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have workers import the stand-in instead of the library."""
     monkeypatch.syspath_prepend(STAND_IN)
     monkeypatch.setattr(engine, "why_no_hypervisor", lambda: ("", ""))
-    for name in ("hyperlight_sandbox", "hyperlight_sandbox_backend_wasm", "python_guest"):
+    backends = ("hyperlight_sandbox_backend_wasm", "hyperlight_sandbox_backend_hyperlight_js")
+    for name in ("hyperlight_sandbox", *backends, "python_guest"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert options.missing_package("wasm", options.PACKAGED_GUEST) == ""
     yield

@@ -1,4 +1,4 @@
-"""What the kit's classes share in real machines, which take long to make where a processor is emulated."""
+"""The shared part of the kit's test classes for real virtual machines, which start slowly on an emulated processor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actbox.sandbox.engines.hyperlight.engine import HyperlightSandbox
 from actbox.sandbox.engines.hyperlight.options import GuestOptions
 from actbox.sandbox.engines.hyperlight.pool import Pool
 from actbox.testing import SandboxContract, case
-from actbox.testing.cases.case import Cases
+from actbox.testing.cases.ground import Cases
 from actbox.testing.cases.needs import word
 from tests.conftest import EMULATED
 

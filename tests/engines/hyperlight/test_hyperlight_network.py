@@ -40,6 +40,7 @@ async def requests_of(box: Sandbox, code: str) -> tuple[actbox.ExecutionResult, 
     return events[-1].result, told  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 async def test_a_request_reaches_an_allowed_host_with_its_secret(net: Net) -> None:  # noqa: F811
     def answer(asked: Asked) -> bytes:
         said = ", ".join(asked.values("authorization")).encode() + b"\xff\xe9"
@@ -66,6 +67,7 @@ answer = http_request('{host.url}/a?b=c', method='post', headers={{'X-Mine': '1'
     )
 
 
+@pytest.mark.slow
 async def test_what_the_policy_does_not_allow_is_refused_and_told(net: Net) -> None:  # noqa: F811
     host = await net.host("api.example")
     inner = await net.host("inner.example")
@@ -90,6 +92,7 @@ async def test_what_the_policy_does_not_allow_is_refused_and_told(net: Net) -> N
     assert not host.asked and not inner.asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "type_"),
     [
@@ -113,6 +116,7 @@ async def test_arguments_that_make_no_sense_raise_before_anything_is_sent(
     assert (result.error.kind, result.error.type, told) == (ErrorKind.RUNTIME, type_, [])
 
 
+@pytest.mark.slow
 async def test_an_answer_is_as_large_as_a_message_may_be_and_no_larger(net: Net) -> None:  # noqa: F811
     host = await net.host("api.example", answer=lambda asked: response(b"\x01" * int(asked.target[1:])))
     async with opened(net, AllowedDomain(host.place, private=True), limits=Limits(message_bytes=100_000)) as box:
@@ -135,6 +139,7 @@ async def test_a_request_ends_with_its_program(net: Net) -> None:  # noqa: F811
         assert not [task for task in asyncio.all_tasks() if task.get_name() == "actbox-http-request"]
 
 
+@pytest.mark.slow
 async def test_without_domains_there_is_no_such_function_and_no_such_question() -> None:
     async with actbox.open_sandbox("hyperlight", machines=1) as box:
         result: Any = await box.run("http_request('http://example.com')")

@@ -96,6 +96,7 @@ async def test_a_message_cannot_pass_for_one_of_ours(box: Sandbox) -> None:
     assert error is not None and error.type == "RuntimeError"
 
 
+@pytest.mark.slow
 async def test_what_the_doctor_tries_holds() -> None:
     def opened(policy: actbox.Policy) -> Sandbox:
         return actbox.open_sandbox("monty", policy=policy)

@@ -10,7 +10,7 @@ import pytest
 
 import actbox
 from actbox import ErrorKind, FileMount, Limits, Policy, Program, Sandbox
-from actbox.sandbox.regular_file import read_regular
+from actbox.sandbox.guest.beneath import read_file
 from tests.sandbox.deep_folders import few_descriptors
 
 
@@ -239,6 +239,7 @@ def test_a_secret_cannot_be_placed_as_a_file() -> None:
         actbox.open_sandbox("monty", policy=Policy(secrets=(secret,)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "limit"),
     [
@@ -270,9 +271,9 @@ async def test_a_file_that_is_larger_than_the_memory_is_not_read(
 
     def reading(folder: int, name: str, most: int | None = None) -> bytes:
         asked.append(most)
-        return read_regular(folder, name, most)
+        return read_file(folder, name, most)
 
-    monkeypatch.setattr("actbox.sandbox.engines.monty.folders.read_regular", reading)
+    monkeypatch.setattr("actbox.sandbox.engines.monty.folders.read_file", reading)
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", 33 * 2**20)
     policy = Policy(mounts=(FileMount(tmp_path, "/m"),), limits=Limits(memory_mib=32))
@@ -322,6 +323,7 @@ async def test_the_limit_of_the_workspace_is_for_all_changes_of_overlays_too(tmp
             assert error is not None and (error.kind, error.limit) == (ErrorKind.DISK, "workspace_mib"), code
 
 
+@pytest.mark.slow
 async def test_deep_folders_are_counted_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code = """

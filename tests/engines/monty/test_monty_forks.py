@@ -45,6 +45,7 @@ _GO_ON = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["", _OPEN, _GO_ON])
 def test_a_forked_child_ends_and_its_parent_goes_on(code: str) -> None:
     ran = subprocess.run(

@@ -14,6 +14,7 @@ import pytest_asyncio
 import actbox
 from actbox import ErrorKind, Limits, Policy, Sandbox
 from actbox.sandbox.engines.monty import MontySandbox
+from tests.clock import Clock
 
 
 @pytest_asyncio.fixture
@@ -65,6 +66,7 @@ async def test_a_program_that_computes_for_too_long_ends_whatever_it_catches(cod
         assert (await box.run("1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_a_list_that_grows_at_once_beyond_the_limit_is_a_memory_error() -> None:
     # Here the worker itself is ended, which must read the same.
     async with actbox.open_sandbox("monty", policy=Policy(limits=Limits(memory_mib=256))) as box:
@@ -73,13 +75,13 @@ async def test_a_list_that_grows_at_once_beyond_the_limit_is_a_memory_error() ->
         assert (await box.run("1 + 1")).value == 2
 
 
-async def test_wall_time_ends_a_program_that_computes_sleeps_or_waits_for_a_tool(box: Sandbox) -> None:
+@pytest.mark.slow
+async def test_wall_time_ends_a_program_that_computes_sleeps_or_waits_for_a_tool(box: Sandbox, clock: Clock) -> None:
     async def hang() -> None:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     for code in ("print('a')\nwhile True: pass", "import time\nprint('a')\ntime.sleep(60)", "print('a')\nhang()"):
-        async with asyncio.timeout(30):
-            result = await box.run(code, tools=[hang], timeout=0.3)
+        result = await clock.run_out(box.stream(code, tools=[hang], timeout=30), 30, after="a\n")
         assert result.error is not None
         assert (result.error.kind, result.error.limit, result.exit_code) == (ErrorKind.TIMEOUT, "wall_seconds", 124)
         assert result.stdout == "a\n"
@@ -104,6 +106,7 @@ def workers() -> set[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are looked up in /proc")
 async def test_a_program_whose_caller_goes_is_over_when_that_returns() -> None:
     async with actbox.open_sandbox("monty") as box:
@@ -127,8 +130,13 @@ async def test_a_program_whose_caller_goes_is_over_when_that_returns() -> None:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are looked up in /proc")
 async def test_a_worker_that_dies_takes_its_program_with_it_and_nothing_else(box: Sandbox) -> None:
-    running = asyncio.create_task(box.run("print('begun')\nwhile True: pass"))
-    await asyncio.sleep(0.3)
+    begun = asyncio.Event()
+
+    async def begin() -> None:
+        begun.set()
+
+    running = asyncio.create_task(box.run("await begin()\nwhile True: pass", tools=[begin]))
+    await begun.wait()
     for pid in workers():
         os.kill(pid, signal.SIGABRT)
     result = await running
@@ -148,6 +156,7 @@ async def test_stopping_ends_what_runs() -> None:
     assert error is not None and error.kind is ErrorKind.CANCELLED
 
 
+@pytest.mark.slow
 async def test_a_flood_of_calls_that_nobody_awaits_ends_by_the_limit() -> None:
     async def wait() -> None:
         await asyncio.sleep(0.001)

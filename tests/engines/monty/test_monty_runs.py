@@ -21,10 +21,10 @@ async def error_of(box: Sandbox, program: str | Program) -> ErrorInfo:
     [
         ("1 + 1", 2, "2"),
         ("{'a': [1, 2.5, None, True]}", {"a": [1, 2.5, None, True]}, "{'a': [1, 2.5, None, True]}"),
-        ("(1, 2)", [1, 2], "(1, 2)"),
-        ("{1}", None, "{1}"),
-        ("float('nan')", None, "nan"),
-        ("b'\\xff'", None, "b'\\xff'"),
+        ("(1, 2)", (1, 2), "(1, 2)"),
+        ("{1}", {1}, "{1}"),
+        ("float('inf')", float("inf"), "inf"),
+        ("b'\\xff'", b"\xff", "b'\\xff'"),
         ("'é😀'", "é😀", "'é😀'"),
         ("class A:\n  def __init__(self): self.n = 1\nA()", None, "<A object with {'n': 1}>"),
         ("10 ** 5000", None, "<int that cannot be shown: "),
@@ -40,6 +40,7 @@ async def test_the_last_expression_is_the_value(box: Sandbox, code: str, value: 
     assert (result.value_text or "").startswith(text or "") and (result.value_text is None) is (text is None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code", ["x = [1] * 10\nfor _ in range(30): x = [x] * 10\nx", "'x' * 50_000_000", "[0] * 500_000"]
 )
@@ -49,6 +50,7 @@ async def test_a_value_that_would_be_too_large_written_out_is_told_in_short(box:
     assert result.value_text is not None and len(result.value_text) < 200_000
 
 
+@pytest.mark.slow
 async def test_a_value_that_the_library_does_not_send_is_an_error_that_says_what_to_do(box: Sandbox) -> None:
     error = await error_of(box, "'x' * 300_000_000")
     assert "exceeds the maximum" in error.message and "summary" in error.hint
@@ -56,7 +58,7 @@ async def test_a_value_that_the_library_does_not_send_is_an_error_that_says_what
 
 async def test_output_comes_as_it_goes_and_is_kept_when_the_program_fails(box: Sandbox) -> None:
     first: Output | None = None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in box.stream("import sys, time\nprint('a')\nprint('b', file=sys.stderr)\ntime.sleep(60)"):
             if isinstance(event, Output):
                 first = event
@@ -151,6 +153,7 @@ async def test_the_name_of_the_script_is_an_option() -> None:
             actbox.open_sandbox("monty", script_name=name)
 
 
+@pytest.mark.slow
 async def test_many_programs_run_at_once_each_alone(box: Sandbox) -> None:
     values = [result.value async for result in box.map([f"import time\ntime.sleep(0.01)\n{n}" for n in range(40)])]
     assert values == list(range(40))

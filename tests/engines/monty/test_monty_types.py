@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator
-from typing import TypedDict
 
 import pytest
 import pytest_asyncio
+from typing_extensions import TypedDict
 
 import actbox
 from actbox import AllowedDomain, ErrorKind, Policy, Program, Sandbox
 from actbox.sandbox.egress.upstream import Upstream
-from actbox.sandbox.engines.monty.declared import awaits
+from actbox.sandbox.engines.monty.declarations import awaits
 from tests.sandbox.egress.conftest import Net, net, no_proxy_of_this_machine, public_authority  # noqa: F401
 
 
@@ -141,6 +141,7 @@ def test_whether_a_program_awaits(source: str, so: bool) -> None:
     assert awaits(source) is so
 
 
+@pytest.mark.slow
 async def test_the_request_is_known_to_the_check_of_types(net: Net) -> None:  # noqa: F811
     host = await net.host("api.example")
     policy = Policy(domains=[AllowedDomain(host.place, private=True)])

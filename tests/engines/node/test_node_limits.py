@@ -27,11 +27,13 @@ async def test_wall_time() -> None:
     assert (error.kind, error.limit) == (ErrorKind.TIMEOUT, "wall_seconds")
 
 
+@pytest.mark.slow
 async def test_processor_time() -> None:
     error = await error_of("for (;;);", cpu_seconds=1.0)
     assert (error.kind, error.limit) == (ErrorKind.TIMEOUT, "cpu_seconds")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -50,6 +52,7 @@ async def test_memory(code: str) -> None:
     assert (error.kind, error.limit) == (ErrorKind.MEMORY, "memory_mib")
 
 
+@pytest.mark.slow
 async def test_memory_that_is_garbage_is_no_memory() -> None:
     async with actbox.open_sandbox("node", policy=Policy(limits=Limits(memory_mib=256))) as box:
         result = await box.run("let n = 0; for (let i = 0; i < 3000; i++) n += new Array(100_000).fill(i).length; n")
@@ -61,11 +64,13 @@ def test_the_heap_has_less_than_all_of_the_memory(memory_mib: int, heap: int) ->
     assert heap_mib(memory_mib) == heap
 
 
+@pytest.mark.slow
 async def test_a_small_memory_is_enough_for_a_small_program() -> None:
     async with actbox.open_sandbox("node", policy=Policy(limits=Limits(memory_mib=96))) as box:
         assert (await box.run("[1, 2, 3].map(n => n * 2)")).value == [2, 4, 6]
 
 
+@pytest.mark.slow
 async def test_processes() -> None:
     code = (
         "const { spawn } = require('child_process');\n"
@@ -77,6 +82,7 @@ async def test_processes() -> None:
     assert (error.kind, error.limit) == (ErrorKind.PROCESSES, "processes")
 
 
+@pytest.mark.slow
 async def test_node_s_own_threads_are_no_processes_of_the_program() -> None:
     async with actbox.open_sandbox("node", policy=Policy(limits=Limits(processes=2))) as box:
         code = (
@@ -92,6 +98,7 @@ async def test_open_files() -> None:
     assert (error.kind, error.limit) == (ErrorKind.RUNTIME, "open_files")
 
 
+@pytest.mark.slow
 async def test_the_size_of_a_file() -> None:
     code = (
         "const fs = require('fs'); const f = fs.openSync('big', 'w'); for (;;) fs.writeSync(f, Buffer.alloc(2 ** 20))"
@@ -100,6 +107,7 @@ async def test_the_size_of_a_file() -> None:
     assert (error.kind, error.limit) == (ErrorKind.DISK, "file_mib")
 
 
+@pytest.mark.slow
 async def test_the_workspace() -> None:
     code = "for (let i = 0; ; i++) require('fs').writeFileSync(`f${i}`, Buffer.alloc(2 ** 20, 1))"
     error = await error_of(code, workspace_mib=8)
@@ -111,6 +119,7 @@ async def test_output() -> None:
     assert (error.kind, error.limit) == (ErrorKind.OUTPUT_LIMIT, "output_bytes")
 
 
+@pytest.mark.slow
 async def test_artifacts() -> None:
     async with actbox.open_sandbox("node", policy=Policy(limits=Limits(artifacts=2))) as box:
         result = await box.run("for (const n of [1, 2, 3]) require('fs').writeFileSync(`/output/${n}.txt`, 'x')")
@@ -118,6 +127,7 @@ async def test_artifacts() -> None:
         assert result.warnings
 
 
+@pytest.mark.slow
 async def test_mounts_inputs_and_files(tmp_path: Any) -> None:
     (tmp_path / "sales.csv").write_text("1,2")
     (tmp_path / "kept").mkdir()

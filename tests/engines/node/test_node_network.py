@@ -29,6 +29,7 @@ async def run(box: Sandbox, code: str, url: str) -> tuple[ExecutionResult, list[
     return events[-1].result, told  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True])
 async def test_fetch_reaches_an_allowed_host_with_its_secret_and_only_with_its_methods(
     net: Net,  # noqa: F811
@@ -64,6 +65,7 @@ async def test_fetch_reaches_an_allowed_host_with_its_secret_and_only_with_its_m
         assert not other.asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["await fetch(TARGET)", _OVER_HTTPS], ids=["fetch", "https"])
 async def test_an_https_request_that_the_policy_refuses_says_so(code: str) -> None:
     async with actbox.open_sandbox("node", policy=Policy(domains=[AllowedDomain("x.example")])) as box:

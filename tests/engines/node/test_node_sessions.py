@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from actbox import ErrorKind, Program, Sandbox, SandboxStopped, Unsupported
+from tests.clock import Clock
 
 
 def search(query: str) -> str:
@@ -21,6 +22,7 @@ async def file_comes(box: Sandbox, name: str) -> None:
     raise AssertionError(f"{name} did not come")
 
 
+@pytest.mark.slow
 async def test_what_a_program_declares_is_there_for_the_next(box: Sandbox) -> None:
     async with box.session() as session:
         await session.run(
@@ -32,6 +34,7 @@ async def test_what_a_program_declares_is_there_for_the_next(box: Sandbox) -> No
         assert (await session.run("const b = 3; b")).value == 3
 
 
+@pytest.mark.slow
 async def test_a_session_starts_with_nothing_of_others(box: Sandbox) -> None:
     async with box.session() as one, box.session() as other:
         await one.run("var a = 1")
@@ -39,6 +42,7 @@ async def test_a_session_starts_with_nothing_of_others(box: Sandbox) -> None:
     assert (await box.run("typeof a")).value == "undefined"
 
 
+@pytest.mark.slow
 async def test_what_was_bound_before_a_failure_stays(box: Sandbox) -> None:
     async with box.session() as session:
         failed = await session.run("let a = 5;\nnull.x")
@@ -46,6 +50,7 @@ async def test_what_was_bound_before_a_failure_stays(box: Sandbox) -> None:
         assert (await session.run("a")).value == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["javascript", "typescript"])
 async def test_a_promise_that_is_the_last_value_and_is_rejected_is_the_programs_error(
     box: Sandbox, language: str
@@ -77,6 +82,7 @@ async def test_an_exit_ends_the_run_only(box: Sandbox) -> None:
         assert (await session.run("a")).value == 5
 
 
+@pytest.mark.slow
 async def test_programs_have_file_names_of_their_own(box: Sandbox) -> None:
     async with box.session() as session:
         await session.run("function f() { throw new Error('here') }")
@@ -85,6 +91,7 @@ async def test_programs_have_file_names_of_their_own(box: Sandbox) -> None:
         assert "at f (program.js:1:22)\n    at program-2.js:2:1" in error.traceback
 
 
+@pytest.mark.slow
 async def test_inputs_and_tools_are_bound_anew(box: Sandbox) -> None:
     async with box.session() as session:
         first = await session.run(Program("await search(word)", "javascript", inputs={"word": "a"}), tools=[search])
@@ -104,6 +111,7 @@ async def test_tools_answer_during_a_run_only(box: Sandbox) -> None:
         assert late.value == "tools answer only while a program of the session runs"
 
 
+@pytest.mark.slow
 async def test_timers_go_on_between_runs(box: Sandbox) -> None:
     async with box.session() as session:
         write = "require('fs').writeFileSync('ticked', '')"
@@ -123,15 +131,18 @@ async def test_an_error_between_runs_is_told_and_ends_nothing(box: Sandbox) -> N
         assert "Error: left behind" in first.stderr + result.stderr  # a busy machine may be late with the first result
 
 
-async def test_a_program_that_waits_too_long_is_interrupted_and_its_session_goes_on(box: Sandbox) -> None:
+@pytest.mark.slow
+async def test_a_program_that_waits_too_long_is_interrupted_and_its_session_goes_on(box: Sandbox, clock: Clock) -> None:
     async with box.session() as session:
         await session.run("let a = 1")
-        result = await session.run("a = 2; await new Promise(() => {})", timeout=0.3)
+        events = session.stream("a = 2; console.log('begun'); await new Promise(() => {})", timeout=30)
+        result = await clock.run_out(events, 30, after="begun\n")
         assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
         assert result.state_kept is True
         assert (await session.run("a")).value == 2
 
 
+@pytest.mark.slow
 async def test_a_program_that_computes_too_long_ends_its_session(box: Sandbox) -> None:
     async with box.session() as session:
         result = await session.run("for (;;);", timeout=0.3)
@@ -152,6 +163,7 @@ async def test_a_session_cannot_be_forked(box: Sandbox) -> None:
             await session.fork()
 
 
+@pytest.mark.slow
 async def test_a_closed_session_runs_nothing_more(box: Sandbox) -> None:
     session = box.session()
     async with session:

@@ -13,8 +13,8 @@ from subprocess import CompletedProcess
 from actbox import ProcessShell, ShellSandbox, shell_traits
 from actbox.core.events import Completed, Event, Output
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.cancellation import whole
 from actbox.sandbox.contract import Command
-from actbox.sandbox.whole import whole
 
 
 class LocalShell(ProcessShell):

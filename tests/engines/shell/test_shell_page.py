@@ -14,6 +14,7 @@ PAGES = (ROOT / "docs" / "engines" / "shell.md", ROOT / "docs" / "tool-proxy.md"
 PYTHON = [(page.stem, block) for page in PAGES for block in blocks_of(page) if block.language == "python"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "block", [block for _, block in PYTHON], ids=[f"{page} line {block.line}" for page, block in PYTHON]
 )

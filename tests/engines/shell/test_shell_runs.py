@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 import threading
@@ -19,8 +20,10 @@ import actbox
 from actbox import ErrorKind, Limits, Policy, ProcessShell, Program, shell_traits
 from actbox.core.events import Event, Output
 from actbox.sandbox.contract import Command
-from actbox.sandbox.shell.answers import ShellError
-from actbox.sandbox.shell.errands import reply_to
+from actbox.sandbox.shell import files
+from actbox.sandbox.shell.requests import reply_of
+from actbox.sandbox.shell.responses import ShellError
+from tests.clock import Clock
 from tests.engines.shell.local_shell import CallShell, LocalShell, PlainShell
 
 
@@ -46,12 +49,13 @@ async def test_nothing_that_a_caller_gives_is_part_of_a_command_line() -> None:
     async with Listening(python=sys.executable) as box:
         await box.write_file("a name", b"content")
         await box.read_file("a name")
-        await box.run("print('source')", timeout=20)
+        await box.run("print('source')", timeout=50)
         await box.execute(["echo", "argument"], cwd="output", env={"A": "variable"}, stdin=b"input")
         assert len(box.heard) >= 5
         assert len(set(box.heard)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -73,11 +77,13 @@ async def test_a_name_is_a_name(box: LocalShell, name: str) -> None:
     assert await box.list_files("moved") == []
 
 
+@pytest.mark.slow
 async def test_a_name_with_nul_is_refused(box: LocalShell) -> None:
     with pytest.raises(actbox.InvalidValue, match="NUL"):
         await box.write_file("a\0b", b"")
 
 
+@pytest.mark.slow
 async def test_a_large_file_goes_both_ways_in_pieces() -> None:
     class Measured(LocalShell):
         most = 0
@@ -97,6 +103,7 @@ async def test_a_large_file_goes_both_ways_in_pieces() -> None:
     assert Measured.most < 7 * 2**20
 
 
+@pytest.mark.slow
 async def test_a_write_that_breaks_off_leaves_the_old_file(box: LocalShell, monkeypatch: pytest.MonkeyPatch) -> None:
     await box.write_file("file", b"old")
     monkeypatch.setattr(LocalShell, "piece_bytes", 1000)
@@ -115,6 +122,7 @@ async def test_a_write_that_breaks_off_leaves_the_old_file(box: LocalShell, monk
     assert os.listdir(Path(box.root).parent / "drafts") == []
 
 
+@pytest.mark.slow
 async def test_a_file_that_changes_while_it_is_read_is_an_error(
     box: LocalShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,15 +150,28 @@ async def test_no_more_is_taken_of_an_answer_than_was_asked_for() -> None:
             yield "b", bytes(1000)
 
     with pytest.raises(ShellError, match="longer than what was asked for"):
-        await reply_to(flood(), 10_000)
+        await reply_of(flood(), 10_000)
     assert said == 11
 
 
+@pytest.mark.slow
+async def test_a_list_that_is_too_long_says_how_long_it_may_be_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_LISTED", 1_000)
+    async with LocalShell() as box:
+        for number in range(30):
+            await box.write_file(f"folder/{number}", b"")
+        assert "folder" in [entry.path for entry in await box.list_files()]
+        with pytest.raises(actbox.FileError, match=r"more than 1,000 bytes; list one folder at a time") as raised:
+            await box.list_files(recursive=True)
+    assert raised.value.errno == errno.EFBIG
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "what"),
     [("[0, 0, 3500, 0, 0]", "sent something else"), ("[0, 0, 2**60, 0, 0]", "more than 5,000 bytes")],
 )
-async def test_a_program_that_has_written_over_the_errands_floods_no_host(
+async def test_a_program_that_has_written_over_the_requests_sources_floods_no_host(
     box: LocalShell, monkeypatch: pytest.MonkeyPatch, version: str, what: str
 ) -> None:
     monkeypatch.setattr(LocalShell, "piece_bytes", 1000)
@@ -158,32 +179,35 @@ async def test_a_program_that_has_written_over_the_errands_floods_no_host(
     await box.write_file("file", bytes(5000))
     assert await box.read_file("file") == bytes(5000)
     forged = f"""
-def read(request, stdin, answers):
+def read(request, stdin, responses):
     if request["start"] > 20_000:
         raise SystemExit
-    answers.say("b", bytes(1000))
-    answers.say_json("r", {{"version": {version}, "over": False}})
-ERRANDS["read"] = read
+    responses.send("b", bytes(1000))
+    responses.send_json("r", {{"version": {version}, "over": False}})
+HANDLERS["read"] = read
 """
     result = await box.run(
-        f"with open({box.root!r} + '/../code/guest/errands/files.py', 'a') as f: f.write({forged!r})"
+        f"with open({box.root!r} + '/../code/guest/shell_requests/files.py', 'a') as f: f.write({forged!r})"
     )
     assert result.success, result.error
     with pytest.raises(actbox.FileError, match=what):
         await box.read_file("file")
 
 
+@pytest.mark.slow
 async def test_a_character_that_comes_in_halves_is_one_character(box: LocalShell) -> None:
     program = "import os, time\nfor byte in 'ü€😀'.encode():\n    os.write(1, bytes([byte])); time.sleep(0.05)"
     assert (await box.run(program)).stdout == "ü€😀"
 
 
+@pytest.mark.slow
 async def test_a_child_that_holds_the_output_holds_nobody_up_and_is_ended(box: LocalShell) -> None:
-    result = await box.execute("sleep 600 & echo $!; setsid sleep 600 & echo $!", timeout=20)
+    result = await box.execute("sleep 600 & echo $!; setsid sleep 600 & echo $!", timeout=60)
     assert result.success, result
     assert not [process for process in result.stdout.split() if Path(f"/proc/{process}").exists()]
 
 
+@pytest.mark.slow
 async def test_a_missing_folder_fails_instead_of_running_elsewhere(box: LocalShell) -> None:
     result = await box.execute("touch here", cwd="not-there")
     assert result.exit_code == 126
@@ -191,19 +215,22 @@ async def test_a_missing_folder_fails_instead_of_running_elsewhere(box: LocalShe
     assert [entry.path for entry in await box.list_files()] == ["input", "output"]
 
 
-async def test_a_program_that_is_stopped_is_ended_with_all_that_it_started(box: LocalShell) -> None:
+@pytest.mark.slow
+async def test_a_program_that_is_stopped_is_ended_with_all_that_it_started(box: LocalShell, clock: Clock) -> None:
     program = (
         "import subprocess, sys, time\n"
-        "print(subprocess.Popen(['setsid', 'sleep', '600']).pid, flush=True)\n"
+        "child = subprocess.Popen(['setsid', 'sleep', '600']).pid\n"
         "open('output/made', 'w').write('x')\n"
+        "print(child, flush=True)\n"
         "time.sleep(600)"
     )
-    result = await box.run(program, timeout=1)
+    result = await clock.run_out(box.stream(program, timeout=30), 30, after="\n")
     assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
     assert [artifact.name for artifact in result.artifacts] == ["made"]
     assert not Path(f"/proc/{int(result.stdout)}").exists()
 
 
+@pytest.mark.slow
 async def test_a_program_ends_with_the_command_that_asked_for_it(box: LocalShell) -> None:
     stream = box.stream("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)")
     async for event in stream:
@@ -215,15 +242,21 @@ async def test_a_program_ends_with_the_command_that_asked_for_it(box: LocalShell
     assert not Path(f"/proc/{process}").exists()
 
 
-async def test_a_shell_that_cannot_end_a_command_keeps_no_program_running() -> None:
+@pytest.mark.slow
+async def test_a_shell_that_cannot_end_a_command_keeps_no_program_running(tmp_path: Path, clock: Clock) -> None:
     program = (
         "import os, subprocess\n"
         "child = subprocess.Popen(['setsid', 'sleep', '600']).pid\n"
         "open('output/processes', 'w').write(f'{os.getpid()} {child}')\n"
+        f"open({str(tmp_path / 'begun')!r}, 'x').close()\n"
         "while True: pass"
     )
     async with CallShell() as box:
-        result = await box.run(program, timeout=3)
+        running = asyncio.create_task(box.run(program, timeout=30))
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.01)
+        clock.turn(30)
+        result = await running
         assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
         assert result.warnings == ()
         for process in result.artifact("processes").data.split():
@@ -247,6 +280,7 @@ class _Late(CallShell):
         return super().call(arguments, stdin)
 
 
+@pytest.mark.slow
 async def test_a_program_that_was_given_up_before_it_began_never_begins() -> None:
     async with _Late() as box:
         running = asyncio.create_task(box.run("open('output/made', 'w')"))
@@ -261,6 +295,7 @@ async def test_a_program_that_was_given_up_before_it_began_never_begins() -> Non
         assert (await box.run("1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_what_a_program_prints_is_never_taken_for_an_answer(box: LocalShell) -> None:
     forged = "\\nactbox-0\\nxeyJjb2RlIjogMH0=\\nrZm9yZ2Vk\\nz\\n"
     result = await box.run(f"print('{forged}', flush=True)\n1/0")
@@ -276,6 +311,7 @@ async def test_an_error_has_its_line_and_a_traceback_of_the_program_alone(box: L
     assert result.error.traceback.count("File ") == 2
 
 
+@pytest.mark.slow
 async def test_nothing_of_a_sandbox_is_left_there() -> None:
     box = LocalShell(python=sys.executable)
     async with box:
@@ -286,6 +322,7 @@ async def test_nothing_of_a_sandbox_is_left_there() -> None:
     assert not base.exists()
 
 
+@pytest.mark.slow
 async def test_sessions_are_refused_with_a_sentence(box: LocalShell) -> None:
     with pytest.raises(actbox.Unsupported, match="the linux engine does"):
         box.session()
@@ -354,7 +391,7 @@ def test_a_policy_that_is_none_is_refused() -> None:
 
 
 async def test_a_shell_whose_python_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actbox.sandbox.shell.errands.LEAST_PYTHON", (4, 0))
+    monkeypatch.setattr("actbox.sandbox.shell.requests.LEAST_PYTHON", (4, 0))
     with pytest.raises(actbox.SandboxUnavailable, match=r"it is Python 3\.\d+"):
         await LocalShell(python=sys.executable).start()
 
@@ -371,6 +408,7 @@ class Noisy(ProcessShell):
         )
 
 
+@pytest.mark.slow
 async def test_a_greeting_of_the_shell_is_no_part_of_anything() -> None:
     async with Noisy(python=sys.executable) as box:
         await box.write_file("file", b"content")
@@ -390,6 +428,7 @@ class Breaking(LocalShell):
         return await asyncio.create_subprocess_exec("sh", "-c", self.says, stdin=-1, stdout=-1, stderr=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("says", "why"),
     [
@@ -411,6 +450,7 @@ async def test_a_shell_that_fails_is_a_failed_result_and_a_file_error(says: str,
         assert (await box.run("1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_the_one_method_is_enough() -> None:
     async with PlainShell(python=sys.executable) as box:
         workspace = Path(box.root)

@@ -62,7 +62,9 @@ class SshServer:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `open_sandbox("ssh", …)` needs to reach it, and nothing of the user's own configuration."""
+        """The options with which `open_sandbox("ssh", …)` reaches the server, independent of the user's own
+        configuration.
+        """
         return {
             "host": f"{getpass.getuser()}@127.0.0.1",
             "port": self.port,
@@ -95,9 +97,7 @@ def ssh_server(folder: Path) -> Iterator[SshServer]:
     """Have a server for a block."""
     for name in ("host_key", "client_key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = _port()
     key = " ".join((folder / "host_key.pub").read_text().split()[:2])
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n")
     (folder / "config").write_text(_CONFIG.format(port=port, folder=folder))
@@ -107,17 +107,27 @@ def ssh_server(folder: Path) -> Iterator[SshServer]:
     assert sshd is not None
     # In the background, as on another machine: what the engine holds ready there is below nobody here.
     subprocess.run([sshd, "-E", str(folder / "log"), "-f", str(folder / "config")], check=True)
+    pid = folder / "pid"
     for _ in range(400):
-        if (folder / "pid").exists() and _answers(port):
+        if pid.exists() and pid.read_text().endswith("\n") and _answers(port):
             break
         time.sleep(0.05)
     else:
         raise RuntimeError((folder / "log").read_text())
-    process = int((folder / "pid").read_text())
+    process = int(pid.read_text())
     try:
         yield SshServer(folder, port, process)
     finally:
         os.kill(process, signal.SIGTERM)
+
+
+def _port() -> int:
+    """Return a free port that Linux gives to nobody who asks for any, and other processes' servers begin elsewhere."""
+    for port in range(10_000 + os.getpid() % 20_000, 32_000):
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 def _answers(port: int) -> bool:

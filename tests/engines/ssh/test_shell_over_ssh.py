@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from actbox import ErrorKind, Limits, Policy, ProcessShell, ToolAddress, shell_traits
-from actbox.sandbox.engines.ssh import Place
+from actbox.sandbox.engines.ssh import SshTarget
 from tests.engines.ssh.ssh_server import SshServer
 
 pytestmark = pytest.mark.engines
@@ -20,17 +20,17 @@ ADDRESSES = {"files": None, "http": ToolAddress(), "https": ToolAddress(host="lo
 
 class SshShell(ProcessShell):
     traits = shell_traits("ssh-shell", isolation="another machine; on it none")
-    place: Place
+    target: SshTarget
 
     async def open_process(self, arguments: Sequence[str]) -> Process:
-        command = self.place.command(list(arguments))
+        command = self.target.command(list(arguments))
         return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
 
 
 def shell_on(server: SshServer, way: str) -> SshShell:
     policy = Policy(limits=Limits(wall_seconds=60))
     shell = SshShell(policy, python=sys.executable, tool_address=ADDRESSES[way])
-    shell.place = Place(**server.options)
+    shell.target = SshTarget(**server.options)
     return shell
 
 

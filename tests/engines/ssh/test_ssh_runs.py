@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -84,13 +83,11 @@ async def test_a_timeout_ends_the_whole_tree_there(box: Sandbox) -> None:
 async def test_a_lost_connection_is_a_failed_result_and_the_next_run_works(box: Sandbox, server: SshServer) -> None:
     await box.write_file("kept", b"still here")
 
-    async def cut_soon() -> None:
-        await asyncio.sleep(1)
-        server.cut_connections()
-
-    cutting = asyncio.create_task(cut_soon())
-    result = await box.run("import time\nprint('begun', flush=True)\ntime.sleep(60)")
-    await cutting
+    async for event in box.stream("import time\nprint('begun', flush=True)\ntime.sleep(60)"):
+        if isinstance(event, actbox.Output):
+            server.cut_connections()
+    assert isinstance(event, actbox.Completed)
+    result = event.result
     assert (result.exit_code, result.stdout) == (125, "begun\n")
     assert result.error is not None and result.error.kind is ErrorKind.SANDBOX
     assert (await box.run("open('kept').read()")).value == "still here"

@@ -1,4 +1,4 @@
-"""Makes of this process one on a system that is not Linux, as far as that can be had here: run before anything else.
+"""A simulation of a system other than Linux in this process, as far as possible; it must run before all other code.
 
 What Python has on Linux and not elsewhere is taken away, or raises what it raises there. Processes that are started
 begin with the same.
@@ -176,8 +176,9 @@ class _Process(subprocess.Popen):  # type: ignore[type-arg]
         super().__init__([*command[:at], "-c", begin, *command[at:]], **options)  # type: ignore[call-overload]
 
     def kill(self) -> None:  # `TerminateProcess`
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, 9)
+        if self.poll() is None:  # else the number may be another process's by now
+            with contextlib.suppress(ProcessLookupError):  # another thread has just waited for it
+                os.kill(self.pid, 9)
 
     terminate = kill
 

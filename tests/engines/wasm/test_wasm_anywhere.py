@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import actbox
+from actbox.sandbox.engines.wasm.served_workspace import ServedWorkspace
 
 _ELSEWHERE = Path(__file__).with_name("elsewhere.py")
 _PROGRAM = """
@@ -18,7 +19,7 @@ runpy.run_path(ELSEWHERE)
 
 import asyncio, os
 import actbox
-from actbox.sandbox.engines.wasm.stock import stock
+from actbox.sandbox.engines.wasm.pool import worker_pool
 
 def shout(text: str) -> str:
     return text.upper()
@@ -61,6 +62,10 @@ async def files(box):
     large = bytes(range(256)) * 20_000
     await box.write_file("large", large)
     print(await box.read_file("large") == large)
+    try:
+        await box.write_file("large", b"", mode=0o755)
+    except actbox.Unsupported as error:
+        print((await box.stat("large")).mode, str(error).partition(" have")[0])
 
 async def links(box):
     up = "../" * 20
@@ -91,7 +96,7 @@ async def main():
         await files(box)
         await links(box)
     await limits()
-    stock().end()
+    worker_pool().end()
     assert all(not worker.alive for worker in workers), "a worker was left"
 
 async def results(box):
@@ -131,6 +136,7 @@ def test_it_runs_where_nothing_of_linux_is_there(platform: str, tmp_path: Path) 
         "[1, 2]",
         "[('c/d.txt', 'file')] b",
         "2 20 21 84 True",
+        "None the files of the wasm engine",
         "() ('output/ could not be looked at: I/O error',)",
         "40 20 40 20",
         "wall_seconds cpu_seconds memory_mib output_bytes workspace_mib ",
@@ -142,3 +148,15 @@ def test_it_says_so() -> None:
     traits = actbox.check("wasm").traits
     assert traits is not None
     assert traits.platforms == ("linux", "darwin", "win32")
+
+
+def test_a_description_that_makes_no_sense_is_an_error_of_the_file_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = ServedWorkspace(str(tmp_path), str(tmp_path), str(tmp_path))
+    monkeypatch.setattr(workspace, "_ask", lambda *_, **__: [["f"]])  # one file of which nothing more is said
+    with pytest.raises(actbox.FileError, match="makes no sense"):
+        workspace.list(".", recursive=False)
+    with pytest.raises(actbox.FileError, match="makes no sense"):
+        workspace.stat("f")
+    workspace.close()

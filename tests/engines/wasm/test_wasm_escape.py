@@ -123,6 +123,7 @@ async def test_a_link_that_leads_out_is_followed_by_nobody(prison: Sandbox, secr
         await prison.read_file("output/posix-0")
 
 
+@pytest.mark.slow
 async def test_the_input_is_what_it_was_given_as(prison: Sandbox) -> None:
     came = await _came(
         prison,
@@ -162,6 +163,7 @@ async def test_what_the_instance_is_made_of_cannot_be_changed(prison: Sandbox) -
     assert (await prison.run("import os\nos.path.exists('/python-stdlib/evil.py')")).value is False
 
 
+@pytest.mark.slow
 async def test_nothing_of_the_hosts_environment_is_seen(prison: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "hidden")
     async with actbox.open_sandbox("wasm", policy=actbox.Policy(variables={"GIVEN": "1"})) as box:
@@ -169,6 +171,7 @@ async def test_nothing_of_the_hosts_environment_is_seen(prison: Sandbox, monkeyp
     assert result.value == ["GIVEN", "PYTHONHOME", "PYTHONPATH", "PYTHONUNBUFFERED"]
 
 
+@pytest.mark.slow
 async def test_no_socket_leads_anywhere(prison: Sandbox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.2)
@@ -191,6 +194,7 @@ async def test_no_socket_leads_anywhere(prison: Sandbox) -> None:
             server.accept()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [
@@ -209,6 +213,7 @@ async def test_a_network_that_is_not_there_is_named(prison: Sandbox, program: st
     assert result.error.line == 2
 
 
+@pytest.mark.slow
 def test_what_a_program_prints_is_not_the_hosts_output() -> None:
     program = (
         "import asyncio, actbox\n"
@@ -230,6 +235,7 @@ async def test_the_librarys_own_files_lie_where_nobody_else_can_put_them(prison:
     assert (status.st_uid, status.st_mode & 0o077) == (os.getuid(), 0)
 
 
+@pytest.mark.slow
 async def test_runs_that_go_on_at_once_do_not_see_each_other(prison: Sandbox) -> None:
     there, looked = asyncio.Event(), asyncio.Event()
 
@@ -253,6 +259,7 @@ async def test_runs_that_go_on_at_once_do_not_see_each_other(prison: Sandbox) ->
     assert (await hiding).value == ["mine"]
 
 
+@pytest.mark.slow
 async def test_no_program_can_put_a_link_in_the_place_of_a_folder_that_instances_are_given(prison: Sandbox) -> None:
     """Neither of `/output`, nor of what others beside it get as that."""
     program = (
@@ -287,6 +294,7 @@ def _beside(box: Sandbox) -> Callable[[], Awaitable[None]]:
     return beside
 
 
+@pytest.mark.slow
 async def test_a_workspace_in_whose_place_a_link_lies_is_not_given(prison: Sandbox, tmp_path: Path) -> None:
     folder = prison._place.folder  # type: ignore[attr-defined]
     (tmp_path / "output").mkdir()

@@ -10,8 +10,9 @@ import pytest
 
 import actbox
 from actbox import ErrorKind, ExecutionResult, FileError, Limits, Policy
-from actbox.sandbox.engines.wasm import conversation
-from actbox.sandbox.engines.wasm.disk import room
+from actbox.sandbox.engines.wasm import program as wasm_program
+from actbox.sandbox.engines.wasm.disk_usage import room
+from actbox.sandbox.registry import TABLE
 
 
 async def _run(program: str, **limits: float) -> ExecutionResult:
@@ -29,7 +30,6 @@ async def _run(program: str, **limits: float) -> ExecutionResult:
         ("9 ** 9_999_999_999", {"wall_seconds": 0.5}, ErrorKind.TIMEOUT, "wall_seconds"),
         ("while True: pass", {"cpu_seconds": 0.3}, ErrorKind.TIMEOUT, "cpu_seconds"),
         ("x = []\nwhile True: x.append(bytes(2**20))", {"memory_mib": 64}, ErrorKind.MEMORY, "memory_mib"),
-        ("1", {"memory_mib": 8}, ErrorKind.MEMORY, "memory_mib"),
         ("open('/tmp/x', 'wb').write(bytes(3 * 2**20))", {"file_mib": 2}, ErrorKind.DISK, "file_mib"),
         (
             "for i in range(1000): open(f'/tmp/{i}', 'wb').write(bytes(2**20))",
@@ -52,6 +52,23 @@ async def test_a_limit_ends_a_program(program: str, limits: dict[str, float], ki
     assert (result.error.kind, result.error.limit) == (kind, limit), result.error
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [MemoryError, KeyError, OverflowError])
+async def test_a_message_that_cannot_be_read_ends_its_program_and_no_worker_thread(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def fails(message: dict[str, Any]) -> None:
+        raise error
+
+    async with actbox.open_sandbox("wasm") as box:
+        with monkeypatch.context() as patched:
+            patched.setattr(wasm_program, "parse", fails)
+            result = await box.run("1")
+        assert result.error is not None and result.error.kind is ErrorKind.PROTOCOL, result.error
+        assert f"a message that cannot be read ({error.__name__})" in result.error.message
+        assert (await box.run("1 + 1")).value == 2
+
+
 @pytest.mark.parametrize(
     ("program", "limits"),
     [
@@ -66,6 +83,7 @@ async def test_a_limit_takes_nothing_from_those_who_keep_it(program: str, limits
     assert result.success, result.error
 
 
+@pytest.mark.slow
 async def test_a_share_of_a_processor_is_kept() -> None:
     program = "import time\nend = time.monotonic() + 2\nn = 0\nwhile time.monotonic() < end: n += 1\nn"
     result = await _run(program, cpus=0.2)
@@ -80,6 +98,7 @@ async def test_the_host_keeps_to_the_workspace_too() -> None:
         await box.write_file("small", b"1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "end",
     ["print('BEYOND')", "tell('BEYOND')", "while True: pass", "raise SystemExit('BEYOND')", "'BEYOND'"],
@@ -106,6 +125,7 @@ async def test_nothing_beyond_the_workspace_is_heard_of_or_kept(end: str) -> Non
         assert (await box.run("1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_a_program_ended_for_another_reason_leaves_no_more_than_it_may_either() -> None:
     async with actbox.open_sandbox("wasm", policy=Policy(limits=Limits(workspace_mib=2))) as box:
 
@@ -120,19 +140,21 @@ async def test_a_program_ended_for_another_reason_leaves_no_more_than_it_may_eit
         assert sum(left) <= 2 * 2**20
 
 
+@pytest.mark.slow
 async def test_a_file_with_holes_takes_what_is_in_it() -> None:
     result = await _run("f = open('/workspace/x', 'wb')\nf.truncate(100 * 2**20)\nf.close()", workspace_mib=4)
     assert result.success, result.error
 
 
 async def test_an_instance_that_cannot_even_be_made_ahead_is_told_each_time() -> None:
-    async with actbox.open_sandbox("wasm", policy=Policy(limits=Limits(memory_mib=8))) as box:
+    async with TABLE["wasm"].open(Policy(limits=Limits(memory_mib=8)), None, {}) as box:
         for _ in range(3):
             result = await box.run("1")
             assert result.error is not None
             assert result.error.limit == "memory_mib"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [
@@ -153,13 +175,14 @@ async def test_files_and_folders_with_nothing_in_them_fill_a_workspace_too(progr
         assert (await box.run("1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_a_disk_that_takes_long_to_look_at_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     def slowly(most: int, *folders: str) -> int:
         time.sleep(0.5)
         return most
 
-    monkeypatch.setattr(conversation, "room", slowly)
-    result = await asyncio.wait_for(_run("while True: pass", wall_seconds=2), 20)
+    monkeypatch.setattr(wasm_program, "room", slowly)
+    result = await asyncio.wait_for(_run("while True: pass", wall_seconds=2), 60)
     assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
 
 
@@ -172,8 +195,8 @@ async def test_a_program_that_had_no_time_to_fill_the_disk_is_not_looked_after_a
         looks.append(args)
         return room(*args)
 
-    monkeypatch.setattr(conversation, "room", counted)
-    monkeypatch.setattr(conversation, "ENTRY_SECONDS", 1e9)  # on a machine that has much to do it had time
+    monkeypatch.setattr(wasm_program, "room", counted)
+    monkeypatch.setattr(wasm_program, "ENTRY_SECONDS", 1e9)  # on a machine that has much to do it had time
     async with actbox.open_sandbox("wasm") as box:
         assert (await box.run("for n in range(9): print(n, flush=True)")).success
     assert len(looks) == 2  # of what lies below the workspace and below /tmp, as it begins

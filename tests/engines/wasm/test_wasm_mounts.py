@@ -25,6 +25,7 @@ def _policy(*mounts: FileMount) -> Policy:
     return Policy(mounts=mounts)
 
 
+@pytest.mark.slow
 async def test_a_folder_that_is_read_only_cannot_be_changed_in_any_way(folder: Path) -> None:
     program = """
 import os
@@ -83,6 +84,7 @@ came
     assert (folder.parent / "secret").read_text() == "of the host"
 
 
+@pytest.mark.slow
 async def test_what_is_mounted_is_listed_where_it_lies_and_sessions_see_it(folder: Path) -> None:
     policy = _policy(FileMount(folder, "sales"), FileMount(folder, "/output/out", "rw"))
     async with actbox.open_sandbox("wasm", policy=policy) as box, box.session() as session:
@@ -113,6 +115,7 @@ def test_what_cannot_be_mounted_is_refused_with_the_engine_that_can(
         actbox.open_sandbox("wasm", policy=_policy(FileMount(folder / name, path, mode)))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_a_folder_that_a_program_has_put_a_link_in_the_place_of_is_mounted_no_more(tmp_path: Path) -> None:
     (tmp_path / "project/sub").mkdir(parents=True)
     (tmp_path / "secret").mkdir()
@@ -137,7 +140,7 @@ async def test_a_folder_that_a_program_has_put_a_link_in_the_place_of_is_mounted
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not show what a process has open")
 def test_a_folder_is_given_as_it_was_looked_at_whatever_comes_to_lie_there_then(folder: Path) -> None:
-    from actbox.sandbox.engines.wasm.inside import _Folders, _OtherFolder
+    from actbox.sandbox.engines.wasm.worker_process import _Folders, _OtherFolder
 
     status = folder.stat()
     volume = (str(folder), "/data", True, [status.st_dev, status.st_ino])

@@ -12,6 +12,7 @@ _PAGE = Path(__file__).parents[3] / "docs" / "engines" / "wasm.md"
 _BLOCKS = [block for block in blocks_of(_PAGE) if block.language == "python"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(_BLOCKS)))
 def test_an_example_prints_what_it_says(number: int, tmp_path: Path) -> None:
     check_python(_BLOCKS[number], tmp_path)

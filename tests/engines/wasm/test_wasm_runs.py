@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from actbox import ErrorKind, FileError, InvalidValue, Program, Sandbox, ToolError, tool
+from tests.clock import Clock
 
 
+@pytest.mark.slow
 async def test_it_is_cpython_with_its_standard_library(box: Sandbox) -> None:
     result = await box.run(
         "import sys, json, re, sqlite3, decimal, datetime, zlib, hashlib, statistics, tomllib, asyncio\n"
@@ -47,6 +53,7 @@ async def test_plain_calls_of_tools_work_without_await(box: Sandbox) -> None:
     assert result.value == [2, 3, 4, 6], result.error
 
 
+@pytest.mark.slow
 async def test_calls_of_async_tools_are_under_way_together(box: Sandbox) -> None:
     barrier = asyncio.Barrier(3)
 
@@ -60,7 +67,7 @@ async def test_calls_of_async_tools_are_under_way_together(box: Sandbox) -> None
         "import asyncio\nasync with asyncio.TaskGroup() as g:\n    t = [g.create_task(meet(n)) for n in 'abc']\n"
         "[x.result() for x in t]",
     ):
-        result = await box.run(program, tools=[meet], timeout=20)
+        result = await box.run(program, tools=[meet], timeout=50)
         assert result.value == ["a", "b", "c"], result.error
 
 
@@ -91,6 +98,7 @@ async def test_timers_of_asyncio_go_on_beside_calls(box: Sandbox) -> None:
     assert result.value == [True, "held", "released"], result.error
 
 
+@pytest.mark.slow
 async def test_bytes_go_both_ways(box: Sandbox) -> None:
     data = bytes(range(256)) * 1000
 
@@ -121,12 +129,15 @@ async def test_output_past_the_interpreter_is_caught_too(box: Sandbox) -> None:
     assert (result.stdout, result.stderr) == ("one\ntwo\n", "three\n")
 
 
-async def test_what_was_printed_before_the_end_by_force_is_kept(box: Sandbox) -> None:
-    result = await box.run("print('before')\nwhile True: pass", timeout=1)
+@pytest.mark.slow
+async def test_what_was_printed_before_the_end_by_force_is_kept(box: Sandbox, clock: Clock) -> None:
+    events = box.stream("print('before')\nwhile True: pass", timeout=30)
+    result = await clock.run_out(events, 30, after="before\n")
     assert result.error is not None
     assert (result.stdout, result.error.kind, result.exit_code) == ("before\n", ErrorKind.TIMEOUT, 124)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "names"),
     [
@@ -163,12 +174,14 @@ async def test_what_it_has_not_is_refused_with_the_engine_that_has_it(box: Sandb
     assert result.error.line == program.count("\n") + 1
 
 
+@pytest.mark.slow
 async def test_what_no_python_has_is_the_programs_own_mistake(box: Sandbox) -> None:
     for program in ("import os\nos.no_such_name", "from json import no_such_name", "raise NotImplementedError"):
         result = await box.run(program)
         assert result.error is not None and result.error.kind is ErrorKind.RUNTIME, result.error
 
 
+@pytest.mark.slow
 async def test_a_name_that_is_not_utf_8_is_refused_with_a_sentence(box: Sandbox) -> None:
     await box.write_file("a", b"x")
     for call in (
@@ -187,6 +200,7 @@ async def test_a_name_that_is_not_utf_8_is_refused_with_a_sentence(box: Sandbox)
     assert result.error is not None and "UTF-8" in result.error.hint, result.error
 
 
+@pytest.mark.slow
 async def test_a_package_is_missing_with_the_engine_that_has_packages(box: Sandbox) -> None:
     result = await box.run("import numpy as np")
     assert result.error is not None
@@ -204,6 +218,7 @@ async def test_a_traceback_shows_the_programs_own_lines_only(box: Sandbox) -> No
         assert inside not in result.error.traceback
 
 
+@pytest.mark.slow
 async def test_a_program_that_ends_its_process_is_told_by_its_exit(box: Sandbox) -> None:
     result = await box.run("import os\nprint('out', flush=True)\nos._exit(3)")
     assert result.error is not None
@@ -211,6 +226,7 @@ async def test_a_program_that_ends_its_process_is_told_by_its_exit(box: Sandbox)
     assert (await box.run("1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_an_interpreter_that_crashes_takes_nobody_along(box: Sandbox) -> None:
     result = await box.run("x = []\nfor i in range(1_000_000):\n    x = [x]\nrepr(x)")
     assert result.error is not None
@@ -218,6 +234,7 @@ async def test_an_interpreter_that_crashes_takes_nobody_along(box: Sandbox) -> N
     assert (await box.run("1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_nonsense_on_the_channel_ends_the_program(box: Sandbox) -> None:
     result = await box.run("import _eryx\n_eryx._eryx_report_output(0, b'x' * 100)\nwhile True: pass", timeout=30)
     assert result.error is not None
@@ -225,6 +242,7 @@ async def test_nonsense_on_the_channel_ends_the_program(box: Sandbox) -> None:
     assert (await box.run("1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_a_program_that_answers_for_itself_answers_for_nobody_else(box: Sandbox) -> None:
     forged = (
         "import _eryx, json\n"
@@ -239,6 +257,34 @@ async def test_a_program_that_answers_for_itself_answers_for_nobody_else(box: Sa
         assert (await box.run(f"{number} + 1")).value == number + 1
 
 
+def test_an_instance_sends_no_message_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    from actbox.sandbox.engines.wasm import worker_process
+
+    class Late:
+        """An interpreter that counts only a part of its messages, and sends the last one after its end."""
+
+        def __init__(self, *, callbacks: list[dict[str, Any]], on_stdout: Callable[[bytes], None], **_: object) -> None:
+            self._next_order, self._send = callbacks[0]["fn"], on_stdout
+
+        def execute(self, code: str) -> object:
+            self._next_order(sent=0)
+            self._send(b"forged")
+            with contextlib.suppress(worker_process.eryx.SuspendCallback):
+                self._next_order(sent=3)
+            self._send(b"late")
+            return SimpleNamespace(result=None, peak_memory_bytes=0)
+
+    monkeypatch.setattr(worker_process.eryx, "Sandbox", Late)
+    said: list[tuple[bytes, bytes]] = []
+    order = {"volumes": [], "memory_bytes": 1}
+    instance = worker_process._Instance(order, lambda kind, content: said.append((kind, content)), [], lambda: None)
+    instance.go(last=True)
+    instance.wait()
+    assert [kind for kind, _ in said] == [b"w", b"m", b"e"]
+    assert said[1] == (b"m", b"forged")
+
+
+@pytest.mark.slow
 async def test_many_runs_at_once_have_workers_of_their_own(box: Sandbox) -> None:
     barrier = asyncio.Barrier(6)
 
@@ -271,6 +317,7 @@ async def test_a_run_that_is_cancelled_leaves_no_thread_and_no_process(box: Sand
     assert (await box.run("1 + 1")).value == 2
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_missing_and_a_folder_that_is_there_are_called_so(box: Sandbox) -> None:
     result = await box.run(
         "import os, pathlib, shutil\n"

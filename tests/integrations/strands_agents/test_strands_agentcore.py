@@ -46,6 +46,7 @@ def price(item: str) -> int:
 # One sandbox for all tools
 
 
+@pytest.mark.slow
 async def test_what_the_shell_writes_is_read_by_python_and_the_file_tools(agentcore: AgentCoreSandbox) -> None:
     agent = agent_of(
         ("shell", {"command": "mkdir sales && echo 6,7 > sales/q3.csv"}),
@@ -68,6 +69,7 @@ async def test_what_the_shell_writes_is_read_by_python_and_the_file_tools(agentc
 # Programs that call the agent's tools
 
 
+@pytest.mark.slow
 async def test_a_hundred_calls_of_one_program_take_one_turn_of_the_model(agentcore: AgentCoreSandbox) -> None:
     program = (
         "import asyncio\nfirst = [await price(item='tea') for _ in range(10)]\n"
@@ -80,6 +82,7 @@ async def test_a_hundred_calls_of_one_program_take_one_turn_of_the_model(agentco
     assert agent.event_loop_metrics.tool_metrics["price"].call_count == 100
 
 
+@pytest.mark.slow
 async def test_a_program_waits_in_the_service_while_a_person_answers(agentcore: AgentCoreSandbox) -> None:
     done = []
 
@@ -102,6 +105,7 @@ async def test_a_program_waits_in_the_service_while_a_person_answers(agentcore: 
 # CodeAct
 
 
+@pytest.mark.slow
 async def test_a_program_that_fails_is_mended_and_finds_what_the_first_one_left(agentcore: AgentCoreSandbox) -> None:
     agent = acting(
         agentcore,
@@ -116,6 +120,7 @@ async def test_a_program_that_fails_is_mended_and_finds_what_the_first_one_left(
     assert result.state["codeact"] == {"stopped": "final_answer", "answer": 770, "turns": 2, "programs": 2}
 
 
+@pytest.mark.slow
 async def test_a_program_of_a_session_waits_for_a_person_too(agentcore: AgentCoreSandbox) -> None:
     @tool(context=True)
     def ask(tool_context: ToolContext) -> str:
@@ -129,6 +134,7 @@ async def test_a_program_of_a_session_waits_for_a_person_too(agentcore: AgentCor
     assert result.state["codeact"]["answer"] == [1, "yes"]
 
 
+@pytest.mark.slow
 async def test_the_model_is_told_the_folder_that_there_is(service: CodeService) -> None:
     sandbox = AgentCoreSandbox("eu-west-1")
     agent = acting(sandbox, block("open('made.txt', 'w').write('x')"), "done", "done")
@@ -140,6 +146,7 @@ async def test_the_model_is_told_the_folder_that_there_is(service: CodeService) 
     await sandbox.stop()
 
 
+@pytest.mark.slow
 async def test_programs_in_javascript_start_fresh_and_the_model_is_told(agentcore: AgentCoreSandbox) -> None:
     agent = acting(
         agentcore,
@@ -155,6 +162,7 @@ async def test_programs_in_javascript_start_fresh_and_the_model_is_told(agentcor
     assert not any("share one interpreter" in request["system"] for request in seen(agent))
 
 
+@pytest.mark.slow
 async def test_a_second_agent_runs_programs_fresh_while_the_first_has_the_only_session(
     agentcore: AgentCoreSandbox,
 ) -> None:
@@ -191,6 +199,7 @@ async def test_a_second_agent_runs_programs_fresh_while_the_first_has_the_only_s
     assert (before, after) == (False, [True, True, True])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_session", [True, False])
 async def test_an_agent_has_the_session_when_nobody_else_has_it_any_more(
     agentcore: AgentCoreSandbox, keep_session: bool

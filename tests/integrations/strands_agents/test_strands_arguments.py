@@ -42,6 +42,7 @@ MAKERS: list[Callable[..., Any]] = [
 # Sandboxes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", with_marks(["linux", "container", "wasm"]))
 @pytest.mark.parametrize("folder", ["/nope", "/etc/passwd"])
 async def test_a_working_folder_that_is_missing_is_refused_when_the_sandbox_starts(engine: str, folder: str) -> None:
@@ -53,6 +54,7 @@ async def test_a_working_folder_that_is_missing_is_refused_when_the_sandbox_star
         await sandbox.read_file("f")
 
 
+@pytest.mark.slow
 async def test_a_working_folder_may_be_in_a_mount(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     policy = Policy(mounts=(FileMount(tmp_path, "/data"),))
@@ -136,14 +138,24 @@ def test_the_plugin_refuses_what_makes_no_sense_when_it_is_made(arguments: dict[
         CodeActPlugin(**arguments)
 
 
-@pytest.mark.parametrize("engine", ["process", "ssh"])
-def test_the_plugin_says_how_to_run_programs_without_isolation(engine: str) -> None:
-    with pytest.raises(SandboxUnavailable, match="isolates nothing") as raised:
-        CodeActPlugin(engine)
-    said = f"CodeActPlugin(StrandsSandbox('{engine}', allow_unisolated=True))"
-    assert said in str(raised.value)
+@pytest.mark.parametrize(("engine", "needs"), [("process", ""), ("ssh", ", host='user@host'")])
+def test_the_call_that_opens_what_isolates_nothing_is_named_whole_and_works(engine: str, needs: str) -> None:
+    call = f"StrandsSandbox('{engine}'{needs}, allow_unisolated=True)"
+    for opener, said in ((CodeActPlugin, f"CodeActPlugin({call})"), (StrandsSandbox, call)):
+        with pytest.raises(SandboxUnavailable, match="isolates nothing") as raised:
+            opener(engine)
+        assert f" {said} " in str(raised.value)
+    eval(call)  # which starts nothing yet
 
 
+def test_the_name_of_a_client_leads_to_the_sandbox_of_strands_that_has_it() -> None:
+    with pytest.raises(InvalidValue, match=r": StrandsSandbox\('container', client='docker'\)$"):
+        StrandsSandbox("docker")
+    with pytest.raises(InvalidValue, match=r": CodeActPlugin\(StrandsSandbox\('container', client='docker'\)\)$"):
+        CodeActPlugin("docker")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [LocalEnvironment, lambda: StrandsSandbox("process", allow_unisolated=True)])
 async def test_what_the_plugin_says_to_give_works(given: Callable[[], StrandsSandbox]) -> None:
     async with given() as sandbox:

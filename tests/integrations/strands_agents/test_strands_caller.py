@@ -62,6 +62,7 @@ def module_tool(name: str, properties: dict[str, Any], answer: Any, **spec: Any)
 # Programs
 
 
+@pytest.mark.slow
 def test_a_program_makes_a_hundred_calls_in_one_turn_of_the_model(sandbox: StrandsSandbox) -> None:
     agent = agent_with(sandbox, "print(sum(add(number, 1) for number in range(100)))", tools=[add])
     agent("go")
@@ -70,6 +71,7 @@ def test_a_program_makes_a_hundred_calls_in_one_turn_of_the_model(sandbox: Stran
     assert agent.event_loop_metrics.tool_metrics["add"].call_count == 100
 
 
+@pytest.mark.slow
 async def test_an_async_program_gathers_calls_which_run_at_once(sandbox: StrandsSandbox) -> None:
     together = threading.Barrier(3)
 
@@ -85,6 +87,7 @@ async def test_an_async_program_gathers_calls_which_run_at_once(sandbox: Strands
     assert text_of(agent) == "[value]\n['A', 'B', 'C']"
 
 
+@pytest.mark.slow
 def test_tools_of_an_agent_that_runs_them_one_by_one_run_one_by_one(linux: StrandsSandbox) -> None:
     under_way: list[str] = []
 
@@ -109,6 +112,7 @@ async def test_an_agent_may_be_called_plainly_where_an_event_loop_runs(linux: St
     assert text_of(agent) == "[value]\n3\n[value]\n7"
 
 
+@pytest.mark.slow
 async def test_two_agents_at_once_do_not_share_their_runs(sandbox: StrandsSandbox) -> None:
     both = asyncio.Barrier(2)
 
@@ -161,7 +165,7 @@ def test_arguments_without_a_program_are_answered_with_how_to_send_it(linux: Str
 
 
 def test_a_program_over_its_time_is_ended_with_what_it_printed(linux: StrandsSandbox) -> None:
-    caller = make_programmatic_tool_caller(timeout=0.5)
+    caller = make_programmatic_tool_caller(timeout=3)
     text = run(linux, "print('begun', flush=True)\nwhile True: pass", caller=caller)
     assert text.startswith("[stdout]\nbegun")
     assert "[error TIMEOUT, exit code 124]" in text
@@ -183,6 +187,7 @@ def test_a_program_gets_no_more_calls_than_it_may_make(linux: StrandsSandbox) ->
     assert "a program may make 3 tool calls" in text
 
 
+@pytest.mark.slow
 def test_a_call_that_lasts_longer_than_its_program_is_cancelled(linux: StrandsSandbox) -> None:
     ended: list[str] = []
 
@@ -195,7 +200,7 @@ def test_a_call_that_lasts_longer_than_its_program_is_cancelled(linux: StrandsSa
             ended.append("cancelled")
             raise
 
-    text = run(linux, "hang()", tools=[hang], caller=make_programmatic_tool_caller(timeout=0.5))
+    text = run(linux, "hang()", tools=[hang], caller=make_programmatic_tool_caller(timeout=3))
     assert "[error TIMEOUT, exit code 124]" in text
     assert "1. hang() → was still running when the program ended" in text
     assert ended == ["cancelled"]
@@ -216,6 +221,7 @@ def test_what_is_printed_is_cut_for_the_model(linux: StrandsSandbox) -> None:
     assert "characters left out" in text
 
 
+@pytest.mark.slow
 def test_a_program_and_the_shell_that_it_calls_see_the_same_files(sandbox: StrandsSandbox) -> None:
     program = (
         "open('note.txt', 'w').write('from the program')\n"
@@ -325,6 +331,7 @@ def test_a_tool_that_hides_a_function_of_pythons_is_told_with_the_way_to_that(li
     assert run(linux, "add(1, 2)", tools=[show, add]) == "[value]\n3"
 
 
+@pytest.mark.slow
 def test_bytes_of_a_function_are_bytes_in_the_program_unless_a_hook_has_changed_them(linux: StrandsSandbox) -> None:
     @tool
     def blob(kind: str) -> Any:
@@ -561,6 +568,7 @@ def test_a_picture_among_the_output_files_is_shown(linux: StrandsSandbox) -> Non
     assert {"image": {"format": "png", "source": {"bytes": PNG}}} in seen_by(agent)
 
 
+@pytest.mark.slow
 def test_a_tool_that_returns_ten_megabytes_is_read_whole_and_only_what_is_printed_comes_back(
     sandbox: StrandsSandbox,
 ) -> None:
@@ -640,6 +648,7 @@ async def test_what_a_hook_raises_ends_the_program_and_the_invocation_as_for_a_d
     assert "went_on" not in [entry.name for entry in await linux.list_files()]
 
 
+@pytest.mark.slow
 async def test_what_a_hook_raises_about_a_call_that_nobody_awaits_ends_the_invocation_too(
     linux: StrandsSandbox,
 ) -> None:
@@ -719,7 +728,7 @@ async def test_nested_calls_and_what_is_printed_are_streamed(sandbox: StrandsSan
     assert {item["tool_use"]["toolUseId"] for item in streamed} == {use["toolUseId"]}
 
 
-def test_what_was_printed_before_a_call_is_told_before_it() -> None:
+def test_what_was_printed_before_a_call_is_told_before_it(linux: StrandsSandbox) -> None:
     """A sandbox begins a call at once, and whoever reads its events may be behind."""
     run = ProgramRun("outer", "print('one'); add(1, 2)")
 
@@ -743,7 +752,7 @@ def test_what_was_printed_before_a_call_is_told_before_it() -> None:
             is_over.set()
 
     run.attach(look)
-    run.begin(events)
+    run.begin(linux, events)
     is_called.wait()
     next(item for item in said if isinstance(item, PendingCall)).answer(3)
     is_over.wait()

@@ -15,8 +15,10 @@ pytest.importorskip("strands", reason="the extra actbox[strands] is not installe
 
 from strands import Agent, ToolContext, tool
 
+from actbox import InvalidValue
 from actbox.integrations.strands import StrandsSandbox, make_programmatic_tool_caller
-from actbox.integrations.strands.paused import paused_runs
+from actbox.integrations.strands.paused_runs import paused_runs
+from tests.integrations.strands_agents.acting import acting, block
 from tests.integrations.strands_agents.programs import agent_with, answers, text_of
 
 
@@ -65,6 +67,7 @@ async def test_what_a_tool_has_begun_and_left_is_no_part_of_the_program(linux: S
     assert (await begun[0]).endswith("[stdout]\nafter")
 
 
+@pytest.mark.slow
 async def test_a_tool_that_heeds_no_cancelling_does_not_hold_the_agent(linux: StrandsSandbox) -> None:
     let_go = asyncio.Event()
     over: list[str] = []
@@ -78,16 +81,17 @@ async def test_a_tool_that_heeds_no_cancelling_does_not_hold_the_agent(linux: St
             await let_go.wait()
             over.append("deaf")
 
-    caller = make_programmatic_tool_caller(timeout=0.5)
+    caller = make_programmatic_tool_caller(timeout=3)
     agent = agent_with(linux, "deaf()", tools=[deaf], caller=caller)
     await agent.invoke_async("go")
     assert over == []
-    assert "was stopped after 0.5 seconds" in text_of(agent)
+    assert "was stopped after 3 seconds" in text_of(agent)
     let_go.set()
     while not over:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_program_that_has_waited_for_people_leaves_nothing_once_it_is_over(linux: StrandsSandbox) -> None:
     @tool(context=True)
     def pay(tool_context: ToolContext) -> str:
@@ -97,8 +101,8 @@ def test_a_program_that_has_waited_for_people_leaves_nothing_once_it_is_over(lin
     def resumed() -> weakref.ref[Any]:
         agent: Agent = agent_with(linux, "pay()", tools=[pay])
         asked = agent("go")
-        (pause,) = paused_runs._runs.values()
-        run = weakref.ref(pause.run)
+        (pause,) = [entry.waits for entry in paused_runs._approvals.open()]
+        run = weakref.ref(pause.paused)
         del pause
         agent(answers(asked))
         return run
@@ -108,3 +112,59 @@ def test_a_program_that_has_waited_for_people_leaves_nothing_once_it_is_over(lin
     while run() is not None:  # its sandbox may still be at its end, in the background
         gc.collect()
         threading.Event().wait(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told, most", [({}, 8), ({"calls_at_once": 2}, 2)])
+@pytest.mark.parametrize("acts", [False, True], ids=["programmatic_tool_caller", "CodeActPlugin"])
+async def test_calls_that_a_program_makes_at_once_are_bounded(
+    linux: StrandsSandbox, acts: bool, told: dict[str, int], most: int
+) -> None:
+    at_once: list[int] = []
+    going = 0
+    is_full = asyncio.Event()
+
+    @tool
+    async def work() -> None:
+        """Work until as many calls as may are inside, and then for some turns of the event loop."""
+        nonlocal going
+        going += 1
+        at_once.append(going)
+        if going == most:
+            is_full.set()
+        await is_full.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        going -= 1
+
+    program = "import asyncio\nawait asyncio.gather(*(work() for _ in range(40)))\nprint('all')"
+    if acts:
+        agent = acting(linux, block(program), "done", tools=[work], **told)
+    else:
+        agent = agent_with(linux, program, tools=[work], caller=make_programmatic_tool_caller(**told))
+    await agent.invoke_async("go")
+    assert len(at_once) == 40
+    assert max(at_once) == most
+
+
+@pytest.mark.parametrize("count", [0, True, 1.5])
+def test_a_bound_that_makes_no_sense_is_refused(count: Any) -> None:
+    with pytest.raises(InvalidValue, match="calls_at_once must be a whole number"):
+        make_programmatic_tool_caller(calls_at_once=count)
+
+
+async def test_a_direct_call_after_the_agent_was_cancelled_runs_nothing(linux: StrandsSandbox) -> None:
+    done: list[int] = []
+
+    @tool
+    def pay(amount: int) -> None:
+        """Pay."""
+        done.append(amount)
+
+    agent = agent_with(linux, "", tools=[pay])
+    agent.cancel()
+    result = await asyncio.to_thread(agent.tool.programmatic_tool_caller, code="print('ran')\npay(amount=1)")
+    assert result["status"] == "error"
+    assert "CANCELLED" in result["content"][0]["text"]
+    assert "ran" not in result["content"][0]["text"]
+    assert done == []

@@ -14,15 +14,16 @@ import pytest
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
 from strands import Agent, ToolContext, tool
-from strands.hooks import BeforeToolCallEvent
+from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent
 from strands.middleware.stages import ExecuteToolContext, ExecuteToolStage
 from strands.session.file_session_manager import FileSessionManager
 from strands.tools.executors import SequentialToolExecutor
 
 from actbox.integrations.strands import StrandsSandbox, make_programmatic_tool_caller, programmatic_tool_caller
-from actbox.integrations.strands.nested import nested_id
-from actbox.integrations.strands.paused import paused_runs
+from actbox.integrations.strands.paused_runs import paused_runs
 from actbox.integrations.strands.program_run import Ended, ProgramRun
+from actbox.integrations.strands.tool_conversion import nested_id
+from actbox.sync import background_loop
 from tests.integrations.strands_agents.programs import CALLER, agent_with, answers, run, status_of, text_of
 from tests.integrations.strands_agents.scripted import ScriptedModel
 
@@ -106,6 +107,7 @@ def test_a_second_interrupt_after_the_first_is_another_question(sandbox: Strands
 GATHER = "import asyncio\nprint(await asyncio.gather(pay('a'), look('x'), pay('b'), pay('c')))"
 
 
+@pytest.mark.slow
 def test_several_calls_at_once_are_asked_about_and_only_those_that_were_answered_go_on(
     sandbox: StrandsSandbox, desk: Desk
 ) -> None:
@@ -122,6 +124,7 @@ def test_several_calls_at_once_are_asked_about_and_only_those_that_were_answered
     assert text_of(agent) == "[stdout]\n['paid a', 'balance of x', 'paid b', 'paid c']"
 
 
+@pytest.mark.slow
 def test_answers_to_several_at_once_reach_those_that_they_are_for(linux: StrandsSandbox, desk: Desk) -> None:
     agent = agent_with(linux, GATHER, tools=desk.tools)
     result = agent("go")
@@ -130,6 +133,7 @@ def test_answers_to_several_at_once_reach_those_that_they_are_for(linux: Strands
     assert "['paid a', 'balance of x', 'not paid b: no', 'paid c']" in text_of(agent)
 
 
+@pytest.mark.slow
 def test_tools_that_run_one_by_one_ask_one_by_one(linux: StrandsSandbox, desk: Desk) -> None:
     agent = agent_with(linux, GATHER, tools=desk.tools, tool_executor=SequentialToolExecutor())
     result, rounds = agent("go"), 0
@@ -194,15 +198,17 @@ def test_an_agent_that_a_program_asks_may_ask_a_person(linux: StrandsSandbox, de
     assert "paid it" in text_of(agent)
 
 
+@pytest.mark.slow
 def test_the_clock_stands_still_while_a_person_thinks(sandbox: StrandsSandbox, desk: Desk) -> None:
-    caller = make_programmatic_tool_caller(timeout=1.5)
+    caller = make_programmatic_tool_caller(timeout=4)
     agent = agent_with(sandbox, PROGRAM, tools=desk.tools, caller=caller)
     asked = agent("go")
-    assert not threading.Event().wait(2)
+    assert not threading.Event().wait(5)
     agent(answers(asked))
     assert status_of(agent) == ["success"]
 
 
+@pytest.mark.slow
 def test_two_calls_of_one_turn_wait_each_for_its_own_answer(linux: StrandsSandbox, desk: Desk) -> None:
     turn = [(CALLER, {"code": "print(look('x'), pay('a'))"}), (CALLER, {"code": "print(look('y'), pay('b'))"})]
     agent = agent_with(linux, tools=desk.tools)
@@ -215,6 +221,7 @@ def test_two_calls_of_one_turn_wait_each_for_its_own_answer(linux: StrandsSandbo
     assert sorted(desk.done) == ["looked at x", "looked at y", "paid a"]
 
 
+@pytest.mark.slow
 async def test_two_agents_that_wait_at_once_go_on_with_their_own(linux: StrandsSandbox) -> None:
     desks = [Desk(), Desk()]
     agents = [agent_with(linux, PROGRAM, tools=one.tools) for one in desks]
@@ -225,6 +232,7 @@ async def test_two_agents_that_wait_at_once_go_on_with_their_own(linux: StrandsS
     assert desks[0].done == ["looked at a", "looked at b"]
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_wait_for_the_answer_ends_without_it(linux: StrandsSandbox, desk: Desk) -> None:
     program = "import asyncio\nasking = asyncio.create_task(pay('a'))\nawait asyncio.sleep(0)\nprint(await look('x'))"
     agent = agent_with(linux, program, tools=desk.tools)
@@ -257,6 +265,7 @@ def gone(agent: Agent, desk: Desk) -> None:
     assert "nothing ran, and no tool was called" not in text
 
 
+@pytest.mark.slow
 def test_where_the_process_has_ended_the_result_says_so_and_nothing_is_run_again(
     linux: StrandsSandbox, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +280,7 @@ def test_where_the_process_has_ended_the_result_says_so_and_nothing_is_run_again
 
     asked = agent_of([(CALLER, {"code": PROGRAM})])("go")
     assert asked.stop_reason == "interrupt"
-    monkeypatch.setattr(paused_runs, "_runs", type(paused_runs._runs)())  # what another process has of them
+    monkeypatch.setattr(paused_runs._approvals, "_open", {})  # what another process has of them
     later = agent_of("done")
     assert later(answers(asked)).stop_reason == "end_turn"
     gone(later, desk)
@@ -297,10 +306,10 @@ def test_an_agent_that_is_made_anew_in_the_same_process_goes_on(
 
 
 def test_a_run_that_waited_too_long_is_gone(linux: StrandsSandbox, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paused_runs, "_runs", type(paused_runs._runs)())
+    monkeypatch.setattr(paused_runs._approvals, "_open", {})
     agent = agent_with(linux, PROGRAM, tools=desk.tools, caller=make_programmatic_tool_caller(paused_timeout=0.01))
     asked = agent("go")
-    while paused_runs._runs:
+    while paused_runs._approvals._open:
         threading.Event().wait(0.01)
     agent(answers(asked))
     gone(agent, desk)
@@ -340,6 +349,31 @@ async def test_a_run_whose_sandbox_was_stopped_is_gone(linux: StrandsSandbox, de
     gone(agent, desk)
     assert "stopped" in text_of(agent)
     assert text_of(agent).startswith("[stdout]\nbalance of a\n\n[error CANCELLED")
+
+
+@pytest.mark.slow
+async def test_a_call_that_is_approved_once_the_sandbox_was_stopped_is_not_made_though_the_end_was_not_told_yet(
+    linux: StrandsSandbox, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    asked = await agent.invoke_async("go")
+    # The loop that programs run in is blocked, so that nobody hears of the program's end, until the program is to be
+    # ended or its call was made all the same.
+    is_blocked, is_free = threading.Event(), threading.Event()
+
+    def block() -> None:
+        is_blocked.set()
+        is_free.wait()
+
+    end = ProgramRun.end
+    monkeypatch.setattr(ProgramRun, "end", lambda run: (is_free.set(), end(run)))
+    agent.add_hook(lambda event: is_free.set() if event.tool_use["name"] == "pay" else None, AfterToolCallEvent)
+    background_loop().call_soon_threadsafe(block)
+    is_blocked.wait()
+    await linux.stop()
+    await agent.invoke_async(answers(asked))
+    gone(agent, desk)
+    assert "the sandbox was stopped" in text_of(agent)
 
 
 def test_another_program_does_not_get_the_answer(linux: StrandsSandbox, desk: Desk) -> None:
@@ -389,14 +423,15 @@ def test_cancelling_after_the_answer_ends_the_program(linux: StrandsSandbox, des
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The runs that wait, of this test alone."""
-    monkeypatch.setattr(paused_runs, "_runs", type(paused_runs._runs)())
-    return paused_runs._runs  # type: ignore[return-value]
+    monkeypatch.setattr(paused_runs._approvals, "_open", {})
+    return paused_runs._approvals._open  # type: ignore[return-value]
 
 
+@pytest.mark.slow
 def test_of_too_many_that_wait_for_one_agent_its_oldest_is_gone(
     linux: StrandsSandbox, waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paused_runs, "_most", 1)
+    monkeypatch.setattr(paused_runs._approvals, "_most_of_owner", 1)
     desk, other_desk = Desk(), Desk()
     other = agent_with(linux, PROGRAM, tools=other_desk.tools)
     other_asked = other("go")
@@ -411,10 +446,11 @@ def test_of_too_many_that_wait_for_one_agent_its_oldest_is_gone(
     assert other_desk.done == ["looked at a", "paid a", "looked at b"]
 
 
+@pytest.mark.slow
 def test_of_too_many_that_wait_in_a_process_one_is_gone_of_the_agent_with_the_most(
     linux: StrandsSandbox, waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paused_runs, "_most_of_all", 2)
+    monkeypatch.setattr(paused_runs._approvals, "_most", 2)
     greedy_desk, desk = Desk(), Desk()
     greedy = agent_with(linux, tools=greedy_desk.tools)
     greedy.model = ScriptedModel([(CALLER, {"code": f"pay('{name}')"}) for name in "ab"], "done")
@@ -460,7 +496,7 @@ def test_cancelling_the_agent_while_a_program_waits_ends_it_and_tells_what_it_ha
     assert agent(answers(asked)).stop_reason == "cancelled"
     assert not waiting
     called_off(agent, desk)
-    wait_for_the_end(pause.run)
+    wait_for_the_end(pause.waits.paused)
     # Strands takes the answers once more.
     agent(answers(asked))
     called_off(agent, desk)
@@ -481,7 +517,7 @@ def test_a_hook_that_calls_the_call_off_ends_the_program_that_waits(
     assert agent(answers(asked)).stop_reason == "end_turn"
     called_off(agent, desk)
     assert text_of(agent).startswith("not any more")
-    wait_for_the_end(pause.run)
+    wait_for_the_end(pause.waits.paused)
 
 
 @pytest.mark.parametrize("asks", ["hook", "middleware", "tool", "hook after tool"])
@@ -534,12 +570,13 @@ def test_a_call_that_has_its_result_is_told_nothing_when_another_of_its_turn_is_
     assert text_of(agent).count("the program was ended") == 1
 
 
+@pytest.mark.slow
 def test_a_program_ends_with_the_agent_that_it_runs_for(
     linux: StrandsSandbox, desk: Desk, waiting: dict[str, Any]
 ) -> None:
     agent = agent_with(linux, PROGRAM, tools=desk.tools)
     agent("go")
-    run = next(iter(waiting.values())).run
+    run = next(iter(waiting.values())).waits.paused
     del agent
     while waiting:
         gc.collect()

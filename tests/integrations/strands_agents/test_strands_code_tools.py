@@ -64,6 +64,7 @@ def with_agent(number: int, agent: Any = None) -> int:
     return number
 
 
+@pytest.mark.slow
 async def test_functions_with_the_decorator_are_code_tools() -> None:
     async with sandbox_on("linux", code_tools=[plain, waits, Desk().least, actbox.tool(abs), lambda_of]) as sandbox:
         assert sandbox.code_tools.names == ("plain", "wait_for", "least", "abs", "lambda_of")

@@ -25,6 +25,7 @@ def price(item: str) -> int:
 # The loop
 
 
+@pytest.mark.slow
 async def test_a_program_that_fails_is_mended_and_finds_what_the_first_one_left(sandbox: StrandsSandbox) -> None:
     agent = acting(
         sandbox,
@@ -49,6 +50,7 @@ async def test_a_program_that_fails_is_mended_and_finds_what_the_first_one_left(
     assert roles(agent) == ["user", "assistant"] * 3
 
 
+@pytest.mark.slow
 async def test_a_hundred_calls_take_one_turn_of_the_model(sandbox: StrandsSandbox) -> None:
     agent = acting(sandbox, block("final_answer(sum(price('tea') for _ in range(100)))"), tools=[price])
     result = await agent.invoke_async("go")
@@ -57,6 +59,7 @@ async def test_a_hundred_calls_take_one_turn_of_the_model(sandbox: StrandsSandbo
     assert agent.event_loop_metrics.tool_metrics["price"].call_count == 100
 
 
+@pytest.mark.slow
 async def test_a_final_answer_is_the_last_message_and_the_model_is_not_asked_again(sandbox: StrandsSandbox) -> None:
     agent = acting(sandbox, block("final_answer({'total': 770, 'currency': '€'})"))
     result = await agent.invoke_async("go")
@@ -76,6 +79,7 @@ async def test_nothing_is_a_final_answer_too(linux: StrandsSandbox) -> None:
     assert str(result) == "null\n"
 
 
+@pytest.mark.slow
 async def test_the_final_answer_of_a_program_that_fails_does_not_count(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("final_answer(1)\n1 / 0"), block("final_answer(2)"))
     result = await agent.invoke_async("go")
@@ -85,6 +89,7 @@ async def test_the_final_answer_of_a_program_that_fails_does_not_count(linux: St
     assert "already happened" not in failed
 
 
+@pytest.mark.slow
 async def test_a_question_after_a_final_answer_finds_it_in_the_conversation(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("final_answer('forty-two')"), "You are welcome.")
     await agent.invoke_async("go")
@@ -92,6 +97,7 @@ async def test_a_question_after_a_final_answer_finds_it_in_the_conversation(linu
     assert [item["content"][-1]["text"] for item in seen(agent)[-1]["messages"]][-2:] == ["forty-two", "Thanks."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "printed"),
     [
@@ -116,6 +122,7 @@ async def test_programs_are_all_of_python(linux: StrandsSandbox, program: str, p
     )
 
 
+@pytest.mark.slow
 async def test_what_was_bound_before_an_exception_in_a_function_stays(linux: StrandsSandbox) -> None:
     agent = acting(
         linux, block("def f():\n    global x\n    x = 1\n    raise ValueError\ny = 2\nf()"), block("x + y"), "done"
@@ -124,6 +131,7 @@ async def test_what_was_bound_before_an_exception_in_a_function_stays(linux: Str
     assert observations(agent)[1] == "[value]\n3"
 
 
+@pytest.mark.slow
 async def test_programs_reach_nothing_of_the_host(
     linux: StrandsSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +149,7 @@ async def test_programs_reach_nothing_of_the_host(
 # What counts as a program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "printed"),
     [
@@ -159,6 +168,7 @@ async def test_programs_are_found_as_markdown_means_them(linux: StrandsSandbox, 
     assert observations(agent) == [f"[stdout]\n{printed}"]
 
 
+@pytest.mark.slow
 async def test_a_fence_inside_that_ends_a_program_too_early_is_told_as_an_error(
     linux: StrandsSandbox,
 ) -> None:
@@ -213,6 +223,7 @@ async def test_guidance_comes_before_the_instructions(linux: StrandsSandbox) -> 
     assert seen(agent)[0]["system"].startswith("Prefer short programs.\n\nYou solve tasks")
 
 
+@pytest.mark.slow
 async def test_five_megabytes_of_output_are_cut_for_the_model(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("print('x' * 5_000_000)\nprint('the end')"), "done")
     await agent.invoke_async("go")
@@ -239,6 +250,7 @@ PNG = base64.b64decode(
 # Tools
 
 
+@pytest.mark.slow
 async def test_programs_call_the_tools_that_belong_to_the_sandbox() -> None:
     def stock(item: str) -> int:
         """Return how many there are."""
@@ -264,6 +276,7 @@ async def test_programs_call_allowed_tools_only(linux: StrandsSandbox) -> None:
     assert "NameError: name 'wipe' is not defined" in observations(agent)[0]
 
 
+@pytest.mark.slow
 async def test_an_exception_in_a_tool_is_the_programs_to_catch(linux: StrandsSandbox) -> None:
     caught = "try:\n    price('gold')\nexcept ToolError as error:\n    print('caught', error)"
     agent = acting(linux, block(caught), block("price('silver')"), "done", tools=[price])
@@ -274,6 +287,7 @@ async def test_an_exception_in_a_tool_is_the_programs_to_catch(linux: StrandsSan
     assert second.startswith("[error TOOL")
 
 
+@pytest.mark.slow
 async def test_a_tool_that_hides_a_function_of_pythons_is_told(linux: StrandsSandbox) -> None:
     @tool(name="print")
     def show(text: str) -> None:
@@ -299,6 +313,7 @@ async def test_a_tool_of_the_name_of_the_final_answer_is_refused(linux: StrandsS
 # What those who stream see
 
 
+@pytest.mark.slow
 async def test_those_who_stream_see_programs_output_and_calls_as_they_happen(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("print('one')\nprice('tea')"), block("final_answer('fin')"), tools=[price])
     events = [event async for event in agent.stream_async("go")]
@@ -315,6 +330,7 @@ async def test_those_who_stream_see_programs_output_and_calls_as_they_happen(lin
     assert events[-1]["result"].state["codeact"]["answer"] == "fin"
 
 
+@pytest.mark.slow
 async def test_callback_handlers_are_told_as_well(linux: StrandsSandbox) -> None:
     heard: list[Any] = []
     agent = acting(

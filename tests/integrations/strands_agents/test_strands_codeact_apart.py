@@ -30,6 +30,7 @@ def agent_of(plugin: CodeActPlugin, *turns: Any, **more: Any) -> Agent:
 # Apart
 
 
+@pytest.mark.slow
 async def test_two_agents_of_one_plugin_share_no_variables_at_once(linux: StrandsSandbox) -> None:
     both = threading.Barrier(2, timeout=60)
 
@@ -48,6 +49,7 @@ async def test_two_agents_of_one_plugin_share_no_variables_at_once(linux: Strand
     assert [result.state["codeact"]["answer"] for result in results] == [1, 2]
 
 
+@pytest.mark.slow
 async def test_two_agents_that_are_given_one_state_have_results_of_their_own(linux: StrandsSandbox) -> None:
     shared: dict[str, Any] = {"request_state": {"mine": 1}}
     agents = [acting(linux, block(f"x = {number}"), block("final_answer(x)")) for number in (1, 2)]
@@ -57,6 +59,7 @@ async def test_two_agents_that_are_given_one_state_have_results_of_their_own(lin
     assert shared["request_state"] == {"mine": 1}
 
 
+@pytest.mark.slow
 async def test_agents_in_a_graph_act_at_once_and_hand_on_their_answers(linux: StrandsSandbox) -> None:
     plugin = CodeActPlugin(linux)
     builder = GraphBuilder()
@@ -77,6 +80,7 @@ async def test_agents_in_a_graph_act_at_once_and_hand_on_their_answers(linux: St
     ]
 
 
+@pytest.mark.slow
 async def test_one_agent_twice_at_once_has_a_session_for_each(linux: StrandsSandbox) -> None:
     met: list[str] = []
     all_met = asyncio.Event()
@@ -98,6 +102,7 @@ async def test_one_agent_twice_at_once_has_a_session_for_each(linux: StrandsSand
     assert [result.state["codeact"]["answer"] for result in results] == [1, 1]
 
 
+@pytest.mark.slow
 async def test_agents_of_a_plugin_with_an_engines_name_share_no_files() -> None:
     engine_check("linux")
     plugin = CodeActPlugin("linux")
@@ -108,6 +113,7 @@ async def test_agents_of_a_plugin_with_an_engines_name_share_no_files() -> None:
     assert "mine" not in result.state["codeact"]["answer"]
 
 
+@pytest.mark.slow
 async def test_variables_last_as_long_as_the_model_is_told(linux: StrandsSandbox) -> None:
     for keep, answer, told in (
         (False, None, "Those of earlier requests are gone"),
@@ -126,6 +132,7 @@ def test_a_session_is_kept_over_event_loops(linux: StrandsSandbox) -> None:
     assert agent("two").state["codeact"]["answer"] == 7
 
 
+@pytest.mark.slow
 async def test_two_agents_of_one_kept_plugin_have_sessions_of_their_own(linux: StrandsSandbox) -> None:
     plugin = CodeActPlugin(linux, keep_session=True)
     one, other = agent_of(plugin, block("x = 1"), "done"), agent_of(plugin, block("x"), "done")
@@ -137,6 +144,7 @@ async def test_two_agents_of_one_kept_plugin_have_sessions_of_their_own(linux: S
 # Which sandbox
 
 
+@pytest.mark.slow
 async def test_without_a_sandbox_of_its_own_it_uses_that_of_the_agent(linux: StrandsSandbox) -> None:
     agent = agent_of(
         CodeActPlugin(), block("open('/workspace/made', 'w').write('by a program')"), "done", sandbox=linux
@@ -146,6 +154,7 @@ async def test_without_a_sandbox_of_its_own_it_uses_that_of_the_agent(linux: Str
     assert "def shell(" in seen(agent)[0]["system"]
 
 
+@pytest.mark.slow
 async def test_an_agent_without_a_sandbox_has_one_that_isolates() -> None:
     engine_check("linux")
     agent = agent_of(CodeActPlugin(), block("import os\nfinal_answer(os.getcwd())"))
@@ -160,6 +169,7 @@ def test_a_sandbox_of_somebody_elses_is_refused() -> None:
         agent_of(CodeActPlugin(), sandbox=DockerSandbox("some-container"))
 
 
+@pytest.mark.slow
 async def test_a_sandbox_of_actbox_will_do() -> None:
     engine_check("linux")
     box = actbox.open_sandbox("linux")
@@ -171,11 +181,13 @@ async def test_a_sandbox_of_actbox_will_do() -> None:
 # From everywhere
 
 
+@pytest.mark.slow
 def test_a_plain_call_works(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("x = 6"), block("final_answer(x * 7)"))
     assert str(agent("go")) == "42\n"
 
 
+@pytest.mark.slow
 async def test_a_plain_call_works_inside_a_running_event_loop(linux: StrandsSandbox) -> None:
     @tool
     async def double(number: int) -> int:
@@ -191,6 +203,7 @@ async def test_a_plain_call_works_inside_a_running_event_loop(linux: StrandsSand
 # Programs in CodeAct that have agents run programs
 
 
+@pytest.mark.slow
 async def test_a_tool_that_is_an_agent_in_codeact_runs_no_programs_in_a_program(linux: StrandsSandbox) -> None:
     inner = acting(linux, block("1"), "I may not.", agent={"name": "inner"})
     outer = acting(linux, block("print(inner(input='go'))"), "done", tools=[inner.as_tool(name="inner")])
@@ -202,6 +215,7 @@ async def test_a_tool_that_is_an_agent_in_codeact_runs_no_programs_in_a_program(
 # Other languages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["javascript", "typescript"])
 async def test_programs_may_be_in_another_language_of_the_sandbox(language: str) -> None:
     found = engine_check("node")

@@ -48,6 +48,7 @@ def passes_of(agent: Agent) -> list[str | None]:
 # Caps
 
 
+@pytest.mark.slow
 async def test_a_model_that_never_stops_is_stopped_by_the_cap(linux: StrandsSandbox) -> None:
     agent = acting(linux, lambda messages: block("print('again')"), max_turns=3)
     result = await agent.invoke_async("go")
@@ -58,11 +59,13 @@ async def test_a_model_that_never_stops_is_stopped_by_the_cap(linux: StrandsSand
     assert result.message == agent.messages[-1]
 
 
+@pytest.mark.slow
 async def test_the_last_turn_may_still_answer(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("1"), block("final_answer('late')"), max_turns=2)
     assert str(await agent.invoke_async("go")) == "late\n"
 
 
+@pytest.mark.slow
 async def test_the_limit_of_an_invocation_ends_it_and_does_not_loop(linux: StrandsSandbox) -> None:
     agent = acting(linux, lambda messages: block("print('again')"))
     passes = passes_of(agent)
@@ -82,6 +85,7 @@ async def test_a_limit_on_tokens_ends_it_too(linux: StrandsSandbox, limit: Any) 
     assert result.state["codeact"] == {"stopped": f"limit_{limit}", "answer": None, "turns": 1, "programs": 1}
 
 
+@pytest.mark.slow
 async def test_a_final_answer_within_the_limit_counts(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("final_answer(1)"))
     result = await agent.invoke_async("go", limits={"turns": 1})
@@ -111,8 +115,9 @@ async def test_nothing_runs_unless_the_model_has_ended_its_turn(linux: StrandsSa
     assert observations(agent) == []
 
 
+@pytest.mark.slow
 async def test_a_program_that_runs_out_of_time_is_told_and_the_loop_goes_on(linux: StrandsSandbox) -> None:
-    agent = acting(linux, block("x = 1\nprint('before', flush=True)\nwhile True: pass"), block("x"), "done", timeout=1)
+    agent = acting(linux, block("x = 1\nprint('before', flush=True)\nwhile True: pass"), block("x"), "done", timeout=3)
     await agent.invoke_async("go")
     first, second = observations(agent)
     assert "error TIMEOUT" in first
@@ -130,6 +135,7 @@ async def test_after_a_crash_programs_go_on_in_a_new_session(linux: StrandsSandb
     assert second.startswith("[stdout]\nalive\n\n[warnings]\nthe session of the programs before has ended")
 
 
+@pytest.mark.slow
 async def test_text_that_can_be_no_program_is_told_as_what_it_is(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("x = '\ud800'"), block("print('well')"), "done")
     await agent.invoke_async("go")
@@ -147,6 +153,7 @@ def price(item: str) -> int:
     return 450
 
 
+@pytest.mark.slow
 async def test_a_tool_that_the_model_calls_itself_is_not_run_and_it_is_told_how(linux: StrandsSandbox) -> None:
     agent = acting(linux, [("price", {"item": "tea"})], block("final_answer(price('tea'))"), tools=[price])
     result = await agent.invoke_async("go")
@@ -175,6 +182,7 @@ async def test_calling_tools_for_ever_is_capped_too(linux: StrandsSandbox) -> No
 # Cancelling
 
 
+@pytest.mark.slow
 async def test_cancelling_ends_a_program(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("print('begun', flush=True)\nwhile True: pass"))
     passes = passes_of(agent)
@@ -188,6 +196,7 @@ async def test_cancelling_ends_a_program(linux: StrandsSandbox) -> None:
     assert "begun" in observations(agent)[0]
 
 
+@pytest.mark.slow
 async def test_cancelling_in_the_middle_of_a_nested_call_ends_it(linux: StrandsSandbox) -> None:
     @tool
     async def wait_for_ever() -> str:
@@ -221,6 +230,7 @@ async def test_a_tool_may_have_the_agent_stop_after_the_program(linux: StrandsSa
     assert len(seen(agent)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asks_first", [False, True])
 async def test_a_tool_may_stop_the_agent_by_the_flag_that_strands_deprecates(
     linux: StrandsSandbox, asks_first: bool
@@ -255,6 +265,7 @@ async def test_an_answer_counts_though_a_tool_has_stopped_the_agent(linux: Stran
     assert (result.stop_reason, result.state["codeact"]["answer"]) == ("end_turn", 1)
 
 
+@pytest.mark.slow
 async def test_a_signal_of_the_callers_cancels_as_well(linux: StrandsSandbox) -> None:
     signal = threading.Event()
     agent = acting(linux, block("print('begun', flush=True)\nwhile True: pass"))
@@ -293,6 +304,7 @@ async def test_a_caller_that_goes_away_ends_the_program(linux: StrandsSandbox, l
 # Exceptions
 
 
+@pytest.mark.slow
 async def test_what_the_model_raises_is_raised_and_the_agent_can_go_on(linux: StrandsSandbox) -> None:
     def breaks(messages: Any) -> Any:
         raise ConnectionError("the service is away")
@@ -305,6 +317,7 @@ async def test_what_the_model_raises_is_raised_and_the_agent_can_go_on(linux: St
     assert "NameError" in observations(agent)[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [BeforeToolCallEvent, AfterToolCallEvent])
 async def test_what_a_hook_raises_ends_the_program_and_the_invocation(linux: StrandsSandbox, kind: Any) -> None:
     def breaks(event: Any) -> None:
@@ -326,6 +339,7 @@ async def test_what_a_hook_raises_ends_the_program_and_the_invocation(linux: Str
     assert str(await agent.invoke_async("and now?")) == "1\n"
 
 
+@pytest.mark.slow
 async def test_what_a_hook_raises_after_people_have_answered_ends_the_invocation_too(linux: StrandsSandbox) -> None:
     def breaks(event: BeforeToolCallEvent) -> None:
         if event.interrupt("may it") == "yes":
@@ -340,6 +354,7 @@ async def test_what_a_hook_raises_after_people_have_answered_ends_the_invocation
     assert str(await agent.invoke_async("and now?")) == "1\n"
 
 
+@pytest.mark.slow
 async def test_a_hook_may_cancel_a_nested_call(linux: StrandsSandbox) -> None:
     def forbids(event: BeforeToolCallEvent) -> None:
         event.cancel_tool = "the shop is closed"
@@ -382,6 +397,7 @@ async def test_a_program_whose_pass_a_hook_broke_off_is_not_run_by_the_next_invo
     assert "ran" not in [entry.name for entry in await linux.list_files()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaces", [False, True])
 async def test_hooks_see_and_change_what_came_of_a_program_before_the_model_reads_it(
     linux: StrandsSandbox, replaces: bool
@@ -412,6 +428,7 @@ async def test_hooks_see_and_change_what_came_of_a_program_before_the_model_read
     assert all("secret" not in item["text"] for item in agent.messages[2]["content"] + agent.messages[4]["content"])
 
 
+@pytest.mark.slow
 async def test_another_plugin_may_have_more_to_say_when_a_program_runs(linux: StrandsSandbox) -> None:
     more: list[Any] = ["and say please", [{"text": "and thank you"}], [{"role": "user", "content": [{"text": "bye"}]}]]
 
@@ -431,6 +448,7 @@ async def test_another_plugin_may_have_more_to_say_when_a_program_runs(linux: St
     ]
 
 
+@pytest.mark.slow
 async def test_another_plugin_may_have_the_agent_go_on_after_its_answer(linux: StrandsSandbox) -> None:
     more = ["Are you sure?"]
 
@@ -472,6 +490,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         Agent(model=ScriptedModel(), plugins=[CodeActPlugin(42)])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", [False, True])
 async def test_an_agent_that_is_gone_leaves_no_session(linux: StrandsSandbox, waits: bool) -> None:
     @tool(context=True)

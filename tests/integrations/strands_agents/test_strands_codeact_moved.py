@@ -18,7 +18,7 @@ from strands.hooks import BeforeToolsEvent
 from strands.session import FileSessionManager
 
 from actbox.integrations.strands import StrandsSandbox
-from actbox.integrations.strands.paused import paused_runs
+from actbox.integrations.strands.paused_runs import paused_runs
 from actbox.integrations.strands.plugin import CodeActPlugin
 from tests.conftest import engine_check
 from tests.integrations.strands_agents.acting import block, observations
@@ -81,9 +81,10 @@ def asked_and_left(agent: list[Agent]) -> Any:
 
 def forget_the_program() -> None:
     """Have the program that waits be gone, as where the process has ended."""
-    paused_runs._expire([*paused_runs._runs][-1])
+    paused_runs._expire([*paused_runs._approvals._open][-1])
 
 
+@pytest.mark.slow
 def test_a_program_goes_on_where_its_agent_is_no_more(made: Make) -> None:
     asked = asked_and_left([made(block("note('a')\nprint(pay('b'))\nnote('c')\nkept = 41"))])
     later = made(block("final_answer(kept + 1)"))
@@ -93,6 +94,7 @@ def test_a_program_goes_on_where_its_agent_is_no_more(made: Make) -> None:
     assert result.state["codeact"]["answer"] == 42
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_brought_back_has_the_sandbox_of_the_one_before(made: Make) -> None:
     engine_check("linux")
     program = "open('mine', 'w').write('x')\nkept = 41\npay('b')"
@@ -128,6 +130,7 @@ def test_an_agent_that_is_brought_back_has_the_variables_and_counts_on(made: Mak
     del lives
 
 
+@pytest.mark.slow
 def test_where_the_program_is_gone_it_counts_on_and_its_turns_are_no_more_than_there_may_be(made: Make) -> None:
     asked = made(block("x = 1"), block("print(pay('b'))"), max_turns=3)("go")
     forget_the_program()
@@ -147,6 +150,7 @@ def asks_about_calls(agent: Agent) -> Agent:
     return agent
 
 
+@pytest.mark.slow
 def test_what_is_lost_is_told_also_where_people_were_asked_about_something_else(made: Make) -> None:
     asked = asks_about_calls(made(block("x = 1"), [("note", {"text": "a"})]))("go")
     later = asks_about_calls(made(block("print('x' in globals())"), block("final_answer('done')")))

@@ -14,7 +14,7 @@ from strands.hooks import BeforeToolCallEvent, BeforeToolsEvent
 from strands.session import FileSessionManager
 
 from actbox.integrations.strands import StrandsSandbox
-from actbox.integrations.strands.paused import paused_runs
+from actbox.integrations.strands.paused_runs import paused_runs
 from tests.integrations.strands_agents.acting import acting, block, observations, roles, seen, told
 from tests.integrations.strands_agents.programs import answers
 
@@ -42,6 +42,7 @@ def note(text: str) -> str:
     return text
 
 
+@pytest.mark.slow
 async def test_the_program_goes_on_where_it_waited(sandbox: StrandsSandbox) -> None:
     program = "kept = 41\nnote('first')\nprint(pay('A-17'))\nkept += 1"
     agent = acting(sandbox, block(program), block("final_answer(kept)"), tools=[pay, note])
@@ -57,6 +58,7 @@ async def test_the_program_goes_on_where_it_waited(sandbox: StrandsSandbox) -> N
     assert roles(agent) == ["user", "assistant"] * 3
 
 
+@pytest.mark.slow
 def test_the_answer_may_come_in_another_event_loop(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("print(pay('A-17'))"), "done", tools=[pay])
     asked = agent("go")
@@ -75,6 +77,7 @@ async def test_calls_at_once_are_asked_about_together_and_only_once(linux: Stran
     assert PAID == ["noted c", "a"]
 
 
+@pytest.mark.slow
 async def test_several_questions_come_one_after_the_other(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("print(pay('a'))\nprint(pay('b'))"), block("print(pay('c'))"), "done", tools=[pay])
     asked = await agent.invoke_async("go")
@@ -100,6 +103,7 @@ async def test_a_hook_may_ask_about_a_call(linux: StrandsSandbox) -> None:
     assert PAID == []
 
 
+@pytest.mark.slow
 async def test_a_call_that_only_waited_is_told_as_not_made_where_the_agent_is_cancelled(linux: StrandsSandbox) -> None:
     def asks(event: BeforeToolCallEvent) -> None:
         event.interrupt("may it")
@@ -144,7 +148,7 @@ async def test_a_question_about_calls_of_the_last_turn_leaves_it_the_last(linux:
 async def test_a_program_that_is_gone_is_told_and_not_run_again(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("note('once')\npay('A-17')"), "I see.", tools=[pay, note])
     asked = await agent.invoke_async("go")
-    token = [*paused_runs._runs][-1]
+    token = [*paused_runs._approvals._open][-1]
     paused_runs._expire(token)
     result = await agent.invoke_async(answers(asked))
     assert str(result) == "I see.\n"
@@ -154,6 +158,7 @@ async def test_a_program_that_is_gone_is_told_and_not_run_again(linux: StrandsSa
     assert PAID == ["noted once"]
 
 
+@pytest.mark.slow
 def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_and_what_it_defined_are_gone(
     linux: StrandsSandbox, tmp_path: Path
 ) -> None:
@@ -162,7 +167,7 @@ def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_and_what
         return acting(linux, *turns, tools=[pay, note], agent={"session_manager": manager})
 
     asked = made(block("kept = 1"), block("note('once')\npay('A-17')"))("go")
-    for token in list(paused_runs._runs):  # as where the process was another
+    for token in list(paused_runs._approvals._open):  # as where the process was another
         paused_runs._expire(token)
     back = made(block("print(kept)"), block("new = 2"), block("print(new)"), "I see.")
     assert str(back(answers(asked))) == "I see.\n"
@@ -177,6 +182,7 @@ def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_and_what
     assert PAID == ["noted once"]
 
 
+@pytest.mark.slow
 def test_a_session_that_is_kept_is_told_as_lost_where_its_agent_comes_back_from_storage(
     linux: StrandsSandbox, tmp_path: Path
 ) -> None:
@@ -200,6 +206,7 @@ async def ids_of(agent: Agent) -> list[str]:
     return [use["toolUseId"] for use in told(events, "tool_use")]
 
 
+@pytest.mark.slow
 async def test_ids_of_calls_are_the_same_where_the_run_is_and_no_others(linux: StrandsSandbox, tmp_path: Path) -> None:
     program = block("note('x')\nnote('x')")
 
@@ -217,6 +224,7 @@ async def test_ids_of_calls_are_the_same_where_the_run_is_and_no_others(linux: S
     assert all(len(item) <= 64 for item in ids)
 
 
+@pytest.mark.slow
 async def test_a_conversation_that_was_shortened_has_no_id_twice(linux: StrandsSandbox) -> None:
     agent = acting(linux, lambda messages: block("note('x')\nfinal_answer(1)"), tools=[note])
     ids = await ids_of(agent)
@@ -225,6 +233,7 @@ async def test_a_conversation_that_was_shortened_has_no_id_twice(linux: StrandsS
     assert len(ids) == len(set(ids)) == 2
 
 
+@pytest.mark.slow
 async def test_agents_that_ask_the_same_at_once_are_asked_about_each(linux: StrandsSandbox) -> None:
     agents = [acting(linux, block("print(pay('A-17'))"), "done", tools=[pay]) for _ in range(2)]
     asked = [await agent.invoke_async("go") for agent in agents]

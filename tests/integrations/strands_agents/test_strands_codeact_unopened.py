@@ -48,6 +48,7 @@ def test_a_plain_call_raises_it_too() -> None:
         agent("go")
 
 
+@pytest.mark.slow
 async def test_a_sandbox_that_was_stopped_is_raised_and_can_be_started_again() -> None:
     async with sandbox_on("linux") as sandbox:
         agent = acting(sandbox, again)

@@ -30,6 +30,7 @@ from tests.integrations.strands_agents.acting import acting, block, seen
 from tests.integrations.strands_agents.places import agent_of, answers
 
 
+@pytest.mark.slow
 async def test_the_local_environment_is_this_machine_and_says_so() -> None:
     async with LocalEnvironment(env={"GIVEN": "1"}) as local:
         assert not local.traits.isolated
@@ -41,6 +42,7 @@ async def test_the_local_environment_is_this_machine_and_says_so() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 async def test_an_agent_in_codeact_is_told_the_folders_of_this_machine(tmp_path: Path) -> None:
     for folder in (None, tmp_path):
         async with LocalEnvironment(folder) as local:
@@ -52,6 +54,7 @@ async def test_an_agent_in_codeact_is_told_the_folders_of_this_machine(tmp_path:
             assert not any(" /workspace" in text or " /output" in text for text in told)
 
 
+@pytest.mark.slow
 async def test_the_local_environment_works_in_a_folder_of_the_host(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("already")
     async with LocalEnvironment(tmp_path) as local:
@@ -85,6 +88,7 @@ async def test_the_local_environment_works_in_a_folder_of_the_host(tmp_path: Pat
         LocalEnvironment(tmp_path / "nope")
 
 
+@pytest.mark.slow
 async def test_files_of_the_host_are_what_commands_see_or_refused(tmp_path: Path) -> None:
     (tmp_path / "real/sub").mkdir(parents=True)
     (tmp_path / "real/up.txt").write_text("where the link leads")
@@ -104,12 +108,12 @@ async def test_files_of_the_host_are_what_commands_see_or_refused(tmp_path: Path
         assert await local.read_file("up.txt") == b"short"
         for place in ("pipe", "/dev/zero"):
             with pytest.raises(OSError, match="is not a regular file"):
-                await asyncio.wait_for(local.read_file(place), 20)
+                await asyncio.wait_for(local.read_file(place), 60)
         with open(tmp_path / "pipe", "rb", opener=_not_waiting):
             with pytest.raises(OSError, match="is not a regular file"):
                 await local.write_file("pipe", b"3")
         with pytest.raises(OSError, match="No such device"):  # nobody reads it
-            await asyncio.wait_for(local.write_file("pipe", b"3"), 20)
+            await asyncio.wait_for(local.write_file("pipe", b"3"), 60)
         with pytest.raises(OSError, match="more than 1,048,576 bytes"):
             await local.read_file("large")
 

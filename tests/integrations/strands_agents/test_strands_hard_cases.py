@@ -16,6 +16,7 @@ from actbox.integrations.strands import StrandsSandbox, python, python_session, 
 from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on, shells, statuses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["touch ran", "false || touch ran", "true; touch ran", "cd /workspace && touch ran"]
 )
@@ -30,6 +31,7 @@ async def test_in_a_missing_folder_nothing_runs(sandbox: StrandsSandbox, command
     assert {entry.name for entry in await sandbox.list_files()} == {"input", "output"}
 
 
+@pytest.mark.slow
 async def test_in_a_folder_that_a_command_has_shut_code_says_why_it_cannot_run(sandbox: StrandsSandbox) -> None:
     await sandbox.execute("chmod 000 /workspace")
     code = await sandbox.execute_code("print(1)")
@@ -42,6 +44,7 @@ async def test_in_a_folder_that_a_command_has_shut_code_says_why_it_cannot_run(s
     assert (await sandbox.execute_code("print(1)")).stdout == "1\n"
 
 
+@pytest.mark.slow
 async def test_a_child_in_the_background_holds_up_nobody_and_does_not_survive(sandbox: StrandsSandbox) -> None:
     for command in (
         "sleep 600 & echo hi",
@@ -65,6 +68,7 @@ async def test_a_timeout_ends_all_that_a_command_has_begun(sandbox: StrandsSandb
     assert "sleep 600" not in left.stdout
 
 
+@pytest.mark.slow
 async def test_characters_that_lie_across_two_reads_stay_whole(sandbox: StrandsSandbox) -> None:
     text = "aé€😀" * 40_000
     await sandbox.write_text("text", text)
@@ -79,6 +83,7 @@ async def test_characters_that_lie_across_two_reads_stay_whole(sandbox: StrandsS
     assert (await sandbox.execute(slowly)).stdout == "café \ufffd"
 
 
+@pytest.mark.slow
 async def test_code_of_200_kb_and_files_of_2_mb_go_in_whole(sandbox: StrandsSandbox) -> None:
     long = "x = '" + "a" * 200_000 + "'\nprint(len(x))"
     assert (await sandbox.execute_code(long)).stdout == "200000\n"
@@ -123,6 +128,7 @@ async def test_a_timeout_that_is_no_time_is_refused(timeout: float) -> None:
         assert {entry.name for entry in await sandbox.list_files()} == {"input", "output"}
 
 
+@pytest.mark.slow
 async def test_output_without_end_is_bounded_and_said(sandbox: StrandsSandbox) -> None:
     for result in (
         await sandbox.execute("yes 1234567 | head -c 50000000"),
@@ -133,6 +139,7 @@ async def test_output_without_end_is_bounded_and_said(sandbox: StrandsSandbox) -
         assert "printed more than 10,000,000 bytes" in result.stderr
 
 
+@pytest.mark.slow
 async def test_the_standard_input_of_code_is_empty_and_not_the_program(sandbox: StrandsSandbox) -> None:
     assert (await sandbox.execute_code("import sys\nprint(repr(sys.stdin.read()))")).stdout == "''\n"
     asked = await sandbox.execute_code("input()")
@@ -197,6 +204,7 @@ async def test_one_agents_tools_run_at_once_in_one_sandbox() -> None:
         assert statuses(agent) == ["success", "success"]
 
 
+@pytest.mark.slow
 def test_agents_are_called_from_many_threads_at_once() -> None:
     sandbox = sandbox_on("linux")
 
@@ -212,6 +220,7 @@ def test_agents_are_called_from_many_threads_at_once() -> None:
     asyncio.run(sandbox.stop())
 
 
+@pytest.mark.slow
 async def test_a_name_that_is_no_utf_8_comes_to_a_model_as_text_that_can_be_sent() -> None:
     async with sandbox_on("linux") as sandbox:
         agent = agent_of(

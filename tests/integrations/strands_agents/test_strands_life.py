@@ -81,6 +81,7 @@ print(result.stdout, end="")
 """
 
 
+@pytest.mark.slow
 def test_what_nobody_has_stopped_is_stopped_when_the_process_ends() -> None:
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", _LEFT_OPEN], capture_output=True, text=True, timeout=120, check=True
@@ -90,10 +91,11 @@ def test_what_nobody_has_stopped_is_stopped_when_the_process_ends() -> None:
     assert not Path(ended.stdout.strip()).exists()
 
 
+@pytest.mark.slow
 def test_without_strands_a_sentence_says_which_extra_has_it() -> None:
     program = "import sys\nsys.modules['strands'] = None\nimport actbox.integrations.strands"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert "Strands needs the extra: pip install 'actbox[strands]'" in ended.stderr
+    assert "strands is not installed: pip install 'actbox[strands]'" in ended.stderr
 
 
 async def test_stop_ends_sessions_that_another_event_loop_has_begun() -> None:

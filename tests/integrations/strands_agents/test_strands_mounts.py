@@ -26,6 +26,7 @@ def host(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_what_is_mounted_is_read_and_written_as_programs_may(engine: str, host: Path) -> None:
     mounts = [
@@ -100,6 +101,7 @@ rmtree = print
         assert not (host / "write/made").exists()
 
 
+@pytest.mark.slow
 async def test_what_is_read_of_a_mount_is_a_regular_file_and_not_too_large(host: Path) -> None:
     os.mkfifo(host / "read/pipe")
     (host / "read/large").write_bytes(b"1" * (3 * 2**20 + 1))
@@ -113,6 +115,7 @@ async def test_what_is_read_of_a_mount_is_a_regular_file_and_not_too_large(host:
         assert len(await box.read_file("/data/fits")) == 3 * 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", ["5", "[1]", "'not base64!'", "'AAAA' * 720_000", "None"])
 async def test_what_a_program_says_of_a_mounted_file_is_looked_at(host: Path, said: str) -> None:
     async with sandbox_on("linux", policy=Policy(mounts=(FileMount(host / "read", "/data"),))) as box:

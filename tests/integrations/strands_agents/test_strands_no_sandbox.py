@@ -66,6 +66,7 @@ async def test_tools_refuse_and_say_what_to_write(untouched: Path, given: Any) -
     assert os.listdir(untouched) == ["secret"]
 
 
+@pytest.mark.slow
 async def test_tools_that_programs_call_work_where_the_programs_run(untouched: Path) -> None:
     program = "\n".join(
         [
@@ -90,6 +91,7 @@ async def test_tools_that_programs_call_work_where_the_programs_run(untouched: P
     assert os.listdir(untouched) == ["secret"]
 
 
+@pytest.mark.slow
 async def test_sessions_of_tools_live_where_programs_run() -> None:
     program = "python_session('x = 20')\nprint(python_session('x + 1'))"
     agent = acting("linux", block(program), "done", tools=ALL)
@@ -97,6 +99,7 @@ async def test_sessions_of_tools_live_where_programs_run() -> None:
     assert "21" in observations(agent)[0]
 
 
+@pytest.mark.slow
 async def test_what_was_given_on_purpose_is_used(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("here")
     read = ("file_read", {"path": str(tmp_path / "f")})
@@ -111,6 +114,7 @@ async def test_what_was_given_on_purpose_is_used(tmp_path: Path) -> None:
     assert answers(agent) == ["here"]
 
 
+@pytest.mark.slow
 async def test_the_sandbox_of_the_agent_comes_before_that_of_its_programs(linux: StrandsSandbox) -> None:
     await linux.write_file("f", b"of the agent")
     agent = acting("linux", block("print(file_read('f'))"), "done", tools=ALL, agent={"sandbox": linux})

@@ -30,6 +30,7 @@ async def commands(sandbox: Any, *lines: str, tool: Any = shell) -> list[dict[st
     return shells(agent)
 
 
+@pytest.mark.slow
 async def test_cd_and_export_last_for_the_agent_that_did_them_and_for_nobody_else(sandbox: StrandsSandbox) -> None:
     first, second, third, fourth = await commands(
         sandbox,
@@ -48,6 +49,7 @@ async def test_cd_and_export_last_for_the_agent_that_did_them_and_for_nobody_els
     assert {entry.name for entry in await sandbox.list_files()} == {"a", "input", "output"}
 
 
+@pytest.mark.slow
 async def test_a_variable_that_every_fresh_shell_has_can_be_unset_and_set_again(sandbox: StrandsSandbox) -> None:
     say = 'echo "[${HOME-unset}]"'
     said = await commands(sandbox, say, "unset HOME", say, say, "export HOME=/mine", say)
@@ -57,6 +59,7 @@ async def test_a_variable_that_every_fresh_shell_has_can_be_unset_and_set_again(
     assert (await sandbox.execute(say)).stdout == before
 
 
+@pytest.mark.slow
 async def test_two_agents_of_one_conversation_have_a_shell_each(tmp_path: Path) -> None:
     async with sandbox_on("linux") as sandbox:
         agents = []
@@ -75,6 +78,7 @@ async def test_two_agents_of_one_conversation_have_a_shell_each(tmp_path: Path) 
         assert [shells(agent)[0]["output"] for agent in agents] == ["/workspace\n", "/workspace\n"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "exit_code"),
     [
@@ -107,6 +111,7 @@ async def test_state_is_kept_however_a_command_ends(command: str, exit_code: int
             assert after["output"] == "/workspace/a\n[1]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["cd a; kill -9 $$", "cd a; exec true", "trap : EXIT; cd a; exit 1"])
 async def test_a_command_that_cannot_tell_its_state_leaves_it_as_it_was_and_says_so(command: str) -> None:
     async with sandbox_on("linux") as sandbox:
@@ -116,6 +121,7 @@ async def test_a_command_that_cannot_tell_its_state_leaves_it_as_it_was_and_says
         assert {entry.name for entry in await sandbox.list_files()} == {"a", "input", "output"}
 
 
+@pytest.mark.slow
 async def test_a_folder_that_has_gone_is_told_and_nothing_runs_elsewhere() -> None:
     async with sandbox_on("linux") as sandbox:
         agent = agent_of(
@@ -135,6 +141,7 @@ async def test_a_folder_that_has_gone_is_told_and_nothing_runs_elsewhere() -> No
         assert "the folder has gone: the next command starts in /workspace" in said[4]
 
 
+@pytest.mark.slow
 async def test_variables_that_cannot_be_given_again_are_told() -> None:
     async with sandbox_on("linux") as sandbox:
         odd, many, after = await commands(
@@ -160,6 +167,7 @@ async def test_a_command_is_never_spliced_into_another() -> None:
         assert many["output"] == "end\n"
 
 
+@pytest.mark.slow
 async def test_commands_of_one_agent_run_in_turn_and_those_of_two_at_once() -> None:
     async with sandbox_on("linux") as sandbox:
         together = agent_of(

@@ -36,6 +36,7 @@ async def ran(shell: ShellState, box: StrandsSandbox, command: str) -> tuple[Exe
     return result, streamed, note
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_no_other_command_finds_a_file_of_a_shell(engine: str) -> None:
     async with sandbox_on(engine) as box:
@@ -68,10 +69,11 @@ async def test_the_token_of_a_command_is_in_no_environment_and_no_arguments() ->
         assert f"{OWN}folder" in result.stdout
         assert result.stdout.endswith("200001\n")
         assert report.token not in result.stdout
-        assert report.told is not None
-        assert bytes.fromhex(report.told[0]) == b"/\n\0/workspace"
+        assert report.state is not None
+        assert bytes.fromhex(report.state[0]) == b"/\n\0/workspace"
 
 
+@pytest.mark.slow
 async def test_what_a_command_prints_is_told_exactly() -> None:
     async with sandbox_on("linux") as box:
         shell = ShellState()
@@ -91,6 +93,7 @@ async def test_the_files_that_a_command_writes_are_its_own() -> None:
         assert shell.folder == "/workspace/d"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "forged",
     [
@@ -115,6 +118,7 @@ async def test_what_a_command_tells_in_place_of_its_shell_is_bounded(forged: str
         assert after.stdout in ("/workspace/a\n[1]\n", "/\n[1]\n")
 
 
+@pytest.mark.slow
 async def test_a_command_that_spoils_its_own_shell_keeps_its_output() -> None:
     async with sandbox_on("linux") as box:
         spoil = 'mkdir "$__actbox_place" "$__actbox_place.new"; ln -sf /etc/passwd "$__actbox_file"'
@@ -141,7 +145,7 @@ async def test_a_sandbox_of_strands_own_is_left_no_file() -> None:
     assert isinstance(result, ExecutionResult)
     assert ".actbox-shell-" not in result.stdout
     assert result.stderr == ""
-    assert report.told is not None
+    assert report.state is not None
 
 
 def test_a_frame_is_taken_out_wherever_the_text_is_split() -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("strands", reason="the extra actbox[strands] is not installe
 
 import pytest_asyncio
 
-from actbox import Limits, Policy
+from actbox import Limits, Policy, open_sandbox
 from actbox.integrations.strands import (
     StrandsSandbox,
     file_editor,
@@ -23,6 +23,7 @@ from actbox.integrations.strands import (
     make_file_read,
     make_python,
     make_python_session,
+    make_shell,
     python,
     python_session,
     shell,
@@ -43,6 +44,7 @@ async def asked(sandbox: Any, *calls: tuple[str, dict[str, Any]], tools: Any = A
 # The sandbox that they share
 
 
+@pytest.mark.slow
 async def test_all_tools_of_an_agent_share_its_sandbox(sandbox: StrandsSandbox) -> None:
     said = await asked(
         sandbox,
@@ -73,6 +75,7 @@ async def test_tools_ask_for_the_sandbox_at_each_call() -> None:
         assert await asked(other, ("file_read", {"path": "f"}), tools=[bound]) == ["one"]
 
 
+@pytest.mark.slow
 async def test_cancelling_an_agent_ends_what_its_tool_runs() -> None:
     async with sandbox_on("linux") as sandbox:
         for tool, arguments in (
@@ -93,6 +96,7 @@ async def test_cancelling_an_agent_ends_what_its_tool_runs() -> None:
 # Python
 
 
+@pytest.mark.slow
 async def test_each_program_of_python_starts_fresh_and_shows_its_value(sandbox: StrandsSandbox) -> None:
     agent = agent_of(
         ("python", {"code": "kept = 1\nprint('out')\nkept + 1"}),
@@ -109,6 +113,7 @@ async def test_each_program_of_python_starts_fresh_and_shows_its_value(sandbox: 
     assert statuses(agent) == ["success", "error", "success"]
 
 
+@pytest.mark.slow
 async def test_python_calls_the_sandboxs_tools_and_streams() -> None:
     async def shout(text: str) -> str:
         """Return it louder."""
@@ -171,6 +176,7 @@ async def awaited(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("awaited")
 async def test_python_runs_in_a_sandbox_that_is_none_of_ours() -> None:
     agent = agent_of(
@@ -193,6 +199,7 @@ async def test_python_runs_in_a_sandbox_that_is_none_of_ours() -> None:
 # Sessions
 
 
+@pytest.mark.slow
 async def test_a_session_keeps_its_variables_also_after_errors_until_it_is_reset(sandbox: StrandsSandbox) -> None:
     said = await asked(
         sandbox,
@@ -206,6 +213,7 @@ async def test_a_session_keeps_its_variables_also_after_errors_until_it_is_reset
     assert said[2:] == ["[value]\n2", "[value]\nFalse", "The session begins anew."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_all_tools_start_in_the_working_folder(engine: str) -> None:
     async with sandbox_on(engine, working_dir="project") as sandbox:
@@ -227,6 +235,7 @@ async def test_a_session_runs_python_and_nothing_else() -> None:
     assert "the node engine runs JavaScript" in said
 
 
+@pytest.mark.slow
 async def test_there_is_one_session_for_each_agent_and_sandbox() -> None:
     async with sandbox_on("linux") as one, sandbox_on("linux") as other:
         turns = [("python_session", {"code": "mine = 1"}), "ok", ("python_session", {"code": "mine"})]
@@ -239,6 +248,7 @@ async def test_there_is_one_session_for_each_agent_and_sandbox() -> None:
         assert answers(agent)[1] == "[value]\n1"
 
 
+@pytest.mark.slow
 def test_a_session_lasts_from_one_call_of_the_agent_to_the_next() -> None:
     sandbox = sandbox_on("linux")
     agent = agent_of(
@@ -254,6 +264,7 @@ def test_a_session_lasts_from_one_call_of_the_agent_to_the_next() -> None:
     asyncio.run(sandbox.stop())
 
 
+@pytest.mark.slow
 async def test_a_session_that_a_program_has_ended_is_told_and_the_next_call_begins_another() -> None:
     policy = Policy(limits=Limits(memory_mib=128))
     async with sandbox_on("linux", policy=policy) as sandbox:
@@ -269,6 +280,7 @@ async def test_a_session_that_a_program_has_ended_is_told_and_the_next_call_begi
         assert said[2] == "[value]\nFalse"
 
 
+@pytest.mark.slow
 async def test_the_session_of_an_agent_that_nobody_has_any_more_ends() -> None:
     async with sandbox_on("linux") as sandbox:
         own = make_python_session()
@@ -329,6 +341,7 @@ async def test_a_line_that_a_file_does_not_have_is_an_error_that_says_how_many_t
         assert said[4].startswith("c")
 
 
+@pytest.mark.slow
 async def test_the_editor_takes_relative_paths_and_tells_nothing_of_the_host(sandbox: StrandsSandbox) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("file_editor", {"command": "create", "path": "more/notes.txt", "file_text": "one\n"}),
@@ -359,6 +372,7 @@ async def test_the_editor_tells_nothing_of_the_host_in_a_sandbox_that_is_none_of
     assert os.getcwd() not in said
 
 
+@pytest.mark.slow
 async def test_models_are_told_which_files_last() -> None:
     async with sandbox_on("linux") as sandbox:
         said = await asked(
@@ -371,3 +385,22 @@ async def test_models_are_told_which_files_last() -> None:
         description = tool.tool_spec["description"]
         assert "Files below the working folder last" in description
         assert "/tmp" in description
+
+
+@pytest.mark.parametrize("make", [make_shell, make_python, make_python_session])
+def test_the_timeout_that_a_model_is_shown_is_the_sandboxs(make: Any) -> None:
+    def shown(**given: Any) -> Any:
+        return make(**given).tool_spec["inputSchema"]["json"]["properties"]["timeout"].get("default")
+
+    policy = Policy(limits=Limits(wall_seconds=33))
+    assert shown(sandbox=StrandsSandbox("linux", policy=policy)) == 33
+    assert shown(sandbox=StrandsSandbox(open_sandbox("linux", policy=policy))) == 33
+    assert shown(sandbox=StrandsSandbox("linux")) == Limits().wall_seconds
+    assert shown() is None  # that of whichever sandbox the agent has
+
+
+@pytest.mark.slow
+async def test_the_sandboxs_own_limit_ends_a_command_of_which_no_timeout_was_told() -> None:
+    async with sandbox_on("linux", policy=Policy(limits=Limits(wall_seconds=0.5))) as short:
+        (said,) = await asked(short, ("shell", {"command": "exec sleep 60"}))
+    assert "stopped after 0.5 seconds" in said

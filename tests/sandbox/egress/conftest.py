@@ -36,7 +36,7 @@ class Net:
     folder: Path
     names: dict[str, Sequence[str]] = field(default_factory=dict)
     lookups: list[str] = field(default_factory=list)
-    told: list[NetworkRequest] = field(default_factory=list)
+    reported: list[NetworkRequest] = field(default_factory=list)
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     async def host(self, name: str, *, tls: bool = False, answer: Any = None) -> Host:
@@ -65,14 +65,14 @@ class Net:
         listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         door = Door(listener.getsockname()[1], egress, self.folder / "authority.pem")
         door.authority_file.write_bytes(egress.authority_pem or self.authority.pem)
-        allotment = egress.allot(self.told.append)
-        serving = asyncio.create_task(egress.serve(listener, kind, allotment, port))
+        quota = egress.new_quota(self.reported.append)
+        serving = asyncio.create_task(egress.serve(listener, kind, quota, port))
 
         async def stop() -> None:
             serving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await serving
-            allotment.tell_rest()
+            quota.report_rest()
 
         door.stop = stop
         self.stack.push_async_callback(stop)
@@ -85,12 +85,12 @@ class Net:
         except KeyError:
             raise socket.gaierror(socket.EAI_NONAME, "no such name") from None
 
-    async def all_told(self, count: int) -> list[NetworkRequest]:
-        """Return the requests that were told, once there are so many; what else comes is left in."""
-        async with asyncio.timeout(20):
-            while len(self.told) < count:
+    async def all_reported(self, count: int) -> list[NetworkRequest]:
+        """Return the requests that were reported, once there are so many; what else comes is left in."""
+        async with asyncio.timeout(60):
+            while len(self.reported) < count:
                 await asyncio.sleep(0.005)
-        return self.told
+        return self.reported
 
 
 @dataclass

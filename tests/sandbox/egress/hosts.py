@@ -44,7 +44,7 @@ class Host:
         self._answer = answer or (lambda asked: response(b"hello from " + name.encode()))
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -61,17 +61,16 @@ class Host:
     def place(self) -> str:
         return f"{self.name}:{self.port}"
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
+        task = asyncio.create_task(self._serve(reader, writer))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
-        try:
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-                await self._requests(reader, writer)
-        finally:
-            writer.transport.abort()
+        task.add_done_callback(lambda _: writer.transport.abort())  # also of one that was cancelled before it began
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await self._requests(reader, writer)
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")

@@ -9,7 +9,7 @@ import pytest
 
 from actbox import AllowedDomain
 from actbox.core.addresses import reach_of
-from actbox.sandbox.egress.refusal import Denied
+from actbox.sandbox.egress.refusal_responses import Denied
 from actbox.sandbox.egress.upstream import Dialer, Upstream
 from tests.conftest import engine_check
 from tests.sandbox.egress.conftest import Net
@@ -54,7 +54,7 @@ async def test_a_public_name_that_resolves_inward_is_refused_and_says_not_where(
     assert answer.startswith(b"HTTP/1.1 403 ")
     assert b"api.example resolves to an address of a private or special network" in answer
     assert address.encode() not in answer
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert told.decision == "refused"
 
 
@@ -126,7 +126,7 @@ async def test_a_wildcard_means_names_below_and_not_the_name_itself(net: Net):
 ON_THIS_MACHINE = """
 import asyncio, fcntl, socket, struct, sys
 from actbox import AllowedDomain
-from actbox.sandbox.egress.refusal import Denied
+from actbox.sandbox.egress.refusal_responses import Denied
 from actbox.sandbox.egress.upstream import Dialer, Upstream
 from actbox.sandbox.nursery import linux
 
@@ -158,6 +158,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not engine_check("linux").works, reason="namespaces cannot be had here")
 def test_a_name_does_not_stand_for_the_machine_itself_by_its_public_address():
     done = subprocess.run([sys.executable, "-c", ON_THIS_MACHINE], capture_output=True, text=True, timeout=60)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
 
@@ -33,7 +35,7 @@ async def test_requests_a_minute_are_counted_over_all_hosts_of_an_entry(net: Net
     assert f"*.example:{one.port} allows 2 requests a minute".encode() in answer
     assert (await door.send(get(two))).startswith(b"HTTP/1.1 200 ")
     assert len(one.asked) == 2
-    assert (await net.all_told(4))[2].decision == "refused"
+    assert (await net.all_reported(4))[2].decision == "refused"
 
 
 async def test_each_tunnel_that_is_passed_through_counts_as_a_request(net: Net):
@@ -56,7 +58,7 @@ async def test_a_request_that_is_too_large_is_a_413(net: Net, framing: str):
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert f"larger than the 100 bytes that {host.place} allows".encode() in answer
     assert not host.asked
-    assert (await net.all_told(1))[0].decision == "refused"
+    assert (await net.all_reported(1))[0].decision == "refused"
     assert (await door.send(post(host, b"x" * 100, "Connection: close\r\nContent-Length: 100"))).startswith(
         b"HTTP/1.1 200 "
     )
@@ -74,7 +76,7 @@ async def test_a_response_that_is_too_large_is_refused_or_cut_off(net: Net):
     assert b"larger than the 100 bytes" in refused
     cut = await door.send(get(host, "/unknown"))
     assert not cut.endswith(b"0\r\n\r\n")  # the last chunk is missing, by which a client knows
-    first, second = await net.all_told(2)
+    first, second = await net.all_reported(2)
     assert first.decision == second.decision == "refused"
     assert "larger than the 100 bytes" in second.reason
 
@@ -91,7 +93,7 @@ async def test_a_tunnel_is_cut_where_its_entry_says(net: Net, bound: str):
         assert len(answer) < 50_000
         raise ConnectionError  # it ended without TLS's own end, which not every version of Python says
     writer.transport.abort()
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert told.decision == "refused"
     assert f"larger than the 20000 bytes that {host.place} allows" in told.reason
 
@@ -116,7 +118,7 @@ async def test_a_tunnel_that_lasts_too_long_is_cut(net: Net):
     async with asyncio.timeout(30):
         assert await reader.read() == b"\x15\x03\x03\x00\x02\x02\x31"
     writer.close()
-    assert "lasted longer" in (await net.all_told(1))[0].reason
+    assert "lasted longer" in (await net.all_reported(1))[0].reason
 
 
 async def test_connections_beyond_the_bound_wait_for_one_to_end(net: Net):
@@ -136,7 +138,7 @@ async def test_a_guest_that_takes_all_its_connections_leaves_others_theirs(net: 
     host = await net.host("a.example")
     door = await net.proxy(AllowedDomain(host.place, private=True), guest_connections=1)
     other = socket.create_server(("127.0.0.1", 0))
-    serving = asyncio.create_task(door.egress.serve(other, "proxy", door.egress.allot(net.told.append)))
+    serving = asyncio.create_task(door.egress.serve(other, "proxy", door.egress.new_quota(net.reported.append)))
     _, holding = await asyncio.open_connection("127.0.0.1", door.port)
     waiting = asyncio.create_task(door.send(get(host)))
     reader, writer = await asyncio.open_connection(*other.getsockname())
@@ -146,6 +148,46 @@ async def test_a_guest_that_takes_all_its_connections_leaves_others_theirs(net: 
     assert not waiting.done()
     holding.close()
     assert (await waiting).startswith(b"HTTP/1.1 200 ")
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+class FailsSecond(socket.socket):
+    """A listener whose second call of accept() fails."""
+
+    calls = 0
+    error = errno.EINVAL
+
+    def accept(self) -> tuple[socket.socket, object]:
+        self.calls += 1
+        if self.calls == 2:
+            raise OSError(self.error, os.strerror(self.error))
+        return super().accept()
+
+
+async def test_a_connection_is_closed_whose_listener_fails_before_it_is_served(net: Net):
+    door = await net.proxy(AllowedDomain("a.example"))
+    listener = FailsSecond(fileno=socket.create_server(("127.0.0.1", 0)).detach())
+    with socket.create_connection(listener.getsockname()) as client:
+        client.setblocking(False)
+        with pytest.raises(OSError, match="Invalid argument") as failure:
+            await door.egress.serve(listener, "proxy", door.egress.new_quota(net.reported.append))
+        assert client.recv(1) == b""
+        assert failure.traceback  # which has the connection, so that no collector closes it
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE, errno.ENOMEM, errno.EPROTO], ids=os.strerror)
+async def test_a_listener_that_fails_for_a_while_answers_later_requests(net: Net, error: int):
+    door = await net.proxy(AllowedDomain("a.example"))
+    listener = FailsSecond(fileno=socket.create_server(("127.0.0.1", 0)).detach())
+    listener.error = error
+    serving = asyncio.create_task(door.egress.serve(listener, "proxy", door.egress.new_quota(net.reported.append)))
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(REFUSED)
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 403 ")
+        writer.close()
+    assert listener.calls > 2
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
 
@@ -160,9 +202,9 @@ async def test_what_is_asked_in_vain_goes_on_at_a_rate(net: Net, sent: bytes, co
     entry = AllowedDomain("a.example", requests_per_minute=1)
     door = await net.proxy(entry, asked_at_once=6, asked_per_second=0.001)
     asking = [asyncio.create_task(door.send(sent)) for _ in range(connections)]
-    await net.all_told(told)
+    await net.all_reported(told)
     await asyncio.sleep(0.2)  # in which all the others would be told as well
-    assert [event.decision for event in net.told] == ["refused"] * told
+    assert [event.decision for event in net.reported] == ["refused"] * told
     for task in asking:
         task.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
@@ -170,14 +212,14 @@ async def test_what_is_asked_in_vain_goes_on_at_a_rate(net: Net, sent: bytes, co
 
 async def test_refusals_beyond_a_number_are_told_together_and_what_is_allowed_one_by_one(net: Net):
     host = await net.host("a.example")
-    door = await net.proxy(AllowedDomain(host.place, private=True), refusals_told=3)
+    door = await net.proxy(AllowedDomain(host.place, private=True), refusals_reported=3)
     for _ in range(8):
         assert (await door.send(get(host))).startswith(b"HTTP/1.1 200 ")
         request = b"GET http://no.example/ HTTP/1.1\r\nHost: no.example\r\nConnection: close\r\n\r\n"
         assert (await door.send(request)).startswith(b"HTTP/1.1 403 ")
     await door.stop()
-    assert sum(event.decision == "allowed" for event in net.told) == 8
-    refused = [event.reason for event in net.told if event.decision == "refused"]
+    assert sum(event.decision == "allowed" for event in net.reported) == 8
+    refused = [event.reason for event in net.reported if event.decision == "refused"]
     assert len(refused) == 5
     assert not any("So were" in reason for reason in refused[:3])
     assert refused[3].endswith("So were 2 other requests before this one.")
@@ -192,7 +234,7 @@ async def test_a_handshake_that_fails_counts_as_a_request(net: Net):
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await writer.start_tls(distrustful, server_hostname="a.example")
         writer.transport.abort()
-        assert (await net.all_told(count))[-1].decision == decision
+        assert (await net.all_reported(count))[-1].decision == decision
 
 
 async def test_cancelling_closes_every_connection_and_the_listener_and_tells_what_was_under_way(net: Net):
@@ -204,7 +246,9 @@ async def test_cancelling_closes_every_connection_and_the_listener_and_tells_wha
             await asyncio.sleep(0.005)
     await door.stop()
     assert await waiting == b""
-    assert net.told == [NetworkRequest(host="a.example", port=host.port, method="GET", path="/", decision="allowed")]
+    assert net.reported == [
+        NetworkRequest(host="a.example", port=host.port, method="GET", path="/", decision="allowed")
+    ]
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", door.port)
 

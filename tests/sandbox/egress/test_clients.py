@@ -51,6 +51,7 @@ async def ask(client: str, door: Door, url: str, method: str = "GET", authority:
     return {"status": int(status), "body": body} if status != "000" else {"error": body}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_plain_http(net: Net, client: str):
     host = await net.host("api.example")
@@ -61,6 +62,7 @@ async def test_plain_http(net: Net, client: str):
     assert refused["body"].startswith("Refused by the network policy: http://evil.example is not allowed. Allowed: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_https_passed_through(net: Net, client: str):
     host = await net.host("api.example", tls=True)
@@ -70,6 +72,7 @@ async def test_https_passed_through(net: Net, client: str):
     assert "403" in refused["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_https_read_for_its_methods(net: Net, client: str):
     host = await net.host("api.example", tls=True)
@@ -80,6 +83,7 @@ async def test_https_read_for_its_methods(net: Net, client: str):
     assert "DELETE is not allowed for api.example; allowed there: GET." in refused["body"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_secret_goes_out_and_does_not_come_back(net: Net, client: str):
     host = await net.host("api.example", tls=True, answer=lambda asked: response(repr(asked.headers).encode()))
@@ -93,6 +97,7 @@ async def test_a_secret_goes_out_and_does_not_come_back(net: Net, client: str):
     assert "Bearer [secret github]" in answer["body"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_redirect_to_another_host_is_a_new_request_and_refused(net: Net, client: str):
     where = "http://evil.example/stolen"
@@ -101,9 +106,10 @@ async def test_a_redirect_to_another_host_is_a_new_request_and_refused(net: Net,
     answer = await ask(client, door, host.url)
     assert answer["status"] == 403
     assert "http://evil.example is not allowed" in answer["body"]
-    assert [told.host for told in await net.all_told(2)] == ["api.example", "evil.example"]
+    assert [told.host for told in await net.all_reported(2)] == ["api.example", "evil.example"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("methods", [None, ["GET", "HEAD"]])
 async def test_pip_installs_from_an_index(net: Net, methods: list[str] | None, tmp_path: Path):
     wheel = io.BytesIO()

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from actbox import AllowedDomain, NetworkRequest
+from actbox.sandbox.egress.streams import TcpStream
 from tests.sandbox.egress.conftest import Net
 from tests.sandbox.egress.hosts import Asked, response
 
@@ -24,7 +25,7 @@ async def test_an_allowed_host_is_reached_under_its_own_name(net: Net):
     assert answer.endswith(b"hello from api.example")
     assert host.asked[0].target == "/a/b?q=1"
     assert host.asked[0].values("host") == [host.place]
-    assert await net.all_told(1) == [
+    assert await net.all_reported(1) == [
         NetworkRequest(
             host="api.example",
             port=host.port,
@@ -48,7 +49,7 @@ async def test_another_host_is_refused_with_what_is_allowed_and_never_looked_up(
         b"Allowed: api.example (GET), *.files.example.\n"
     )
     assert net.lookups == []
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert (told.host, told.decision, told.status) == ("evil.example", "refused", 403)
     assert "not allowed" in told.reason
 
@@ -64,7 +65,26 @@ async def test_a_connection_carries_several_requests(net: Net):
     writer.write(get("http://evil.example/", "evil.example"))
     assert (await reader.read()).startswith(b"HTTP/1.1 403")
     writer.close()
-    assert [told.status for told in await net.all_told(4)] == [200, 200, 200, 403]
+    assert [told.status for told in await net.all_reported(4)] == [200, 200, 200, 403]
+
+
+async def test_a_request_is_told_before_the_event_loop_can_hear_what_the_client_does_with_the_answer(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+):
+    host = await net.host("api.example")
+    door = await net.proxy(AllowedDomain(f"api.example:{host.port}", private=True))
+    reported_by_then: list[int] = []
+    write = TcpStream.write
+
+    async def noted(self: TcpStream, data: bytes) -> None:
+        asyncio.get_running_loop().call_soon(lambda: reported_by_then.append(len(net.reported)))
+        await write(self, data)
+
+    monkeypatch.setattr(TcpStream, "write", noted)
+    answer = await door.send(get(f"{host.url}/", host.place))
+    assert answer.endswith(b"hello from api.example")
+    assert reported_by_then[-1] == 1
+    assert len(await net.all_reported(1)) == 1
 
 
 async def test_pipelined_requests_are_answered_in_order(net: Net):
@@ -180,7 +200,7 @@ async def test_a_host_that_breaks_off_is_not_taken_for_complete(net: Net):
         await reader.readuntil(b"\r\n\r\n")
         await reader.readexactly(10)
     writer.close()
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert told.decision == "allowed"
     assert "broke off" in told.reason
 
@@ -201,7 +221,7 @@ async def test_names_that_do_not_resolve_and_ports_where_nobody_listens_are_a_50
     answer = await door.send(get("http://gone.example/", "gone.example"))
     assert answer.startswith(b"HTTP/1.1 502 ")
     assert answer.endswith(b"The name gone.example could not be resolved.\n")
-    assert [told.decision for told in await net.all_told(2)] == ["allowed", "allowed"]
+    assert [told.decision for told in await net.all_reported(2)] == ["allowed", "allowed"]
 
 
 async def test_the_transparent_kind_goes_by_the_host_header(net: Net):

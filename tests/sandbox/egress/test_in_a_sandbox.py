@@ -99,6 +99,7 @@ def client(request: pytest.FixtureRequest) -> str:
     return CLIENTS[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tls", [pytest.param(False, id="http", marks=pytest.mark.long), pytest.param(True, id="https")]
 )
@@ -133,6 +134,7 @@ async def test_a_host_that_is_not_allowed_is_refused_by_name_and_the_error_says_
     assert net.lookups == [], "a name that is not allowed was looked up"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["urllib", "requests", "httpx"])
 async def test_a_tunnel_that_is_refused_says_why_in_the_clients_own_error(net: Net, client: str) -> None:
     host, other = await net.host("api.example"), await net.host("other.example", tls=True)
@@ -142,6 +144,7 @@ async def test_a_tunnel_that_is_refused_says_why_in_the_clients_own_error(net: N
     assert "Refused by the network policy" in result.error.message and "other.example" in result.error.message
 
 
+@pytest.mark.slow
 async def test_a_command_whose_tunnel_is_refused_is_explained(net: Net) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
@@ -157,6 +160,7 @@ async def test_a_command_whose_tunnel_is_refused_is_explained(net: Net) -> None:
     assert fine.error is None
 
 
+@pytest.mark.slow
 async def test_a_host_that_cannot_be_reached_is_named_in_the_error(net: Net) -> None:
     domain = AllowedDomain("https://gone.example", private=True)
     async with opened(net, domain) as box:
@@ -198,6 +202,7 @@ def client_by_name(request: pytest.FixtureRequest) -> str:
     return BY_NAME[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_clients_that_heed_no_variables_are_told_plainly_what_is_refused(
     net: Net, client_by_name: str, scheme: str
@@ -212,6 +217,7 @@ async def test_clients_that_heed_no_variables_are_told_plainly_what_is_refused(
     assert net.lookups == []
 
 
+@pytest.mark.slow
 async def test_where_nothing_is_read_a_refused_name_is_told_of_and_named_in_the_error(net: Net) -> None:
     async with opened(net, AllowedDomain("api.example")) as box:
         result, requests = await run(box, f"URL = 'https://other.example/'\n{BY_NAME['aiohttp']}")
@@ -223,6 +229,7 @@ async def test_where_nothing_is_read_a_refused_name_is_told_of_and_named_in_the_
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("methods", [None, ["GET"]])
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
 async def test_names_under_a_wildcard_are_reached_without_variables(
@@ -255,6 +262,7 @@ async def test_a_name_leads_nowhere_but_to_the_ports_of_the_policy(net: Net) -> 
         assert [(request.host, request.port) for request in requests] == [("other.example", 8080)]
 
 
+@pytest.mark.slow
 async def test_every_way_of_running_programs_has_names(net: Net) -> None:
     host = await net.host("deep.example")
     wildcard = AllowedDomain(f"http://*.example:{host.port}", private=True)
@@ -301,6 +309,7 @@ print(urllib3.PoolManager().request("GET", {host.url!r}).data.decode())
     assert net.lookups == ["deep.example"]
 
 
+@pytest.mark.slow
 async def test_a_program_cannot_answer_in_the_name_servers_place(net: Net) -> None:
     async with opened(net, AllowedDomain("api.example")) as box:
         for kind in ("SOCK_DGRAM", "SOCK_STREAM"):
@@ -376,6 +385,7 @@ INSTALLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", INSTALLERS)
 async def test_packages_are_installed_from_an_index_that_is_allowed(net: Net, installer: str) -> None:
     if installer == "uv" and not os.access(Path(sys.executable).parent / "uv", os.X_OK):
@@ -411,6 +421,7 @@ async def test_packages_are_installed_from_an_index_that_is_allowed(net: Net, in
     assert {request.decision for request in requests} == {"allowed"}
 
 
+@pytest.mark.slow
 async def test_node_trusts_the_sandboxs_authority(net: Net) -> None:
     if not os.access("/usr/bin/node", os.X_OK):
         pytest.skip("there is no node in /usr/bin, where guests would see it")
@@ -421,6 +432,7 @@ async def test_node_trusts_the_sandboxs_authority(net: Net) -> None:
     assert result.stdout == "hello from api.example\n", result
 
 
+@pytest.mark.slow
 async def test_the_hosts_own_loopback_can_be_named(net: Net) -> None:
     host = await net.host("unused.example")
     for place in (f"127.0.0.1:{host.port}", f"localhost:{host.port}"):
@@ -431,6 +443,7 @@ async def test_the_hosts_own_loopback_can_be_named(net: Net) -> None:
                 assert result.stdout == "hello from unused.example\n", (place, client, result)
 
 
+@pytest.mark.slow
 async def test_an_authority_that_this_process_was_given_is_trusted_inside_too(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,6 +458,7 @@ async def test_an_authority_that_this_process_was_given_is_trusted_inside_too(
 # Sessions, copies and maps
 
 
+@pytest.mark.slow
 async def test_sessions_and_their_copies_share_the_way_out(net: Net) -> None:
     host = await net.host("api.example")
     get = f"import urllib.request\nurllib.request.urlopen({host.url!r}).read().decode()"
@@ -462,6 +476,7 @@ async def test_sessions_and_their_copies_share_the_way_out(net: Net) -> None:
         assert [event.path for event in events if isinstance(event, NetworkRequest)] == ["/later"]
 
 
+@pytest.mark.slow
 async def test_programs_of_a_map_share_what_an_entry_lets_through(net: Net) -> None:
     host = await net.host("api.example")
     get = f"import urllib.request\nurllib.request.urlopen({host.url!r}).status"
@@ -471,6 +486,7 @@ async def test_programs_of_a_map_share_what_an_entry_lets_through(net: Net) -> N
     assert len(host.asked) == 3
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_of_a_way_out(net: Net) -> None:
     host = await net.host("api.example")
     slow = await net.host("slow.example", answer=lambda asked: None)
@@ -487,6 +503,7 @@ async def test_nothing_is_left_of_a_way_out(net: Net) -> None:
                 await anext(events)
 
 
+@pytest.mark.slow
 def test_a_plain_script_has_it_too() -> None:
     policy = Policy(domains=(AllowedDomain("http://nowhere.invalid:8080"),))
     with actbox.sync.open_sandbox("linux", policy=policy) as box:
@@ -574,6 +591,7 @@ async def test_a_secret_is_a_file_only_where_that_is_asked_for(net: Net) -> None
         assert (await box.run(look)).value == [[], [], []]
 
 
+@pytest.mark.slow
 async def test_many_sandboxes_ask_at_once(net: Net) -> None:
     host = await net.host("api.example", tls=True)
     get = f"import urllib.request\nurllib.request.urlopen({host.url!r}).read().decode()"

@@ -111,6 +111,7 @@ async def test_who_waits_for_a_turn_and_is_cancelled_takes_nothing_from_it():
         assert turns.count < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["request", "response"])
 async def test_a_body_in_chunks_of_one_byte_leaves_the_loop_to_others(net: Net, way: str):
     count = 20_000
@@ -136,7 +137,7 @@ async def test_a_body_in_chunks_of_one_byte_leaves_the_loop_to_others(net: Net, 
         answer = await door.send(post(odd, body) if way == "request" else get(odd))
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.endswith(LAST) if way == "response" else answer.endswith(b"thanks")
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert (told.sent_bytes, told.received_bytes)[way == "response"] == count
     assert turns.count >= count / Bounds().steps_a_turn
 
@@ -211,7 +212,7 @@ async def test_what_frames_a_body_is_free_up_to_a_bound_and_counts_beyond(net: N
     assert sent.startswith(b"HTTP/1.1 200 " if passes else b"HTTP/1.1 413 ")
     received = await door.send(get(host))
     assert received.endswith(LAST) == passes
-    assert [told.decision for told in await net.all_told(2)] == ["allowed" if passes else "refused"] * 2
+    assert [told.decision for told in await net.all_reported(2)] == ["allowed" if passes else "refused"] * 2
 
 
 @pytest.mark.parametrize(("lines", "passes"), [(200, True), (5000, False)])
@@ -242,7 +243,7 @@ async def test_a_body_of_nothing_but_ends_of_lines_is_whole(net: Net, by_lines: 
     door = await net.proxy(AllowedDomain(host.place, private=True), secrets=[secret])
     answer = await door.send(get(host))
     assert answer.count(b"\n\n") * 2 >= 99_000
-    assert (await net.all_told(1))[0].received_bytes == 100_000
+    assert (await net.all_reported(1))[0].received_bytes == 100_000
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])

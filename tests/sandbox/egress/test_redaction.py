@@ -141,6 +141,7 @@ def mixtures(draw: st.DrawFn, values: st.SearchStrategy[str]) -> tuple[str, byte
     return value, b"".join(one_way(draw, char) for char in value)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(mixtures(TEXTS), st.lists(st.integers(0, 10_000)), st.integers(0, 5000), st.sampled_from([b"\n", b"~", b""]))
 def test_any_mixture_of_spellings_is_found_however_it_is_cut(
@@ -169,6 +170,7 @@ def over_lines(draw: st.DrawFn) -> tuple[str, bytes]:
     return value, end.join(whole[start : start + width] for start in range(0, len(whole), width))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(over_lines(), st.lists(st.integers(0, 10_000), max_size=30))
 @example(("?" * 29, b"A" * 23 + b"/Pz8/Pz8\r\n" + b"/Pz8" * 7 + b"/Pw\r\n=="), [])
@@ -179,6 +181,7 @@ def test_base64_and_hexadecimal_are_found_over_lines_however_they_are_cut(lines:
     assert out == redacted(spellings_of(value), [body])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(mixtures(st.text("bcdeßé <&%\\\"'/=1234", min_size=1, max_size=30)), st.lists(st.integers(0, 10_000)), st.data())
 def test_what_is_spelled_in_all_ways_but_is_not_the_value_passes_unchanged(
@@ -191,6 +194,7 @@ def test_what_is_spelled_in_all_ways_but_is_not_the_value_passes_unchanged(
     assert redacted(spellings_of(value), cut(body, places)) == body
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=4, unique=True), st.data())
 def test_of_values_that_overlap_none_comes_through_and_nothing_else_is_taken(values: list[str], data: st.DataObject):
@@ -211,12 +215,14 @@ def test_a_value_that_is_whole_later_is_found_before_one_in_its_midst():
     assert redacted(spellings_of("baaa", "aa"), [b"baa", b"a"]) == b"[secret n0]"
 
 
+@pytest.mark.slow
 def test_each_of_many_secrets_is_named():
     values = [f"{index:02}-tok+en/{index}" for index in range(40)]
     body = b" ".join(urllib.parse.quote(value, safe="").encode() for value in values)
     assert spellings_of(*values).redact(body) == b" ".join(f"[secret n{index}]".encode() for index in range(40))
 
 
+@pytest.mark.slow
 def test_no_spelling_is_longer_than_what_is_held_back():
     def longest(patterns: characters.Patterns) -> int:
         return max(_parser.parse(pattern.pattern).getwidth()[1] for pattern in patterns)
@@ -240,6 +246,7 @@ def test_what_is_held_back_is_bounded(piece: int):
         assert 50 * piece - said == spellings.reach == characters.MOST_BYTES * (128 if "y" in value else 64)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(mixtures(TEXTS.filter(lambda text: len(text) > 3)), st.integers(1, 400), st.data())
 def test_the_beginning_of_a_spelling_is_held_back_like_any_other_text(
@@ -274,6 +281,7 @@ def test_megabytes_made_to_keep_it_busy_pass_in_the_end(hostile: bytes, value: s
     assert redacted(spellings_of(value), cut(body, list(range(0, len(body), 65_536)))) == body
 
 
+@pytest.mark.slow
 def test_the_beginning_of_a_value_over_and_over_passes_in_the_end():
     value = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.\\%&<s3cr3t>"
     for body in (value[:-1].encode(), base64.b64encode(value.encode())[:-8], value[:-1].encode().hex().encode()):

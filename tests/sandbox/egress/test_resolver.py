@@ -63,6 +63,7 @@ async def test_slow_names_of_one_sandbox_take_few_threads_even_when_nobody_waits
     assert await greedy("slow.at.last", 80) == ["192.0.2.1"]
 
 
+@pytest.mark.slow
 def test_a_process_ends_although_a_look_up_is_stuck():
     program = """
 import asyncio, socket, threading
@@ -80,12 +81,13 @@ asyncio.run(main())
     assert (done.stdout, done.returncode) == ("given up\n", 0), done.stderr
 
 
+@pytest.mark.slow
 def test_a_fork_of_a_process_that_has_looked_names_up_can_do_so_too():
     program = """
 import asyncio, os
 from actbox.sandbox.egress.resolver import SystemResolver
 async def main():
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         print("127.0.0.1" in await SystemResolver()("localhost", 80), flush=True)
 asyncio.run(main())
 child = os.fork()

@@ -70,6 +70,7 @@ def test_an_echo_is_found_in_every_usual_spelling_and_over_pieces(way: str, size
     assert spellings.redact(body) == out
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text("abü/+", min_size=1, max_size=6), st.lists(st.text("abü/+ ", max_size=9), max_size=6), st.data())
 def test_however_a_stream_is_cut_the_value_never_comes_out(value: str, parts: list[str], data: st.DataObject):
@@ -104,6 +105,7 @@ def test_whole_lines_are_not_held_back():
     assert redactor.feed(b"\r\n") == b"QUJDREVGR0hJSktM\r\n\r\n"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.sampled_from(sorted(ways("zQ7kP0vX/+ü").values())), st.data(), st.integers(0, 400))
 def test_what_is_held_back_does_not_tell_whether_a_guess_is_right_so_far(way: bytes, data: st.DataObject, before: int):
@@ -153,7 +155,7 @@ async def test_the_host_gets_the_value_and_the_guest_never_sees_it(net: Net, cap
     assert answer.lower().count(b"[secret key]") == 3
     assert b"transfer-encoding: chunked" in answer.lower()
     assert b"content-length" not in answer.lower()
-    assert value not in repr(await net.all_told(1)) + caplog.text + repr(door.egress)
+    assert value not in repr(await net.all_reported(1)) + caplog.text + repr(door.egress)
 
 
 MEASURES = {
@@ -299,7 +301,7 @@ async def test_failures_do_not_quote_the_request(net: Net, caplog: pytest.LogCap
     door = await net.proxy(AllowedDomain(place, private=True), secrets=[Secret("key", "s3cr3t-value", [place])])
     answer = await door.inside(place, f"GET / HTTP/1.1\r\nHost: {place}\r\nConnection: close\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 502 ")
-    assert "s3cr3t-v" not in answer.decode() + repr(await net.all_told(1)) + caplog.text
+    assert "s3cr3t-v" not in answer.decode() + repr(await net.all_reported(1)) + caplog.text
 
 
 @pytest.mark.parametrize("tls", [False, True])

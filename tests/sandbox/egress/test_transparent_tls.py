@@ -15,7 +15,7 @@ async def test_a_name_hidden_in_an_encrypted_hello_is_refused_where_the_connecti
     door = await net.proxy(AllowedDomain("unread.example"), kind="https")
     net.names["unread.example"] = ["127.0.0.1"]
     assert await door.send(with_hidden_name(client_hello("unread.example"))) == ACCESS_DENIED
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert told.decision == "refused"
     assert "hides a name" in told.reason
     assert net.lookups == []
@@ -34,7 +34,7 @@ async def test_what_is_passed_through_counts_as_requests(net: Net):
     net.names["unread.example"] = ["10.0.0.1"]
     for _ in range(3):
         assert await door.send(client_hello("unread.example")) == ACCESS_DENIED
-    first, second, third = await net.all_told(3)
+    first, second, third = await net.all_reported(3)
     assert "resolves to an address of a private" in first.reason
     assert "resolves to an address of a private" in second.reason
     assert "requests" in third.reason and "minute" in third.reason

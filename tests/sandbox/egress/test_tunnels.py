@@ -66,7 +66,7 @@ async def test_an_entry_without_methods_passes_through_to_the_real_certificate(n
     writer.write(GET % host.place.encode())
     assert (await reader.read()).endswith(b"hello from api.example")
     writer.close()
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert (told.host, told.port, told.method, told.path) == ("api.example", host.port, "CONNECT", "")
     assert (told.decision, told.status) == ("allowed", 200)
     assert told.sent_bytes > 200
@@ -83,7 +83,7 @@ async def test_an_entry_with_methods_is_read_and_allows_those_only(net: Net):
         b"Refused by the network policy: DELETE is not allowed for api.example; allowed there: GET.\n"
     )
     assert [asked.method for asked in host.asked] == ["GET"]
-    first, second = await net.all_told(2)
+    first, second = await net.all_reported(2)
     assert (first.method, first.path, first.decision, first.status) == ("GET", "/p", "allowed", 200)
     assert (second.method, second.path, second.decision, second.status) == ("DELETE", "/p", "refused", 403)
 
@@ -106,7 +106,7 @@ async def test_a_tunnel_to_another_host_or_port_is_refused(net: Net, place: str)
     answer = await door.send(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 403 Refused by the network policy: ")
     assert answer.endswith(b" is not allowed. Allowed: api.example.\n")
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert (told.method, told.decision, told.status) == ("CONNECT", "refused", 403)
     assert net.lookups == []
 
@@ -122,7 +122,7 @@ async def test_the_server_name_must_be_the_host_of_the_tunnel(
     door = await net.proxy(AllowedDomain(f"api.example:{host.port}", methods, private=True))
     answer = await raw_tls(net, door, host.place, client_hello(name))
     assert answer == b"\x15\x03\x03\x00\x02\x02\x31"  # fatal alert: access denied
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert told.decision == "refused"
     assert word in told.reason
     assert not host.asked
@@ -132,7 +132,7 @@ async def test_a_tunnel_carries_nothing_but_tls(net: Net):
     host = await net.host("api.example")
     door = await net.proxy(AllowedDomain(f"api.example:{host.port}", private=True))
     await raw_tls(net, door, host.place, GET % host.place.encode())
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert told.decision == "refused"
     assert "not TLS" in told.reason
     assert not host.asked
@@ -142,7 +142,7 @@ async def test_a_name_hidden_in_an_encrypted_hello_is_refused_where_the_connecti
     host = await net.host("api.example", tls=True)
     door = await net.proxy(AllowedDomain(f"api.example:{host.port}", private=True))
     await raw_tls(net, door, host.place, with_hidden_name(client_hello("api.example")))
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert "hides a name" in told.reason
 
 
@@ -196,7 +196,7 @@ async def test_a_client_that_does_not_trust_the_authority_sends_nothing_and_is_t
     _, writer, _ = await door.tunnel(host.place)
     with pytest.raises(ssl.SSLCertVerificationError):
         await writer.start_tls(ssl.create_default_context(), server_hostname="api.example")
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert "does not trust" in told.reason
     assert not host.connections
 
@@ -239,7 +239,7 @@ async def test_the_transparent_kind_goes_by_the_server_name(net: Net):
     writer.transport.abort()
     for name in ("unread.example", None):
         assert await door.send(client_hello(name)) == b"\x15\x03\x03\x00\x02\x02\x31"
-    reasons = [told.reason for told in await net.all_told(3)]
+    reasons = [told.reason for told in await net.all_reported(3)]
     assert "private" in reasons[1]
     assert "names no server" in reasons[2]
 
@@ -262,7 +262,7 @@ async def test_a_name_that_is_refused_is_told_so_within_tls_where_the_sandbox_ha
     answer = await ask_by_name(door, name)
     assert answer.startswith(b"HTTP/1.1 403 ")
     assert f"Refused by the network policy: https://{name} is not allowed. Allowed: ".encode() in answer
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert (told.host, told.port, told.method, told.path) == (name, 443, "GET", "/p")
     assert (told.decision, told.status) == ("refused", 403)
     assert net.lookups == []
@@ -275,7 +275,7 @@ async def test_where_no_authority_can_vouch_for_a_refused_name_the_connection_is
         entries.append(AllowedDomain("read.example", ["GET"]))
     door = await net.proxy(*entries, kind="https")
     assert await door.send(client_hello(name)) == b"\x15\x03\x03\x00\x02\x02\x31"
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert (told.host, told.port, told.method, told.decision) == (name, 443, "CONNECT", "refused")
     assert f"https://{name} is not allowed" in told.reason
 
@@ -298,9 +298,9 @@ async def test_what_is_refused_for_another_reason_than_its_name_is_not_read(net:
     writer.write(client_hello("below.read.example"))
     assert (await reader.readexactly(3))[:2] == b"\x16\x03"  # the host's ServerHello
     writer.close()
-    await net.all_told(1)
+    await net.all_reported(1)
     assert await door.send(client_hello("below.read.example")) == b"\x15\x03\x03\x00\x02\x02\x31"
-    first, second = await net.all_told(2)
+    first, second = await net.all_reported(2)
     assert (first.decision, second.decision) == ("allowed", "refused")
     assert "1 request a minute" in second.reason
 
@@ -319,7 +319,7 @@ async def test_a_tunnel_over_which_nothing_is_asked_is_told_of(net: Net, handsha
         writer.close()
     else:
         await door.stop()
-    (told,) = await net.all_told(1)
+    (told,) = await net.all_reported(1)
     assert (told.host, told.port, told.method, told.path) == ("api.example", host.port, "CONNECT", "")
     assert (told.decision, told.status) == ("allowed", 200)
     assert told.reason == "The connection ended before the program asked for anything."
@@ -333,7 +333,7 @@ async def test_a_connection_by_name_over_which_nothing_is_asked_is_told_of(net: 
     for name in ("read.example", "other.example"):
         _, writer = await asyncio.open_connection("127.0.0.1", door.port, ssl=trusted, server_hostname=name)
         writer.close()
-    told = sorted(await net.all_told(2), key=lambda event: event.host)
+    told = sorted(await net.all_reported(2), key=lambda event: event.host)
     assert [(event.host, event.method, event.decision) for event in told] == [
         ("other.example", "CONNECT", "refused"),
         ("read.example", "CONNECT", "allowed"),
@@ -346,9 +346,9 @@ async def test_tunnels_over_which_nothing_is_asked_count_as_requests(net: Net):
     for count in range(1, 5):
         _, writer, _ = await door.tunnel("api.example:443")
         writer.close()
-        await net.all_told(count)
-    assert [told.decision for told in net.told] == ["allowed", "allowed", "refused", "refused"]
-    assert "2 requests a minute" in net.told[2].reason
+        await net.all_reported(count)
+    assert [told.decision for told in net.reported] == ["allowed", "allowed", "refused", "refused"]
+    assert "2 requests a minute" in net.reported[2].reason
 
 
 async def test_a_tunnel_over_which_something_was_asked_is_told_of_by_that_alone(net: Net):
@@ -356,7 +356,7 @@ async def test_a_tunnel_over_which_something_was_asked_is_told_of_by_that_alone(
     door = await net.proxy(AllowedDomain(host.place, ["GET"], private=True))
     assert (await door.inside(host.place, GET % host.place.encode())).endswith(b"hello from api.example")
     await door.stop()
-    assert [told.method for told in net.told] == ["GET"]
+    assert [told.method for told in net.reported] == ["GET"]
 
 
 def test_the_authority_can_vouch_for_allowed_hosts_only():

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import os, resource, socket
-from actbox.sandbox.nursery.datagrams import DescriptorsLost, receive, send
+from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
 
 here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 null = os.open("/dev/null", os.O_RDONLY)

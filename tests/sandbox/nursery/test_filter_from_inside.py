@@ -30,6 +30,7 @@ from actbox.sandbox.nursery.syscall_table import (
     Condition,
     Never,
     NeverWith,
+    NullWith,
     Only,
     Without,
 )
@@ -68,6 +69,8 @@ def holds(condition: Condition, call: Call) -> bool:
         return word & condition.mask != condition.value
     if isinstance(condition, NeverWith):
         return call[1 + condition.other] & 0xFFFFFFFF != condition.when or word not in condition.values
+    if isinstance(condition, NullWith):
+        return call[1 + condition.other] & 0xFFFFFFFF != condition.when or call[1 + condition.argument] == 0
     assert isinstance(condition, Without)
     return not word & condition.bits
 
@@ -114,7 +117,7 @@ def every_condition() -> list[Call]:
                         words = list(passing)
                         words[condition.argument] = high | word
                         calls.append((NUMBERS[ARCH][name], *words))
-                        if isinstance(condition, NeverWith):
+                        if isinstance(condition, (NeverWith, NullWith)):
                             words[condition.other] = high | condition.when
                             calls.append((NUMBERS[ARCH][name], *words))
     return calls
@@ -131,6 +134,8 @@ def telling_words(condition: Condition) -> list[int]:
         named = [*condition.values]
     elif isinstance(condition, Never):
         named = [condition.value]
+    elif isinstance(condition, NullWith):
+        named = [0]
     else:
         assert isinstance(condition, Without)
         named = [condition.bits]
@@ -179,17 +184,20 @@ def is_the_kernels_own(call: Call, got: int) -> bool:
     return ARCH == "x86_64" and got in UNFILTERED.get(call[0] & 0xFFFFFFFF, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forkable", [False, True], ids=["ordinary", "forkable"])
 def test_every_number_gets_through_or_not_as_the_table_says(forkable: bool) -> None:
     assert differences(every_number(), forkable=forkable) == []
 
 
+@pytest.mark.slow
 def test_every_condition_decides_as_the_table_says() -> None:
     asked = every_condition()
     assert len(asked) > 2000
     assert differences(asked) == []
 
 
+@pytest.mark.slow
 def test_random_calls_get_through_or_not_as_the_table_says() -> None:
     assert differences(random_calls(RANDOM_CALLS)) == []
 
@@ -219,6 +227,7 @@ def test_the_probe_itself_tells_a_call_that_passes_from_one_that_does_not() -> N
     assert answers([namespaces], real=True) == [errno.EPERM]
 
 
+@pytest.mark.slow
 def test_a_call_that_the_table_does_not_know_of_would_be_found() -> None:
     """A forkable session's filter lets one call more through than the table says of an ordinary guest."""
     asked = every_number()
@@ -247,6 +256,7 @@ ends
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(ARCH != "x86_64", reason="this is about x86_64")
 def test_no_32_bit_call_gets_through() -> None:
     numbers = [*range(0, HIGHEST + BEYOND, 7), 20, 11, 120, X32_BIT | 20]
@@ -258,6 +268,7 @@ def test_no_32_bit_call_gets_through() -> None:
     assert len(set(result.value)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(ARCH != "x86_64", reason="this is about x86_64")
 def test_no_x32_call_gets_through() -> None:
     asked: list[Call] = [(X32_BIT | number, *[0] * 5) for number in range(0, 600, 5)]

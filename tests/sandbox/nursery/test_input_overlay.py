@@ -40,6 +40,7 @@ def folder(tmp_path: Path) -> Path:
 SENTENCE = "a folder cannot be mounted at /input itself here"
 
 
+@pytest.mark.slow
 async def test_where_there_are_no_overlays_it_is_refused_and_said_what_to_do(folder: Path) -> None:
     read = "open('/input/a.txt').read()"
     with changed_nursery([NO_OVERLAYS]):

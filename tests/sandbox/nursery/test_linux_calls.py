@@ -168,7 +168,8 @@ def test_a_process_of_any_user_can_move_into_a_root_of_its_own_and_leave_the_old
 @own_process(MOUNTS)
 def test_dropped_capabilities_are_gone_for_programs_too() -> None:
     assert linux.effective_capabilities() & 1 << linux.CAP_SYS_ADMIN
-    linux.drop_capabilities()
+    linux.gain_no_capabilities()
+    linux.keep_capabilities(frozenset())
     assert linux.effective_capabilities() == 0
     with pytest.raises(PermissionError):
         linux.mount("tmpfs", "/mnt", "tmpfs")
@@ -177,7 +178,8 @@ def test_dropped_capabilities_are_gone_for_programs_too() -> None:
 
 @own_process(MOUNTS)
 def test_a_kept_capability_stays_in_the_process_and_never_reaches_a_program() -> None:
-    linux.drop_capabilities(keep=frozenset({linux.CAP_SYS_CHROOT}))
+    linux.gain_no_capabilities()
+    linux.keep_capabilities(frozenset({linux.CAP_SYS_CHROOT}))
     assert linux.effective_capabilities() == 1 << linux.CAP_SYS_CHROOT
     os.chroot("/")
     assert set(_capability_sets_of_a_program().values()) == {0}
@@ -189,9 +191,10 @@ def test_a_kept_capability_stays_in_the_process_and_never_reaches_a_program() ->
 
 @own_process(MOUNTS)
 def test_dropping_without_the_right_to_is_an_error_and_not_silence() -> None:
-    linux.drop_capabilities()
+    linux.gain_no_capabilities()
+    linux.keep_capabilities(frozenset())
     with pytest.raises(PermissionError, match="prctl"):
-        linux.drop_capabilities()
+        linux.gain_no_capabilities()
 
 
 @own_process()
@@ -211,6 +214,7 @@ def test_dumpable_goes_off_and_on() -> None:
 # Processes and descriptors
 
 
+@pytest.mark.slow
 @own_process()
 def test_the_parents_death_is_signalled() -> None:
     alive, held = os.pipe()
@@ -229,6 +233,7 @@ def test_the_parents_death_is_signalled() -> None:
     assert os.read(alive, 1) == b""
 
 
+@pytest.mark.slow
 @own_process()
 def test_a_subreaper_waits_for_its_descendants_orphans() -> None:
     linux.set_child_subreaper()
@@ -244,6 +249,7 @@ def test_a_subreaper_waits_for_its_descendants_orphans() -> None:
     assert os.waitstatus_to_exitcode(status) == 7
 
 
+@pytest.mark.slow
 @own_process()
 def test_a_pidfd_signals_its_process_and_tells_its_end() -> None:
     child = os.fork()

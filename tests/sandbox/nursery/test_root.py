@@ -68,6 +68,7 @@ def read_inside(environment: Path, names: list[str]) -> dict[str, str]:
     return answer
 
 
+@pytest.mark.slow
 def test_the_passwords_of_package_indexes_are_not_shown(environment: Path) -> None:
     """The files are there and empty, so that what reads them goes on."""
     (environment / "pip.conf").write_text(_PASSWORD)

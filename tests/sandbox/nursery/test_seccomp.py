@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import re
+import resource
 import socket
 import stat
 import struct
@@ -23,8 +25,10 @@ GARBAGE = 0xDEADBEEF << 32  # what a caller may leave in the half of a register 
 
 NOT_PERMITTED = refuse(errno.EPERM)
 NOT_KNOWN = refuse(errno.ENOSYS)
+INVALID = refuse(errno.EINVAL)
 
 TIOCSTI, TIOCLINUX, TCGETS, FIONREAD = 0x5412, 0x541C, 0x5401, 0x541B
+F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETDELEG = 36, 37, 38, 1040
 PR_SET_NAME, PR_SET_MM, PR_SET_PTRACER, PR_SET_VMA = 15, 35, 0x59616D61, 0x53564D41
 
 in_both_tables = pytest.mark.parametrize("arch", sorted(NUMBERS))
@@ -171,6 +175,17 @@ def test_clone_makes_threads_and_processes_but_no_namespaces(arch: str, high: in
 
 @in_both_tables
 @pytest.mark.parametrize("high", [0, GARBAGE])
+def test_threads_share_one_table_of_descriptors(arch: str, high: int) -> None:
+    files, thread, unshare, close_on_exec = 0x400, 0x3D0F00, 0x2, 0x4
+    assert answer(arch, "clone", high | thread) == ALLOW
+    assert answer(arch, "clone", high | thread & ~files) == NOT_PERMITTED
+    for flags in (0, close_on_exec):
+        assert answer(arch, "close_range", 3, 9, high | flags) == ALLOW
+        assert answer(arch, "close_range", 3, 9, high | flags | unshare) == INVALID
+
+
+@in_both_tables
+@pytest.mark.parametrize("high", [0, GARBAGE])
 def test_sockets_are_local_or_internet_streams_and_datagrams(arch: str, high: int) -> None:
     flags = socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
     families = {int(family) for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)}
@@ -206,9 +221,41 @@ def test_ioctl_asks_and_never_types_into_a_terminal(arch: str, high: int) -> Non
 
 @in_both_tables
 @pytest.mark.parametrize("high", [0, GARBAGE])
+def test_fcntl_locks_files_and_takes_no_lease_that_would_hold_up_a_writer(arch: str, high: int) -> None:
+    allowed = [fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFL, fcntl.F_SETLK, fcntl.F_SETLKW]
+    for command in allowed:
+        assert answer(arch, "fcntl", 3, high | command) == ALLOW, command
+    for command in (fcntl.F_SETLEASE, fcntl.F_NOTIFY, F_SETDELEG, linux.F_SETPIPE_SZ, 0x7FFFFFFF, 0xFFFFFFFF):
+        assert answer(arch, "fcntl", 3, high | command) == NOT_PERMITTED, command
+
+
+@in_both_tables
+@pytest.mark.parametrize("high", [0, GARBAGE])
+def test_a_lock_that_outlives_its_process_cannot_be_had(arch: str, high: int) -> None:
+    for command in (F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW):
+        assert answer(arch, "fcntl", 3, high | command) == NOT_PERMITTED, command
+
+
+@in_both_tables
+@pytest.mark.parametrize("high", [0, GARBAGE])
+def test_the_limit_of_core_dumps_can_be_asked_for_and_seems_to_be_set(arch: str, high: int) -> None:
+    core, limits = resource.RLIMIT_CORE, 0x7FFF_0000_1000
+    assert answer(arch, "setrlimit", high | core, limits) == refuse(0)
+    assert answer(arch, "setrlimit", high | resource.RLIMIT_NOFILE, limits) == ALLOW
+    for process in (0, 11):
+        assert answer(arch, "prlimit64", high | process, high | core, 0, limits) == ALLOW
+        for pointer in (limits, 1, 1 << 32, 0xFFFFFFFF):
+            assert answer(arch, "prlimit64", high | process, high | core, pointer, limits) == refuse(0)
+            assert answer(arch, "prlimit64", high | process, high | resource.RLIMIT_NOFILE, pointer) == ALLOW
+    assert answer(arch, "prlimit64", high | 1, high | core, limits) == NOT_PERMITTED
+
+
+@in_both_tables
+@pytest.mark.parametrize("high", [0, GARBAGE])
 def test_prctl_names_threads_but_gives_no_rights(arch: str, high: int) -> None:
-    for option in (PR_SET_NAME, PR_SET_VMA, linux.PR_SET_NO_NEW_PRIVS, linux.PR_SET_SECCOMP, linux.PR_SET_DUMPABLE):
+    for option in (PR_SET_NAME, PR_SET_VMA, linux.PR_SET_NO_NEW_PRIVS, linux.PR_SET_SECCOMP):
         assert answer(arch, "prctl", high | option) == ALLOW, option
+    assert answer(arch, "prctl", high | linux.PR_SET_DUMPABLE, 0) == refuse(0)
     for option in (PR_SET_MM, PR_SET_PTRACER, linux.PR_CAP_AMBIENT, linux.PR_SET_SECUREBITS, 0x7FFFFFFF):
         assert answer(arch, "prctl", high | option) == NOT_PERMITTED, option
 

@@ -61,6 +61,7 @@ def written_to(given: Path) -> Any:
         return box.run(WRITES).value
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock of version 2 or later")
 def test_what_is_mounted_read_only_cannot_be_written_though_the_mount_was_made_writable(given: Path) -> None:
     with changed_nursery(MOUNTS_WRITABLE):
@@ -69,12 +70,14 @@ def test_what_is_mounted_read_only_cannot_be_written_though_the_mount_was_made_w
     assert (given / "own").read_text() == (given.parent / "file").read_text() == "own"
 
 
+@pytest.mark.slow
 def test_a_mount_that_was_made_writable_can_be_written_without_landlock(given: Path) -> None:
     with changed_nursery([*MOUNTS_WRITABLE, NO_LANDLOCK]):
         assert written_to(given) == ["done"] * 7
     assert sorted(os.listdir(given)) == ["folder", "moved", "planted"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user can neither join groups nor leave its own")
 def test_a_guest_is_in_no_group_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.getgroups()
@@ -134,6 +137,7 @@ def open_to_all(folders: list[str]) -> None:
             linux.move_mount(kept, str(folder))
 
 
+@pytest.mark.slow
 def test_pid_1_of_an_ordinary_users_sandbox_shows_nothing_of_itself_without_landlock_too() -> None:
     """Both have the same user, and a change of ids, which hides a process too, is made under root only."""
     ended = subprocess.run(

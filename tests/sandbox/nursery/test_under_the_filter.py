@@ -113,11 +113,13 @@ def test_a_named_pipe_can_be_made_and_a_device_cannot(tmp_path: Path) -> None:
         os.mknod(tmp_path / "memory", 0o600 | 0o020000, os.makedev(1, 1))
 
 
+@pytest.mark.slow
 @own_process()
 def test_loading_another_kernel_ends_the_process() -> None:
     assert _end_of_one_that(lambda: call("kexec_load", 0, 0, 0, NO_SUCH_FLAGS)) == -signal.SIGSYS
 
 
+@pytest.mark.slow
 @own_process()
 def test_all_threads_end_with_it() -> None:
     def attack() -> None:
@@ -128,6 +130,7 @@ def test_all_threads_end_with_it() -> None:
     assert _end_of_one_that(attack) == -signal.SIGSYS
 
 
+@pytest.mark.slow
 @on_x86_64
 @own_process()
 def test_a_call_by_its_x32_number_ends_the_process() -> None:
@@ -137,6 +140,7 @@ def test_a_call_by_its_x32_number_ends_the_process() -> None:
     )
 
 
+@pytest.mark.slow
 @on_x86_64
 @own_process()
 def test_a_32_bit_call_ends_the_process() -> None:
@@ -175,6 +179,7 @@ def test_only_a_forkable_session_may_enter_another_root(tmp_path: Path) -> None:
 # Ordinary programs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", sorted(PROGRAMS.glob("*.py")), ids=lambda path: path.stem)
 def test_an_ordinary_program_runs(program: Path, tmp_path: Path) -> None:
     if program.stem == "data_science":
@@ -184,6 +189,7 @@ def test_an_ordinary_program_runs(program: Path, tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tool, script",
     [
@@ -217,7 +223,7 @@ def run_filtered(command: list[str], cwd: Path) -> subprocess.CompletedProcess[s
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
 
 

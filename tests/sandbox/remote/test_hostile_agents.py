@@ -9,11 +9,11 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 
-from actbox import ErrorKind, SandboxUnavailable
-from actbox.sandbox.ending import Ending
+from actbox import ErrorKind, FileError, SandboxUnavailable
 from actbox.sandbox.guest import frames
 from actbox.sandbox.guest.agent_boot import own_modules
 from actbox.sandbox.guest.frames import FrameError, FrameParser, pack
@@ -22,6 +22,8 @@ from actbox.sandbox.remote import agent as agent_module
 from actbox.sandbox.remote.agent import agent_arguments
 from actbox.sandbox.remote.connection import Connection
 from actbox.sandbox.remote.workspace import RemoteWorkspace
+from actbox.sandbox.run_end import Ending
+from actbox.sandbox.workspace import Workspace, open_folder
 
 # Says hello, then does as it is told in its arguments when it is asked for the first thing.
 _HOSTILE = """
@@ -73,7 +75,7 @@ NONSENSE = {
 async def test_nonsense_ends_the_agent_and_its_guests_by_the_protocol(then: str) -> None:
     agent = await asyncio.to_thread(hostile, then)
     guest = agent.start_guest()
-    ending = await asyncio.wait_for(guest.wait(), 20)
+    ending = await asyncio.wait_for(guest.wait(), 60)
     assert isinstance(ending, Ending)
     assert guest.stopped is not None and guest.stopped.kind is ErrorKind.PROTOCOL
     assert not agent.alive
@@ -95,6 +97,45 @@ async def test_a_lie_about_files_is_an_error_of_the_file_method(then: str) -> No
     workspace: RemoteWorkspace = agent.workspace("/w", most_mib=1)
     with pytest.raises(OSError):
         await asyncio.to_thread(workspace.list, ".", False)
+    await asyncio.to_thread(agent.close)
+
+
+def told(entry: list[object]) -> str:
+    """Return what an agent does that says this of a file."""
+    return f"say(frame(10, stream, 0, {json.dumps({'ok': entry}).encode()!r}))"
+
+
+NO_DESCRIPTIONS: dict[str, list[object]] = {
+    "a setuid file": ["f", "file", 3, 0.0, 0o4755, ""],
+    "a negative mode": ["f", "file", 3, 0.0, -5, ""],
+    "a mode that is true": ["f", "file", 3, 0.0, True, ""],
+    "a negative size": ["f", "file", -5, 0.0, 0o644, ""],
+    "a size that is true": ["f", "file", True, 0.0, 0o644, ""],
+    "a size of no file": ["f", "file", 2**63, 0.0, 0o644, ""],
+    "a time that is true": ["f", "file", 3, True, 0o644, ""],
+    "a time that is no number": ["f", "file", 3, float("nan"), 0o644, ""],
+    "a time that is no float": ["f", "file", 3, 10**400, 0o644, ""],
+}
+
+
+@pytest.mark.parametrize("entry", NO_DESCRIPTIONS.values(), ids=NO_DESCRIPTIONS.keys())
+async def test_a_description_that_no_file_has_is_refused(entry: list[object]) -> None:
+    agent = await asyncio.to_thread(hostile, told(entry))
+    workspace: RemoteWorkspace = agent.workspace("/w", most_mib=1)
+    with pytest.raises(FileError, match="makes no sense"):
+        await asyncio.to_thread(workspace.stat, "f")
+    await asyncio.to_thread(agent.close)
+
+
+async def test_no_agent_makes_a_setuid_file_in_the_input_folder_of_the_host(tmp_path: Path) -> None:
+    agent = await asyncio.to_thread(hostile, told(NO_DESCRIPTIONS["a setuid file"]))
+    workspace = agent.workspace(
+        "/w", most_mib=1, input_folder=Workspace(open_folder(str(tmp_path)), "/w", at=("input",))
+    )
+    with pytest.raises(FileError):
+        await asyncio.to_thread(workspace.move, "f", "input/f")
+    assert list(tmp_path.iterdir()) == []
+    workspace.close()
     await asyncio.to_thread(agent.close)
 
 
@@ -157,6 +198,7 @@ def test_an_agent_that_is_quick_to_say_hello_is_heard() -> None:
         os.close(descriptor)
 
 
+@pytest.mark.slow
 def test_an_agent_runs_on_any_python_that_is_given_nothing_but_its_standard_library() -> None:
     agent = Agent.start([sys.executable, "-I", "-S", "-c", _boot()], AgentConfig())
     assert agent.python == sys.version_info[:3]
@@ -182,6 +224,7 @@ def test_a_giant_frame_is_refused_by_its_header() -> None:
         list(FrameParser().feed(frames.HEADER.pack(frames.DATA, 2, 1, frames.MAX_PAYLOAD + 1)))
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_is_this_one_need_not_compile_the_agents_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     command = agent_arguments(sys.executable)
     unusable = dict.fromkeys(own_modules(), "raise SystemExit('compiled')")
@@ -194,6 +237,7 @@ def test_an_interpreter_that_is_this_one_need_not_compile_the_agents_modules(mon
         Agent.start(command, AgentConfig(own_interpreter=True))
 
 
+@pytest.mark.slow
 def test_the_agents_modules_need_nothing_but_the_standard_library() -> None:
     code = (
         "import sys\nfrom actbox.sandbox.guest.agent_boot import own_modules\n"

@@ -22,6 +22,7 @@ async def box() -> AsyncIterator[RemoteBox]:
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD_NAMES)
 async def test_names_are_names_whatever_is_in_them(box: RemoteBox, name: str) -> None:
     await box.write_file(f"folder/{name}", b"\0\xff")
@@ -48,6 +49,7 @@ async def test_no_link_is_followed(box: RemoteBox, tmp_path: Path) -> None:
     assert {entry.path: entry.kind for entry in await box.list_files()}["way"] == "link"
 
 
+@pytest.mark.slow
 async def test_what_is_no_file_is_not_read(box: RemoteBox) -> None:
     await box.run("import os\nos.mkfifo('pipe')\nos.mkdir('folder')\nos.mkfifo('output/pipe')")
     for path in ("pipe", "folder"):
@@ -57,6 +59,7 @@ async def test_what_is_no_file_is_not_read(box: RemoteBox) -> None:
     assert [artifact.name for artifact in result.artifacts] == ["file"]
 
 
+@pytest.mark.slow
 async def test_only_what_a_run_made_or_changed_is_its_artifact(box: RemoteBox) -> None:
     names = []
     for code in (
@@ -73,6 +76,7 @@ async def test_only_what_a_run_made_or_changed_is_its_artifact(box: RemoteBox) -
     assert (await box.run("1")).artifacts == ()
 
 
+@pytest.mark.slow
 async def test_an_output_folder_that_was_removed_is_made_anew(box: RemoteBox) -> None:
     await box.run("import os\nos.rmdir('output')\nos.symlink('/', 'output')")
     result = await box.run("open('output/a', 'w').write('1')")
@@ -80,6 +84,7 @@ async def test_an_output_folder_that_was_removed_is_made_anew(box: RemoteBox) ->
     assert any("made anew" in warning for warning in result.warnings)
 
 
+@pytest.mark.slow
 async def test_a_file_larger_than_there_may_be_is_not_taken_in() -> None:
     async with RemoteBox(Policy(limits=Limits(workspace_mib=1, file_mib=8))) as box:
         await box.run("open('big', 'wb').write(bytes(2**21))")
@@ -92,6 +97,7 @@ async def test_paths_outside_the_workspace_are_refused(box: RemoteBox) -> None:
             await box.read_file(path)
 
 
+@pytest.mark.slow
 async def test_after_the_end_there_are_no_files(box: RemoteBox) -> None:
     workspace = box._workspace
     assert isinstance(workspace, RemoteWorkspace)
@@ -100,6 +106,7 @@ async def test_after_the_end_there_are_no_files(box: RemoteBox) -> None:
         workspace.read("a")
 
 
+@pytest.mark.slow
 async def test_a_folder_of_many_files_is_listed_whole(box: RemoteBox) -> None:
     await box.run("for n in range(20_000): open(f'output/{n:05}-' + 'x' * 60, 'w').close()")
     entries = await box.list_files("output")

@@ -1,10 +1,11 @@
 """A static check of a program against its tools, before it runs: `check_types`.
 
-The program is only read, by `ty` or `pyright` (extra `actbox[typecheck]`), in a process of its own. What counts are
-findings that are certain: the program would fail there. It is advice that saves side effects, never a wall.
+The type checker ty (extra `actbox[typecheck]`) reads the program in a separate process; nothing of it runs. A finding
+counts only if the program would certainly fail there. This is advice that saves side effects, never a security
+boundary.
 """
 
 from .check import check_types
-from .checkers import Checker, check_available
+from .checker import check_available
 
-__all__ = ["Checker", "check_available", "check_types"]
+__all__ = ["check_available", "check_types"]

@@ -2,172 +2,141 @@
 
 from __future__ import annotations
 
-import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from actbox.tools.definition import Tool
-from actbox.tools.schema_types import resolve
-from actbox.tools.signature_text import TypeWriter
+from actbox.tools.signature_text import TYPE_MODULES, TypeWriter, is_writable
 from actbox.tools.toolset import Toolset
+from actbox.tools.types_from_schema import free_name
 
 from .reading import Reading
 
 _MODULE = "_actbox"
 _TOOL = "_actbox_tool_"
-_CALL = "_actbox_call_"
-_ANY_CALL = "_actbox_call_any"
-_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
-_MOST_DEPTH = 16
-_OURS = re.compile(rf"{_TOOL}(\d+)|{_CALL}(?:\d+|any|unknown)")
+_CALL = "_call"
+_ANY_CALL, _BAD_CALL = f"{_CALL}_any", f"{_CALL}_bad"
+_OURS = re.compile(rf"\b(?:{_TOOL}(\d+)|{_CALL}(?:[\da-f]{{4}}|_any|_bad))\b")
 
 
 @dataclass(frozen=True)
 class Declarations:
-    """Stub files by name, what stands for calls by name in the copy that is checked, and names of the stubs' types."""
+    """Stub files by name, with the names and types that they declare.
+
+    `calls` has what stands for `call_tool` in the copy that is checked, by the tool's name in quotes; `parameters` the
+    types of parameters by functions of the stubs, in order; `types` the names of the results' types.
+    """
 
     files: Mapping[str, str]
     calls: Mapping[str, str]
-    aliases: tuple[str, ...]
+    parameters: Mapping[str, Mapping[str, str]]
     types: frozenset[str]
-
-    def is_ours(self, function: str) -> bool:
-        """Return whether a checker's name of a function is that of a tool or of `call_tool`."""
-        return _OURS.fullmatch(function) is not None or function in self.calls.values()
+    aliases: tuple[str, ...]
 
     def named(self, message: str) -> str:
-        """Return a checker's message with the names that programs know."""
-        for stand_in in set(self.calls.values()):
-            message = message.replace(stand_in, "call_tool")
+        """Return a checker's message with the stubs' names replaced by those that programs use."""
         return _OURS.sub(lambda found: self.aliases[int(found[1])] if found[1] else "call_tool", message)
 
 
-def declare(toolset: Toolset, names: Iterable[str], reading: Reading) -> Declarations:
-    """Write down what a program finds: tools, `call_tool`, `ToolError`, and names of which nothing is known.
+def declare(toolset: Toolset, names: Sequence[str], reading: Reading) -> Declarations:
+    """Return the stubs for a program: tools, `call_tool`, `ToolError`, and names of unknown type.
 
     A call of `call_tool` with a name in quotes is checked as a function of its own, so that what is said of it is about
     that tool alone; the stand-in's name is as long as `call_tool`, so that all columns stay.
     """
-    variables = tuple(dict.fromkeys(names))
     define = "async def" if reading.awaits else "def"
-    writer = _Results(reserved=[*toolset.aliases.values(), _MODULE])
-    functions = [f"{define} {_ANY_CALL}(name: str, /, **arguments: Any) -> Any: ..."]
-    bound = {"ToolError": "ToolError"} | ({"call_tool": _ANY_CALL} if len(toolset) else {})
-    calls: dict[str, str] = {}
-    prefix = reading.unused_prefix()
-    called = frozenset() if "call_tool" in variables else reading.names_called
+    reserved = [*toolset.aliases.values(), _MODULE, "Mapping", "ToolError"]
+    results, arguments = _Results(reserved), _Arguments(reserved)
+    called = frozenset[str]() if "call_tool" in names else {name for name, _ in reading.named_calls}
+    calls = dict.fromkeys(called, _BAD_CALL)
     known = ", ".join(repr(name) for name in dict.fromkeys([*toolset.names, *toolset.aliases.values()]))
+    named = f"Literal[{known}]" if known else "Never"
+    parameters: dict[str, Mapping[str, str]] = {_ANY_CALL: {"name": "str"}, _BAD_CALL: {"name": named}}
+    functions = [
+        f"{define} {function}(name: {given['name']}, /, **arguments: Any) -> Any: ..."
+        for function, given in parameters.items()
+    ]
+    bound = {name: name for name in ("ToolError", "display", _BAD_CALL)} | (
+        {"call_tool": _ANY_CALL} if len(toolset) else {}
+    )
     for at, tool in enumerate(toolset):
-        returns = "Any"
-        if tool.output_schema is not None:
-            returns = writer.type_of(tool.output_schema, tool.output_schema, f"Result_{at}")
-        positional, by_name = _parameters(tool)
-        functions.append(f"{define} {_TOOL}{at}({positional}) -> {returns}: ...")
-        alias = toolset.aliases[tool.name]
-        bound[alias] = f"{_TOOL}{at}"
-        for name in {tool.name, alias} & called:
-            stand_in = calls[name] = calls.get(name, f"{prefix}{at:04d}")
-            functions.append(f"{define} {stand_in}({by_name}) -> {returns}: ...")
+        schema = tool.output_schema
+        returns = "Any" if schema is None else results.type_of(schema, schema, f"Result_{at}")
+        alias, function, stand_in = toolset.aliases[tool.name], f"{_TOOL}{at}", f"{_CALL}{at:04x}"
+        by_place, by_name, parameters[function] = arguments.of_tool(tool)
+        parameters[stand_in] = parameters[function]
+        functions.append(f"{define} {function}{by_place} -> {returns}: ...")
+        bound[alias] = function
+        if quoted := {tool.name, alias} & called:
+            calls.update(dict.fromkeys(quoted, stand_in))
+            functions.append(f"{define} {stand_in}{by_name} -> {returns}: ...")
             bound[stand_in] = stand_in
-    for name in called:
-        if name not in calls:
-            calls[name] = f"{prefix}none"
-    if f"{prefix}none" in calls.values():
-        literal = f"Literal[{known}]" if known else "Never"
-        functions.append(f"{define} {prefix}none(name: {literal}, /, **arguments: Any) -> Any: ...")
-        bound[f"{prefix}none"] = f"{prefix}none"
     builtins = [f"import {_MODULE}", "from typing import Any"]
-    builtins += [f"{name} = {_MODULE}.{ours}" for name, ours in bound.items() if name not in variables]
-    builtins += [f"{name}: Any" for name in variables]
+    builtins += [f"{name} = {_MODULE}.{ours}" for name, ours in bound.items() if name not in names]
+    builtins += [f"{name}: Any" for name in names]
+    # The types that programs are shown; nothing is certain about them, since the host converts their values.
+    types = toolset.type_code()[0] if any(tool.names_types for tool in toolset) else ()
+    builtins += [f"{name}: type[Any]" for name in types if name not in names and name not in bound]
     stub = [
         "from typing import Any, Literal, Never, NotRequired, TypedDict",
         "from collections.abc import Mapping",
-        *writer.definitions,
+        *(f"import {name}" for name in TYPE_MODULES),
+        *results.definitions,
         "class ToolError(Exception):\n    tool: str",
+        "def display(*objects: object, raw: bool = ..., **options: object) -> None: ...",
         *functions,
     ]
     files = {f"{_MODULE}.pyi": "\n".join(stub) + "\n", "__builtins__.pyi": "\n".join(builtins) + "\n"}
-    return Declarations(files, calls, tuple(toolset.aliases[name] for name in toolset.names), frozenset(writer.classes))
+    return Declarations(
+        files,
+        calls,
+        parameters,
+        types=frozenset(results.defined),
+        aliases=tuple(toolset.aliases[tool.name] for tool in toolset),
+    )
 
 
 class _Results(TypeWriter):
-    """Types of results. An object that may have keys beyond those that are listed is any object."""
-
-    def __init__(self, reserved: Iterable[str]) -> None:
-        super().__init__(reserved=[*reserved, "Mapping", "ToolError"])
-        self.classes: set[str] = set()
+    """A writer of result types. An object that may have unlisted keys counts as any object."""
 
     def _defined(self, schema: Mapping[str, Any], root: Mapping[str, Any], wanted: str) -> str:
-        if schema.get("properties") and schema.get("additionalProperties"):
-            return "dict[str, Any]"
-        name = super()._defined(schema, root, wanted)
-        self.classes.add(name)
-        return name
+        is_open = schema.get("properties") and schema.get("additionalProperties")
+        return "dict[str, Any]" if is_open else super()._defined(schema, root, wanted)
 
 
-def _parameters(tool: Tool) -> tuple[str, str]:
-    """Return the parameters of a tool's function, and those of `call_tool` with that tool's name."""
-    properties: Mapping[str, Any] = tool.input_schema.get("properties", {})
-    required = set(tool.input_schema.get("required", ()))
-    written: list[str] = []
-    keywords: list[str] = []
-    extra = tool.variadic
-    optional_before = False
-    for name in [*tool.parameters, *(name for name in properties if name not in tool.parameters)]:
-        # A stub takes `__name` as one that is passed by place only.
-        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
-            return "*args: Any, **arguments: Any", f"{_free('_name', properties)}: str, /, **arguments: Any"
-        optional = name not in required
-        text = f"{name}: {argument_type(properties.get(name, True), tool.input_schema)}{' = ...' if optional else ''}"
-        if name in tool.parameters:
-            if optional_before and not optional:
-                return "*args: Any, **arguments: Any", f"{_free('_name', properties)}: str, /, **arguments: Any"
-            optional_before = optional_before or optional
-            written.append(text)
-        else:
-            keywords.append(text)
-    rest = [f"**{_free('arguments', properties)}: Any"] if extra else []
-    star = ["*"] if keywords else []
-    by_name = [f"{_free('_name', properties)}: str", "/", *(["*"] if written or keywords else []), *written, *keywords]
-    return ", ".join([*written, *star, *keywords, *rest]), ", ".join([*by_name, *rest])
+class _Arguments(TypeWriter):
+    """A writer of argument types as far as they are certain; the contents of lists and objects are left to the host."""
 
+    def of_tool(self, tool: Tool) -> tuple[str, str, Mapping[str, str]]:
+        """Return the parameters of a tool's function, those of `call_tool` with its name, and their types in order."""
+        properties: Mapping[str, Any] = tool.input_schema.get("properties", {})
+        name = f"({free_name('_name', properties)}: str, /, "
+        optional = [parameter not in tool.input_schema.get("required", ()) for parameter in tool.parameters]
+        # In a stub, a parameter named `__name` is positional-only.
+        plain = all(is_writable(parameter) and not parameter.startswith("__") for parameter in properties)
+        if tool.collects or not plain or optional != sorted(optional):  # a stub cannot declare this parameter order
+            return "(*args: Any, **arguments: Any)", f"{name}**arguments: Any)", {}
+        by_place, by_name = (
+            self.signature(tool.name, tool.input_schema, None, parameters).removesuffix(" -> Any")
+            for parameters in (tool.parameters, ())
+        )
+        names = dict.fromkeys([*tool.parameters, *properties])
+        types = {each: self.type_of(properties.get(each, True), tool.input_schema, "") for each in names}
+        return by_place, name + by_name.removeprefix("("), types
 
-def _free(wanted: str, taken: Mapping[str, Any]) -> str:
-    while wanted in taken:
-        wanted += "_"
-    return wanted
+    def _of_kind(self, kind: Any, schema: Mapping[str, Any], root: Mapping[str, Any], hint: str) -> str:
+        if kind == "string" and "format" in schema:
+            return self.anything  # a date or a decimal: the host also accepts values of other types for it
+        if kind == "array":
+            return "list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]"
+        return "Mapping[Any, Any]" if kind == "object" else self.simple.get(kind, self.anything)
 
-
-def argument_type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
-    """Return the type of an argument as far as it is certain: what lists and objects hold is left to the host."""
-    schema = resolve(root, schema)
-    if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
-        return "Any"
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if values:
-        plain = all(value is None or isinstance(value, (str, int)) for value in values)
-        return f"Literal[{', '.join(ascii(value) for value in values)}]" if plain else "Any"
-    choices = schema.get("anyOf") or schema.get("oneOf")
-    if choices:
-        return _union(argument_type(choice, root, depth + 1) for choice in choices)
-    if "allOf" in schema:
-        return argument_type(schema["allOf"][0], root, depth + 1) if len(schema["allOf"]) == 1 else "Any"
-    kinds = schema.get("type", "object" if "properties" in schema else None)
-    return _union(_simple(kind, schema) for kind in (kinds if isinstance(kinds, list) else [kinds]))
-
-
-def _simple(kind: Any, schema: Mapping[str, Any]) -> str:
-    if kind == "string" and "format" in schema:
-        return "Any"  # a date, a number of many digits: the host takes other values for it as well
-    if kind == "array":
-        return "list[Any] | tuple[Any, ...]"
-    if kind == "object":
-        return "Mapping[Any, Any]"
-    return _TYPES.get(kind, "Any")
-
-
-def _union(texts: Iterable[str]) -> str:
-    unique = list(dict.fromkeys(texts))
-    return "Any" if "Any" in unique or not unique else " | ".join(unique)
+    def _defined(self, schema: Mapping[str, Any], root: Mapping[str, Any], wanted: str) -> str:
+        if wanted in self._unfinished:  # a recursive type
+            return self.anything
+        self._unfinished.add(wanted)
+        text = self.type_of(schema, root, wanted)
+        self._unfinished.discard(wanted)
+        return text

@@ -1,28 +1,32 @@
-"""What the program itself says that bears on findings, and the copy of it that a checker reads."""
+"""A parsed program for the static check: its nodes by place, the facts that ty misses, and the copies that ty reads."""
 
 from __future__ import annotations
 
 import ast
-import bisect
-import random
-import string
+import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+
+from actbox.review.source import Lines
+
+from .checker import Span
 
 _AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 _UNFORESEEN = frozenset({"exec", "eval", "globals", "locals", "vars", "builtins", "__builtins__", "__main__"})
-"""By these a program can bind names that no reader sees."""
+"""Names through which a program can bind variables that no reader of the source sees."""
+_WRITERS = frozenset({"update", "setdefault", "__setitem__"})
+_NOTED = (ast.AnnAssign, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef)
 _CALL_TOOL = "call_tool"
+_REVEAL = "reveal_type("
 _MOST_STEPS = 20
-_MOST_BETWEEN = 10_000
-
-Span = tuple[tuple[int, int], tuple[int, int]]
-"""From and to: lines from 1, columns from 0 in characters."""
 
 
 def without_settings(source: str) -> str:
-    """Return a program without what a checker would take as settings, and with line feeds only; lines stay."""
+    """Return a program without text that a checker would take for settings, and with line feeds only; line numbers
+    stay.
+    """
     # `///` opens a block of script metadata, in which ty finds paths of the host; elsewhere it can be in text only.
     source = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return source.replace("///", "//-")
@@ -33,12 +37,23 @@ class Reading:
 
     def __init__(self, source: str, tree: ast.Module) -> None:
         self._source = source
-        self._lines = source.split("\n")
+        self._lines = Lines(source)
+        self._starts = [0, *itertools.accumulate(len(line) + 1 for line in source.split("\n"))]
         self._nodes = list(ast.walk(tree))
+        self.bound = frozenset(
+            name.partition(".")[0]
+            for node in self._nodes
+            if not isinstance(node, ast.keyword) and not isinstance(getattr(node, "ctx", None), ast.Load)
+            for field in ("id", "arg", "name", "asname", "rest")
+            if isinstance(name := getattr(node, field, None), str)
+        )
+        """Names that the program itself may bind, in any scope."""
 
     @cached_property
     def awaits(self) -> bool:
-        """Whether the program awaits somewhere: then its tools are coroutines, as `sandbox/guest/program.py` has it."""
+        """True if the program awaits anywhere: then its tools are coroutines, by the rule of
+        `sandbox/guest/program.py`.
+        """
         return any(
             isinstance(node, _AWAITS) or (isinstance(node, ast.comprehension) and bool(node.is_async))
             for node in self._nodes
@@ -49,14 +64,29 @@ class Reading:
         """The lines of relative imports, in order."""
         return sorted(node.lineno for node in self._nodes if isinstance(node, ast.ImportFrom) and node.level)
 
+    # Nodes by place
+
+    def _span(self, node: ast.expr | ast.keyword | ast.AugAssign) -> Span:
+        end_line, end = node.end_lineno or node.lineno, node.end_col_offset or 0
+        begin = self._lines.column(node.lineno, node.col_offset)
+        return node.lineno, begin, end_line, self._lines.column(end_line, end)
+
     @cached_property
-    def bound(self) -> frozenset[str]:
-        """Names that the program binds somewhere itself, in whatever scope."""
-        return frozenset(name for node in self._nodes for name in _bound_by(node))
+    def at(self) -> Mapping[Span, ast.AST]:
+        """The expressions, keyword arguments and assignments such as `+=`, by their place."""
+        kinds = (ast.expr, ast.keyword, ast.AugAssign)
+        return {self._span(node): node for node in reversed(self._nodes) if isinstance(node, kinds)}
+
+    @cached_property
+    def parents(self) -> Mapping[ast.AST, ast.AST]:
+        """The parent of each syntax tree node."""
+        return {child: node for node in self._nodes for child in ast.iter_child_nodes(node)}
+
+    # Facts that a type checker does not see
 
     @cached_property
     def binds_unseen(self) -> bool:
-        """Whether there may be names that a reader does not see."""
+        """True if the program may bind names that a reader of the source does not see."""
         return any(
             (isinstance(node, ast.alias) and (node.name == "*" or node.name in _UNFORESEEN))
             or (isinstance(node, ast.Name) and node.id in _UNFORESEEN)
@@ -66,228 +96,120 @@ class Reading:
 
     @cached_property
     def asks_for_attributes(self) -> bool:
-        """Whether the program looks first whether there is an attribute."""
+        """True if the program tests for or sets attributes by name (`hasattr`, `setattr`)."""
         return any(isinstance(node, ast.Name) and node.id in ("hasattr", "setattr") for node in self._nodes)
 
-    # Where findings lie
-
-    def span(self, node: ast.expr | ast.stmt) -> Span:
-        """Return where a node stands."""
-        end_line, end = node.end_lineno or node.lineno, node.end_col_offset or 0
-        return (node.lineno, self._column(node.lineno, node.col_offset)), (end_line, self._column(end_line, end))
-
-    def _column(self, line: int, offset: int) -> int:
-        text = self._lines[line - 1]
-        return offset if text.isascii() else len(text.encode()[:offset].decode(errors="replace"))
-
     @cached_property
-    def _calls(self) -> list[tuple[Span, ast.Call]]:
-        calls = [(self.span(node), node) for node in self._nodes if isinstance(node, ast.Call)]
-        return sorted(calls, key=lambda call: (call[0][0], _backwards(call[0][1])))
-
-    def character(self, line: int, unit: int) -> int:
-        """Return the column in characters of one in UTF-16 code units."""
-        text = self._lines[line - 1]
-        return unit if text.isascii() else len(text.encode("utf-16-le")[: 2 * unit].decode("utf-16-le", "replace"))
-
-    def call_at(self, line: int, column: int) -> ast.Call | None:
-        """Return the innermost call that this place is in."""
-        last = bisect.bisect_right(self._calls, (line, column), key=lambda call: call[0][0])
-        # The last of those that begin before and end after; few begin and end in between.
-        for at in range(last - 1, -1, -1):
-            span, call = self._calls[at]
-            if (line, column) < span[1]:
-                return call
-            if last - at > _MOST_BETWEEN:
-                break
-        return None
-
-    def reads_name(self, name: str, line: int) -> bool:
-        """Return whether the name is looked up on this line when the program runs, not in an annotation alone."""
-        return line in self._lookups.get(name, ())
-
-    @cached_property
-    def _lookups(self) -> dict[str, set[int]]:
+    def unread(self) -> frozenset[ast.AST]:
+        """The nodes inside annotations, which Python may never evaluate."""
         late = sys.version_info >= (3, 14) or any(
             isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in self._nodes
         )
-        unread = {id(part) for node in self._nodes for note in _annotations(node, late) for part in ast.walk(note)}
-        lookups: dict[str, set[int]] = {}
-        for node in self._nodes:
-            if isinstance(node, ast.Name) and id(node) not in unread:
-                lookups.setdefault(node.id, set()).add(node.lineno)
-            elif isinstance(node, ast.JoinedStr):
-                # Before 3.12 the places of what is inside are not those of the source.
-                for part in ast.walk(node):
-                    if isinstance(part, ast.Name):
-                        end = node.end_lineno or node.lineno
-                        lookups.setdefault(part.id, set()).update(range(node.lineno, end + 1))
-        return lookups
+        noted = _NOTED if late else ast.AnnAssign
+        notes = [
+            vars(node).get("annotation", vars(node).get("returns")) for node in self._nodes if isinstance(node, noted)
+        ]
+        return frozenset(part for note in notes if note for part in ast.walk(note))
 
-    def forgives(self, line: int, exceptions: frozenset[str]) -> bool:
-        """Return whether the program catches one of these, by name, around this line."""
-        return any(first <= line <= last and not caught.isdisjoint(exceptions) for first, last, caught in self._caught)
+    def forgives(self, node: ast.AST, exceptions: frozenset[str]) -> bool:
+        """Return True if the program catches one of these exceptions, by name, around a node."""
+        while (outer := self.parents.get(node)) is not None:
+            if isinstance(outer, (ast.Try, ast.TryStar)) and node in outer.body:
+                caught = {name for handler in outer.handlers if handler.type for name in _names_in(handler.type)}
+            elif isinstance(outer, (ast.With, ast.AsyncWith)):
+                names = [_names_in(item.context_expr) for item in outer.items]
+                caught = {name for some in names if "suppress" in some for name in some}
+            else:
+                caught = set()
+            if not caught.isdisjoint(exceptions):
+                return True
+            node = outer
+        return False
 
-    @cached_property
-    def _caught(self) -> list[tuple[int, int, set[str]]]:
-        found: list[tuple[int, int, set[str]]] = []
-        for node in self._nodes:
-            caught: set[str] = set()
-            if isinstance(node, (ast.Try, ast.TryStar)):
-                caught = {name for handler in node.handlers if handler.type for name in _names_in(handler.type)}
-            elif isinstance(node, (ast.With, ast.AsyncWith)):
-                calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
-                caught = {name for call in calls if "suppress" in _names_in(call.func) for name in _names_in(call)}
-            if caught and isinstance(node, (ast.Try, ast.TryStar, ast.With, ast.AsyncWith)):
-                found.append((node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno, caught))
-        return found
-
-    # What a checker cannot follow
-
-    @cached_property
-    def unsure_lines(self) -> frozenset[int]:
-        """Lines that read what the program also writes where a checker does not see that it is written."""
-        outer = {n for node in self._nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for n in node.names}
-        stored = {
-            place
-            for node in self._nodes
-            if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load)
-            if (place := _place(node))
-        }
-        return frozenset(
-            node.lineno
-            for node in self._nodes
-            if (isinstance(node, ast.Name) and node.id in outer)
-            or (
-                stored
-                and isinstance(node, (ast.Attribute, ast.Subscript))
-                and _is_read(node)
-                and _place(node) in stored
-            )
+    def is_unsure(self, node: ast.expr) -> bool:
+        """Return True if an expression reads a variable, attribute or item that the program also writes where a type
+        checker does not see it.
+        """
+        return any(
+            part.id in self._outer if isinstance(part, ast.Name) else _place(part) in self._stored
+            for part in ast.walk(node)
+            if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))
         )
 
     @cached_property
+    def _outer(self) -> frozenset[str]:
+        return frozenset(
+            name for node in self._nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names
+        )
+
+    @cached_property
+    def _stored(self) -> frozenset[tuple[str, ...] | None]:
+        stores = (node for node in self._nodes if isinstance(node, (ast.Attribute, ast.Subscript)))
+        return frozenset(_place(node) for node in stores if not isinstance(node.ctx, ast.Load)) - {None}
+
+    @cached_property
     def written_keys(self) -> frozenset[str]:
-        """Keys that the program itself puts into some dict that there is already."""
-        keys: set[str] = set()
+        """Keys that the program itself may add to an existing dict."""
+        parts: list[ast.AST] = []
         for node in self._nodes:
-            part: list[ast.AST] = []
-            if isinstance(node, ast.Subscript) and not _is_read(node):
-                part = [node.slice]
+            if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+                parts.append(node.slice)
             elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr):
-                part = [node.value]
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                part = [node] if node.func.attr in ("update", "setdefault", "__setitem__") else []
-            for value in (value for root in part for value in ast.walk(root)):
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    keys.add(value.value)
-                elif isinstance(value, ast.keyword) and value.arg:
-                    keys.add(value.arg)
-        return frozenset(keys)
+                parts.append(node.value)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _WRITERS:
+                parts.append(node)
+        inside = [value for part in parts for value in ast.walk(part)]
+        texts = {value.value for value in inside if isinstance(value, ast.Constant) and isinstance(value.value, str)}
+        return frozenset(texts | {value.arg for value in inside if isinstance(value, ast.keyword) and value.arg})
 
-    def operands(self, line: int, name: str | None) -> Iterator[ast.expr]:
-        """Yield what may be the offending value of a finding on this line: of the key or attribute `name` if given."""
-        return iter(self._operands.get((line, name), ()))
+    # Copies
 
     @cached_property
-    def _operands(self) -> dict[tuple[int, object], list[ast.expr]]:
-        operands: dict[tuple[int, object], list[ast.expr]] = {}
-        for node in self._nodes:
-            name: object = None
-            if isinstance(node, ast.Attribute):
-                value, name = node.value, node.attr
-            elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and _is_read(node):
-                value, name = node.value, node.slice.value
-            elif isinstance(node, ast.Call):
-                value = node.func
-            elif isinstance(node, ast.Await):
-                value = node.value
-            else:
-                continue
-            for line in {node.lineno, value.end_lineno or node.lineno, node.end_lineno or node.lineno}:
-                operands.setdefault((line, name), []).append(value)
-        return operands
-
-    # The copy
-
-    @cached_property
-    def _named_calls(self) -> list[tuple[str, ast.Name]]:
-        if _CALL_TOOL in self.bound:
-            return []
+    def named_calls(self) -> list[tuple[str, ast.Name]]:
+        """The literal tool names that `call_tool` is called with, each with the name node of `call_tool` in that
+        call.
+        """
         return [
-            (node.args[0].value, node.func)
-            for _, node in self._calls
-            if isinstance(node.func, ast.Name) and node.func.id == _CALL_TOOL and node.args
-            if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
-            if self._text_at(node.func) == _CALL_TOOL  # not in an f-string before Python 3.12
+            (name, function)
+            for node in self._nodes
+            if _CALL_TOOL not in self.bound
+            and isinstance(node, ast.Call)
+            and isinstance(function := node.func, ast.Name)
+            and function.id == _CALL_TOOL
+            and node.args
+            and isinstance(first := node.args[0], ast.Constant)
+            and isinstance(name := first.value, str)
         ]
 
-    @cached_property
-    def names_called(self) -> frozenset[str]:
-        """The tools' names that `call_tool` is called with in quotes."""
-        return frozenset(name for name, _ in self._named_calls)
+    def copy(
+        self, calls: Mapping[str, str], revealed: Iterable[ast.expr] = ()
+    ) -> tuple[str, Mapping[tuple[int, int], ast.expr]]:
+        """Return the source with these names in place of `call_tool` and `reveal_type` around these expressions, and
+        where the expressions begin.
 
-    def unused_prefix(self) -> str:
-        """Return five letters that are nowhere in the program."""
-        letters = random.Random(self._source)
-        while True:  # no source that is read has room for half of all that may come
-            prefix = "".join(letters.choices(string.ascii_lowercase, k=5))
-            if prefix not in self._source:
-                return prefix
-
-    def copy(self, calls: Mapping[str, str], revealed: Iterable[ast.expr] = ()) -> str:
-        """Return the source with these names in place of `call_tool`, and `reveal_type` around these expressions."""
-        edits: list[tuple[int, int, int, str]] = []  # line, column, characters, text
-        for name, function in self._named_calls:
-            (line, column), _ = self.span(function)
-            edits.append((line, column, len(_CALL_TOOL), calls.get(name, _CALL_TOOL)))
-        for node in {id(node): node for node in revealed}.values():
-            (line, column), (end_line, end) = self.span(node)
-            edits += [(line, column, 0, "reveal_type("), (end_line, end, 0, ")")]
-        lines = list(self._lines)
-        for line, column, characters, text in sorted(edits, key=lambda edit: edit[:3], reverse=True):
-            old = lines[line - 1]
-            lines[line - 1] = old[:column] + text + old[column + characters :]
-        return "\n".join(lines)
-
-    def _text_at(self, node: ast.Name) -> str:
-        (line, start), (_, end) = self.span(node)
-        return self._lines[line - 1][start:end]
-
-
-def _backwards(place: tuple[int, int]) -> tuple[int, int]:
-    return -place[0], -place[1]
-
-
-def _is_read(node: ast.Attribute | ast.Subscript) -> bool:
-    return isinstance(node.ctx, ast.Load)
-
-
-def _bound_by(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.alias):
-        yield (node.asname or node.name).partition(".")[0]
-    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-        yield node.name
-    elif isinstance(node, ast.MatchMapping) and node.rest:
-        yield node.rest
-    elif isinstance(node, (ast.Global, ast.Nonlocal)):
-        yield from node.names
-
-
-def _annotations(node: ast.AST, late: bool) -> Iterator[ast.expr]:
-    """Yield what is an annotation and may never be looked up; `late`: none of them is."""
-    if isinstance(node, ast.AnnAssign):
-        yield node.annotation
-    if late and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.returns:
-        yield node.returns
-    if late and isinstance(node, ast.arg) and node.annotation:
-        yield node.annotation
+        The names have to be as long as `call_tool`. The places are those in the copy.
+        """
+        # Each edit: line and column, the order among edits there, characters to drop, the new text, the revealed
+        # expression.
+        edits: list[tuple[int, int, tuple[int, ...], int, str, ast.expr | None]] = []
+        for name, function in self.named_calls:
+            edits.append((*self._span(function)[:2], (2,), len(_CALL_TOOL), calls.get(name, _CALL_TOOL), None))
+        for node in dict.fromkeys(revealed):
+            line, column, end_line, end = self._span(node)
+            edits.append((line, column, (1, -end_line, -end), 0, _REVEAL, node))  # the outer expression first
+            edits.append((end_line, end, (0,), 0, ")", None))
+        pieces: list[str] = []
+        begins: dict[tuple[int, int], ast.expr] = {}
+        added: Counter[int] = Counter()
+        done = 0
+        for line, column, _, dropped, text, shown in sorted(edits, key=lambda edit: edit[:3]):
+            at = self._starts[line - 1] + column - 1
+            pieces += [self._source[done:at], text]
+            done = at + dropped
+            added[line] += len(text) - dropped
+            if shown:
+                begins[line, column + added[line]] = shown
+        return "".join([*pieces, self._source[done:]]), begins
 
 
 def _names_in(node: ast.AST) -> set[str]:
@@ -298,18 +220,15 @@ def _names_in(node: ast.AST) -> set[str]:
     }
 
 
-def _place(node: ast.expr) -> tuple[object, ...] | None:
-    """Return what is the same for two expressions that may mean the same variable, such as `self.rows`."""
-    steps: list[object] = []
-    while len(steps) < _MOST_STEPS:
-        if isinstance(node, ast.Name):
-            return (*steps, node.id)
+def _place(node: ast.expr) -> tuple[str, ...] | None:
+    """Return a key that is equal for two expressions that may mean the same variable, such as `self.rows`; `None` if
+    there is none.
+    """
+    steps: list[str] = []
+    while isinstance(node, (ast.Attribute, ast.Subscript)) and len(steps) < _MOST_STEPS:
         if isinstance(node, ast.Attribute):
-            steps.append(("attribute", node.attr))
-        elif isinstance(node, ast.Subscript):
-            index = node.slice
-            steps.append(("item", type(index.value), index.value) if isinstance(index, ast.Constant) else "item")
+            steps.append(node.attr)
         else:
-            return None
+            steps.append(repr(node.slice.value) if isinstance(node.slice, ast.Constant) else "[]")
         node = node.value
-    return None
+    return (*steps, node.id) if isinstance(node, ast.Name) else None

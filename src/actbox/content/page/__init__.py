@@ -1,4 +1,4 @@
-"""Messages as one page of HTML that needs nothing else: no script, no request, everything of a stranger's escaped."""
+"""Messages as one self-contained HTML page: no script, no request, and all untrusted text escaped."""
 
 from .document import html_fragment, html_page
 

@@ -1,4 +1,4 @@
-"""The page around the turns."""
+"""The HTML page, or a fragment for another page, with all turns."""
 
 from __future__ import annotations
 
@@ -11,31 +11,28 @@ from actbox.content.messages import Message
 from actbox.content.streaming import coalesce
 from actbox.content.turns import Turn, instant, steps_of, turns_of, usage_in_words
 
-from .markup import EMPTY, Markup, element, folded, joined, text
+from .markup import EMPTY, NOTHING_FETCHED, Markup, element, folded, joined, text
 from .parts import parts_block
-
-# Nothing may be fetched, run, sent or framed. Closed frames of the page itself (srcdoc) inherit this.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 _FOLDED_CHARS = 1_500
 _QUIET = frozenset({None, "stop", "tool_calls"})
 
 
 def html_page(messages: Iterable[Message], *, title: str) -> str:
-    """Return one page that shows the messages and needs nothing but itself.
+    """Return one self-contained page that shows the messages.
 
-    Whatever the messages hold, nothing of it is run, and nothing is fetched. The page follows the reader's choice of
-    light or dark, needs no script, and can be printed.
+    A browser runs and fetches nothing for it, whatever the messages contain. The page follows the reader's choice of
+    light or dark, and can be printed.
     """
     turns = turns_of(messages)
     head = element(
         "head",
         Markup('<meta charset="utf-8">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
+        NOTHING_FETCHED,
         Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Markup('<meta name="color-scheme" content="light dark">'),
         Markup('<meta name="referrer" content="no-referrer">'),
-        # Browsers ask for an icon, unless there is one.
+        # Without an icon, browsers request one.
         Markup('<link rel="icon" href="data:,">'),
         element("title", text(title)),
         _style("page.css"),
@@ -47,7 +44,7 @@ def html_page(messages: Iterable[Message], *, title: str) -> str:
 
 
 def html_fragment(messages: Iterable[Message]) -> str:
-    """Return the turns as a part of another page, such as a notebook; its style touches nothing else there."""
+    """Return the turns as a part of another page, such as a notebook; its styles do not affect that page."""
     turns = turns_of(messages)
     shown = _body(turns[0]) if len(turns) == 1 else joined(*map(_turn, turns))
     whole = element("div", _style("turns.css"), shown, class_="actbox")
@@ -66,7 +63,8 @@ def _summary(turns: Sequence[Turn]) -> Markup:
     for number, step in enumerate(failed, 1):
         step.anchor = f"failure-{number}"
     models = dict.fromkeys(turn.message.model for turn in turns if turn.message.model)
-    words = [text(_counted(len(turns), "turn"))]
+    are_results = bool(turns) and all(turn.is_result for turn in turns)
+    words = [text(_counted(len(turns), "result" if are_results else "turn"))]
     words += [text(_counted(runs, "program"))] if runs else []
     words += [text(_counted(len(steps) - runs, "tool call"))] if len(steps) > runs else []
     words += [element("a", text(f"{len(failed)} failed"), href="#failure-1")] if failed else []

@@ -1,4 +1,6 @@
-"""Data and files: pictures that are seen, tables and text that are read, and the rest to be saved or named."""
+"""Data and files as HTML: pictures and tables are shown, text is readable, and the rest has a download
+link or a name.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,16 @@ from actbox.content.media import bare_media_type
 from actbox.content.render import cut
 from actbox.content.turns import size
 
-from .code import code_block
 from .embedded import embedded
+from .links import link
 from .markup import EMPTY, Markup, element, folded, joined, text
-from .printed import SHOWN_CHARS, printed
-from .prose import link, prose
+from .preformatted import SHOWN_CHARS, code_block, output_block
+from .prose import prose
 
 LINKED_BYTES = 1_000_000
-"""Files of more bytes are named and not in the page: browsers do not save links of more than 2 MB."""
+"""Larger files are only named: browsers do not save links of more than 2 MB."""
 PICTURE_BYTES = 20_000_000
-"""Pictures of more bytes are named and not in the page."""
+"""Larger pictures are only named."""
 
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
 _TABLE_ROWS, _TABLE_COLUMNS = 50, 30
@@ -32,7 +34,7 @@ _JSON_LINE = 100
 
 
 def data_block(item: DataContent) -> Markup:
-    """Return some data as what it is. Nothing of it can act: pictures are in `<img>`, HTML in a closed frame."""
+    """Return data as HTML by its media type. Nothing of it can run: pictures are in `<img>`, HTML in a closed frame."""
     bare = bare_media_type(item.media_type)
     if bare in _PICTURES and 0 < len(item.data) <= PICTURE_BYTES:
         return _picture(item, bare)
@@ -45,14 +47,14 @@ def data_block(item: DataContent) -> Markup:
 
 
 def as_text(item: DataContent) -> Markup:
-    """Return text data as it is written, whatever its type."""
+    """Return text data as source code, whatever its type."""
     return code_block(cut(item.text, SHOWN_CHARS), item.language or _lexer_for(item), numbered=False)
 
 
 def _picture(item: DataContent, bare: str) -> Markup:
     name = item.name or "picture"
     encoded = base64.b64encode(item.data).decode("ascii")
-    # A vector picture is not run in <img>: no script, and nothing is fetched for it.
+    # In <img>, a vector picture (SVG) runs no script and fetches nothing.
     picture = element("img", src=f"data:{bare};base64,{encoded}", alt=name)
     caption = f"{name} · {bare.partition('/')[2].partition('+')[0].upper()} · {size(len(item.data))}"
     return element("figure", picture, element("figcaption", text(caption)))
@@ -62,7 +64,7 @@ def _unnamed(item: DataContent, bare: str) -> Markup:
     if not item.is_text:
         return element("p", text(f"{item.media_type or 'data'} · {size(len(item.data))}"), _saved(item), class_="named")
     if bare == "text/plain":
-        return printed(item.text)
+        return output_block(item.text)
     if bare in ("text/markdown", "text/latex"):
         return prose(item.text)
     if bare in ("text/csv", "text/tab-separated-values"):
@@ -73,7 +75,7 @@ def _unnamed(item: DataContent, bare: str) -> Markup:
 
 
 def _contents(item: DataContent, bare: str) -> Markup:
-    """Return what a person may want to see of a named file, folded where it is long."""
+    """Return the content of a named text file, folded if it is long; empty for other files."""
     if not item.is_text or not item.data:
         return EMPTY
     if bare in ("text/csv", "text/tab-separated-values"):
@@ -90,7 +92,7 @@ def _named(item: DataContent) -> Markup:
 def _saved(item: DataContent) -> Markup:
     if len(item.data) > LINKED_BYTES:
         return text("(too large to be in this page)")
-    # Always as bytes: a browser must not show a stranger's file as a page.
+    # Always as bytes: a browser must not show an untrusted file as a page.
     uri = "data:application/octet-stream;base64," + base64.b64encode(item.data).decode("ascii")
     name = re.sub(r"[^\w.() -]", "_", (item.name or "data").rpartition("/")[2]) or "data"
     return element("a", text("save"), href=uri, download=name, aria_label=f"save {item.name or 'data'}")
@@ -135,17 +137,17 @@ def _is_number(cell: str) -> bool:
 
 
 def _head_of(value: str) -> str:
-    """Return the beginning of a long text, so much as a table may show."""
+    """Return the beginning of a text, as much as a table shows."""
     return "".join(value.splitlines(keepends=True)[: _TABLE_ROWS + 1])[:SHOWN_CHARS]
 
 
 def json_block(source: str) -> Markup:
-    """Return JSON, indented where it is JSON that is neither short nor too long."""
+    """Return JSON as HTML, indented unless it is short or very long; invalid JSON as printed output."""
     if _JSON_LINE < len(source) <= _JSON_CHARS:
         try:
             source = json.dumps(json.loads(source), indent=2, ensure_ascii=False)
         except (ValueError, RecursionError):
-            return printed(source)
+            return output_block(source)
     return code_block(cut(source, SHOWN_CHARS), "json", numbered=False)
 
 
@@ -155,7 +157,7 @@ def _lexer_for(item: DataContent) -> str:
 
 
 def hosted_block(item: HostedFileContent) -> Markup:
-    """Name a file that is kept elsewhere."""
+    """Return the name and details of a hosted file."""
     said = [item.media_type, None if item.size_bytes is None else size(item.size_bytes), item.purpose]
     said.append(f"in container {item.container_id}" if item.container_id else None)
     words = "".join(f" · {word}" for word in said if word)
@@ -165,12 +167,12 @@ def hosted_block(item: HostedFileContent) -> Markup:
 
 
 def vector_store_block(item: HostedVectorStoreContent) -> Markup:
-    """Name a vector store."""
+    """Return the id of a vector store as HTML."""
     return element("p", text("vector store "), element("code", text(item.vector_store_id)), class_="named")
 
 
 def uri_block(item: UriContent) -> Markup:
-    """Name what lies elsewhere; it is a link where that is safe, and never fetched."""
+    """Return the name of a resource, as a link if its URI is safe; nothing is fetched."""
     kind = f" · {item.media_type}" if item.media_type else ""
-    # A URI may have the whole of a file in it.
+    # A `data:` URI may contain a whole file, so cut it.
     return element("p", link(cut(item.uri, 2_000), item.name or cut(item.uri, 200)), text(kind), class_="named")

@@ -25,6 +25,7 @@ from actbox.content.items import (
     UsageContent,
     arguments_from_json,
 )
+from actbox.content.media import bare_media_type
 from actbox.content.render import cut
 from actbox.content.turns import (
     Forms,
@@ -46,18 +47,18 @@ from actbox.content.turns import (
     words_of_error,
 )
 
-from .code import code_block
 from .files import as_text, data_block, hosted_block, json_block, uri_block, vector_store_block
+from .links import link
 from .markup import EMPTY, Markup, element, folded, joined, text
-from .printed import SHOWN_CHARS, printed
-from .prose import anchor_of, link, prose
+from .preformatted import SHOWN_CHARS, code_block, output_block
+from .prose import anchor_of, prose
 
 _OPEN_LINES = 30
 _INLINE_CHARS = 80
 
 
 def parts_block(parts: Iterable[Part]) -> Markup:
-    """Return the parts of a turn; steps that follow one another are one timeline."""
+    """Return the parts of a turn as HTML; adjacent steps form one timeline."""
     shown: list[Markup] = []
     steps: list[Step] = []
     for part in [*parts, None]:
@@ -73,7 +74,7 @@ def parts_block(parts: Iterable[Part]) -> Markup:
 
 
 def timeline(steps: Iterable[Step]) -> Markup:
-    """Return calls in their order, with what they came to and how long they took."""
+    """Return calls in their order, each with its results and duration."""
     return element("ol", *(_step(step) for step in steps), class_="steps")
 
 
@@ -81,7 +82,7 @@ def _step(step: Step) -> Markup:
     verdict = {True: "good", False: "bad", None: "open"}[step.success]
     took = step.wall_ms
     words = outcome_in_words(step)
-    outcome = element("span", text(words), class_=f"outcome {verdict}")
+    outcome = element("span", text(words), class_=f"outcome {verdict}") if words else EMPTY
     time = EMPTY if took is None else element("span", text(duration(took)), class_="took")
     head = element("p", _title(step), outcome, time, class_="head")
     inner = timeline(step.inner) if step.inner else EMPTY
@@ -121,9 +122,9 @@ def _arguments(call: FunctionCall) -> Markup:
         try:
             given = arguments_from_json(written)
         except RecursionError:
-            return printed(written)
+            return output_block(written)
     if isinstance(given, str):
-        return printed(given) if given else EMPTY
+        return output_block(given) if given else EMPTY
     if not given:
         return EMPTY
     rows = []
@@ -151,7 +152,7 @@ def _results(step: Step) -> list[Markup]:
 
 
 def part_block(part: Part, *, said: bool = False) -> Markup:
-    """Return one part as HTML. `said` tells text that somebody says, in Markdown, from text that something printed."""
+    """Return one part as HTML. With `said`, text is somebody's words in Markdown; otherwise it is printed output."""
     match part:
         case Step():
             return timeline([part])
@@ -190,13 +191,13 @@ def _printed_text(item: TextContent) -> Markup:
         return EMPTY
     if item.stream is None and item.text.lstrip()[:1] in ("{", "["):
         return json_block(item.text)
-    return printed(item.text, stream=item.stream)
+    return output_block(item.text, stream=item.stream)
 
 
 def _forms(forms: Forms) -> Markup:
     best, *others = forms.items
     shown = part_block(best)
-    kinds = [(form, "text" if isinstance(form, TextContent) else form.media_type) for form in others]
+    kinds = [(form, "text" if isinstance(form, TextContent) else _kind_of(form)) for form in others]
     folds = [
         folded(
             text(f"as {kind}"), as_text(form) if isinstance(form, DataContent) and form.is_text else part_block(form)
@@ -206,6 +207,10 @@ def _forms(forms: Forms) -> Markup:
     return element("div", element("span", text("value"), class_="label"), shown, *folds, class_="labelled value")
 
 
+def _kind_of(form: DataContent) -> str:
+    return "text" if bare_media_type(form.media_type) == "text/plain" else form.media_type
+
+
 def _reasoning(item: ReasoningContent) -> Markup:
     if not item.text:
         return element("p", text("reasoning that its provider keeps to itself"), class_="note")
@@ -213,7 +218,7 @@ def _reasoning(item: ReasoningContent) -> Markup:
 
 
 def error_block(item: ErrorContent) -> Markup:
-    """Return an error: what happened, where, what to do about it, and the details."""
+    """Return an error as HTML: code, line, message, details and hint."""
     line = line_of(item)
     where = element("span", text(f" · line {line}"), class_="took") if line is not None else EMPTY
     said, words = words_of_error(item)
@@ -225,14 +230,14 @@ def error_block(item: ErrorContent) -> Markup:
     details = EMPTY
     if details_of(item):
         opened = details_of(item).count("\n") < _OPEN_LINES
-        details = folded(text("details"), printed(details_of(item)), opened=opened)
-        # A traceback that is open ends with the message, so that it need not be said again.
+        details = folded(text("details"), output_block(details_of(item)), opened=opened)
+        # An open traceback ends with the message, so the message is not repeated.
         message = EMPTY if opened and ends_with_message(item) else message
     return element("div", head, message, details, advice, class_="error", role="group", aria_label="error")
 
 
 def _sources(annotations: tuple[Annotation, ...]) -> Markup:
-    """Name what a text refers to, each source once."""
+    """Return a list of the sources that annotations name, each once."""
     named: dict[Markup, str] = {}
     for note in annotations:
         words = note.title or note.file_name or note.url or note.file_id or note.snippet

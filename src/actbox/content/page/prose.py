@@ -1,4 +1,4 @@
-"""What people and models write: Markdown, without anything in it that could be markup, or be fetched."""
+"""Markdown of people and models as HTML, in which nothing becomes markup of its own or is fetched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -15,57 +15,42 @@ from markdown_it.token import Token
 from actbox.content.items import Annotation
 from actbox.content.safe_text import visible, without_turns
 
-from .code import code_block
+from .links import is_web_link, link, linked
 from .markup import PICTURE_URI, Markup, element, text
+from .preformatted import code_block
 
 MARKDOWN_CHARS = 50_000
-"""Longer text is shown as it is: to read some texts, such as very many brackets, takes the square of their length."""
+"""Longer text is not parsed as Markdown: some texts, such as very many brackets, take quadratic time."""
 
 _SANDBOX = "sandbox:"
-"""The scheme by which models link files of the container that their code runs in."""
+"""The URL scheme by which models link files in the container that runs their code."""
 
 _TITLE_LEVELS = 3
-"""A heading of a message's lies below the page's title and its turn's."""
+"""The level of a message's top heading, below the page's title and the turn's heading."""
 
 
 def prose(source: str, notes: Sequence[Annotation] = ()) -> Markup:
-    """Return Markdown as HTML. A heading ranks below those of the page; a picture by URL becomes a link.
+    """Return Markdown as HTML. Headings rank below those of the page; a picture by URL becomes a link.
 
-    A link to a file in a provider's sandbox leads to the annotation among `notes` that speaks of the file.
+    A link to a file in a provider's sandbox leads to the annotation among `notes` that names the file.
     """
     if len(source) > MARKDOWN_CHARS:
-        return element("div", text(source), class_="prose plain")
+        return element("div", linked(source), class_="prose plain")
     return element(
         "div",
-        Markup(_MARKDOWN.render(without_turns(visible(source)), {"files": _files(source, notes)})),
+        Markup(_MARKDOWN.render(without_turns(visible(source)), {"files": _files(source, notes), "links_open": 0})),
         class_="prose",
     )
 
 
-def is_web_link(url: str) -> bool:
-    """Return whether a URL may be a link: one on the web, so that following it runs nothing and reads no file."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme.lower() in ("http", "https") and bool(parts.netloc) and url.isprintable()
-
-
-def link(url: str, words: str) -> Markup:
-    """Return a link where the URL may be one, else the words and the URL as text."""
-    if is_web_link(url):
-        return element("a", text(words), href=url, rel="noopener noreferrer nofollow")
-    return text(words if words == url else f"{words} ({url})")
-
-
 def anchor_of(note: Annotation) -> str:
-    """Return what a page calls the place where it names what an annotation speaks of."""
+    """Return the page's anchor for an annotation."""
     said = json.dumps([note.kind, note.url, note.file_id, note.file_name, note.title, note.start, note.end])
     return f"source-{zlib.crc32(said.encode()):08x}"
 
 
 def _files(source: str, notes: Sequence[Annotation]) -> dict[str, str]:
-    """Return for each file that annotations speak of, by its name, the place where it is named."""
+    """Return the anchor for each file that annotations name, by file name."""
     found: dict[str, str] = {}
     for note in notes:
         words = "" if note.start is None or note.end is None else source[note.start : note.end]
@@ -98,13 +83,25 @@ def _image(renderer: RendererHTML, tokens: Sequence[Token], place: int, options:
     return text(f"[{named}]") if url.startswith("data:") else link(url, f"[{named}]")
 
 
+def _text(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
+    """Return text as HTML in which web addresses are links, except within a link."""
+    content = tokens[place].content
+    return text(content) if env["links_open"] else linked(content)
+
+
 def _link_open(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
+    env["links_open"] += 1
     url = str(tokens[place].attrGet("href") or "")
     if not is_web_link(url):
-        # To a file of the sandbox, or to data, which only pictures may have.
+        # The URL is a file in the sandbox, or data, which only pictures may use.
         anchor = env["files"].get(_file_name(url)) if url.startswith(_SANDBOX) else None
         return "<a>" if anchor is None else f'<a href="#{anchor}">'
     tokens[place].attrSet("rel", "noopener noreferrer nofollow")
+    return str(renderer.renderToken(tokens, place, options, env))
+
+
+def _link_close(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
+    env["links_open"] -= 1
     return str(renderer.renderToken(tokens, place, options, env))
 
 
@@ -118,6 +115,8 @@ def _made() -> MarkdownIt:
         ("code_block", _fence),
         ("image", _image),
         ("link_open", _link_open),
+        ("link_close", _link_close),
+        ("text", _text),
     ):
         made.add_render_rule(name, rule)
     return made

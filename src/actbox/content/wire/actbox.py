@@ -9,7 +9,7 @@ from actbox.content.messages import Message, Update, message_from_dict
 from actbox.content.tools import HostedTool
 
 from .format import Format, Json
-from .written import Written
+from .losses import Written
 
 _ROLES = frozenset({"user", "assistant", "system", "developer", "tool"})
 

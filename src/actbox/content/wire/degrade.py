@@ -7,13 +7,13 @@
 4. Reasoning, usage and annotations are left out where there is no place for them.
 5. An exit code that is wanted where nobody said one is 0, or 1 for a failure.
 
-Each use is noted as a loss by the writer that makes it; that of the exit code is noted here.
+What items are as text is in `items.as_text`. Each use is noted as a loss by the writer that makes it; that of the exit
+code is noted here.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from actbox.content.items import (
     CodeInterpreterCall,
@@ -23,18 +23,13 @@ from actbox.content.items import (
     ErrorContent,
     FunctionCall,
     FunctionResult,
-    HostedFileContent,
-    HostedVectorStoreContent,
     JsonObject,
-    ReasoningContent,
     TextContent,
-    UnknownContent,
-    UriContent,
-    UsageContent,
-    arguments_to_json,
+    as_text,
+    outputs_as_text,
 )
 
-from .written import Losses
+from .losses import Losses
 
 CODE_FUNCTION = "code_interpreter"
 """The name of the function that a call of code becomes where its tool has none."""
@@ -56,17 +51,6 @@ def code_result_as_function(result: CodeInterpreterResult) -> FunctionResult:
     )
 
 
-def outputs_as_text(outputs: Iterable[Content]) -> str:
-    """Return outputs as a model is to read them where it can be given text only, each on lines of its own."""
-    text = ""
-    for item in outputs:
-        piece = as_text(item)
-        if piece and text and not isinstance(item, TextContent) and not text.endswith("\n"):
-            text += "\n"
-        text += piece
-    return text
-
-
 def exit_code(result: CodeInterpreterResult, losses: Losses) -> int:
     """Return the exit code where it alone says how code ended, and note what is made up or left out."""
     code = result.exit_code
@@ -78,36 +62,53 @@ def exit_code(result: CodeInterpreterResult, losses: Losses) -> int:
     return code
 
 
-def as_text(item: Content) -> str:
-    """Return an item as text; "" for what is not said to anybody, such as usage."""
-    match item:
-        case TextContent():
-            return item.text
-        case ErrorContent():
-            return _error(item)
-        case DataContent():
-            return f"[{item.name or 'data'}: {item.media_type}, {len(item.data):,} bytes]"
-        case HostedFileContent():
-            return f"[file {item.name or item.file_id}: {item.file_id}]"
-        case HostedVectorStoreContent():
-            return f"[vector store {item.vector_store_id}]"
-        case UriContent():
-            return f"[{item.name or item.media_type or 'link'}: {item.uri}]"
-        case FunctionCall():
-            return f"[calls {item.name} with {arguments_to_json(item.arguments)}]"
-        case CodeInterpreterCall():
-            return f"```{item.language}\n{item.code.rstrip()}\n```"
-        case FunctionResult() | CodeInterpreterResult():
-            return outputs_as_text(item.outputs)
-        case UnknownContent():
-            return f"[{item.format} item: {json.dumps(item.raw, ensure_ascii=False)}]"
-        case ReasoningContent() | UsageContent():
-            return ""
-        case _:
-            return f"[{item.type}]"
+def program_and_files(call: CodeInterpreterCall) -> tuple[str, list[Content]]:
+    """Return the program and the other inputs. Named text that is in no programming language is a file."""
+    program = [item for item in call.inputs if _is_program(item)]
+    files = [item for item in call.inputs if not _is_program(item)]
+    return "".join(item.text for item in program if isinstance(item, TextContent | DataContent)), files
 
 
-def _error(item: ErrorContent) -> str:
-    code = f" {item.code}" if item.code else ""
-    details = f"\n{item.details}" if item.details else ""
-    return f"error{code}: {item.message}{details}"
+def program_for(
+    call: CodeInterpreterCall, tool: str, language: str, losses: Losses, *, files: str = "files are left out"
+) -> str:
+    """Return the program of a call for a provider's tool, and note what of the call has no place there."""
+    program, others = program_and_files(call)
+    if others:
+        losses.add("code_interpreter_call.inputs", files)
+    if call.name not in (None, tool):
+        losses.add("code_interpreter_call.name", f"becomes {tool}")
+    if program and call.language != language:
+        losses.add("code_interpreter_call.language", "left out: the tool takes Python only")
+    return program
+
+
+def add_printed(printed: dict[str, str], output: Content, losses: Losses) -> None:
+    """Add an output to what code printed on `stdout` and on `stderr`, where there are no other outputs."""
+    text = as_text(output)
+    if isinstance(output, TextContent):
+        stream: str = output.stream or "stdout"
+    else:
+        stream = "stderr" if isinstance(output, ErrorContent) else "stdout"
+        losses.add(f"code_interpreter_result.{output.type}", f"becomes text on {stream}")
+        between = "" if printed[stream].endswith("\n") or not printed[stream] else "\n"
+        text = text and f"{between}{text}\n"
+    if text and stream == "stdout" and printed["stderr"]:
+        losses.add("code_interpreter_result.outputs", "what came on stdout is put before stderr")
+    printed[stream] += text
+
+
+def text_for(outputs: Sequence[Content], losses: Losses, *, how: str = "becomes text") -> str:
+    """Return the outputs of a function as one text, and note what is lost."""
+    for output in outputs:
+        if not isinstance(output, TextContent):
+            losses.add(output.type, how)
+        elif output.stream is not None:
+            losses.add("text.stream", "left out: all text is alike")
+    return outputs_as_text(outputs)
+
+
+def _is_program(item: Content) -> bool:
+    if isinstance(item, DataContent):
+        return item.is_text and (item.name is None or bool(item.language))
+    return isinstance(item, TextContent)

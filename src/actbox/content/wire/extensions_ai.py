@@ -9,10 +9,11 @@ Items have a `$type`. What only we have fields for, such as how a program ended,
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from actbox.content.items import (
+    Annotation,
     CodeInterpreterCall,
     CodeInterpreterResult,
     DataContent,
@@ -21,37 +22,20 @@ from actbox.content.items import (
     FunctionResult,
     HostedFileContent,
     HostedVectorStoreContent,
+    JsonObject,
     ReasoningContent,
     TextContent,
-    UnknownContent,
     UriContent,
     UsageContent,
 )
 from actbox.content.messages import Message, Update
 
-from .dictionaries import (
-    Names,
-    contents,
-    read_item,
-    read_message,
-    read_response,
-    read_update,
-    write_items,
-    write_message,
-)
-from .fields import (
-    Field,
-    Values,
-    data_uri,
-    instant,
-    integer,
-    read_usage,
-    regions,
-    simple,
-    write_usage,
-)
-from .format import Format, Json
-from .written import Losses, Written
+from .blocks import At, Inner, Kind
+from .dictionaries import OURS, Dictionaries, kind
+from .fields import data_uri, instant, integer, items, region, texts, usage
+from .format import EventReader, Format, Json
+from .turns import scored
+from .values import object_or_empty, object_or_none, rest_of, text_or_none
 
 NAME = "extensions-ai"
 _USAGE = {
@@ -69,181 +53,135 @@ _OWN_COUNTS = frozenset(
         "outputTextTokenCount",
     }
 )
-_MORE_COUNTS = "additionalCounts"
 
 
-def _object(value: Json) -> Any:
-    return value if isinstance(value, dict) else None
+def _kind_of(item: Json) -> str:
+    return text_or_none(object_or_empty(item).get("$type")) or ""
 
 
-def _arguments() -> Field:
-    # Arguments that are not the whole of an object yet have no place: they go to the additional properties.
-    plain = simple("arguments", _object)
-    return Field(
-        ("arguments",),
-        plain.read,
-        lambda item: item.arguments if isinstance(item.arguments, dict) and item.arguments else None,
-    )
+def _read_result(value: Json) -> Json:
+    """Return what a function returned: text, a list of items, or any other JSON, which becomes text."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) and "$type" in item for item in value):
+        return value
+    if isinstance(value, dict) and "$type" in value:
+        return [value]
+    return json.dumps(value, ensure_ascii=False)
 
 
-def _result() -> Field:
-    """Return the field with what a function returned: text, a list of items, or any other JSON, which becomes text."""
-
-    def read(value: Json) -> Values | None:
-        if isinstance(value, str):
-            return {"outputs": (TextContent(text=value),)}
-        if value is None:
-            return None
-        if isinstance(value, list) and value and all(isinstance(item, Mapping) and "$type" in item for item in value):
-            return {"outputs": tuple(read_item(item, _names()) for item in value)}
-        if isinstance(value, dict) and "$type" in value:
-            return {"outputs": (read_item(value, _names()),)}
-        return {"outputs": (TextContent(text=json.dumps(value, ensure_ascii=False)),)}
-
-    def write(item: FunctionResult) -> Json | None:
-        match item.outputs:
-            case ():
-                return None
-            case (TextContent(text=text, stream=None, annotations=(), provider_data=more),) if not more:
-                return text
-            case outputs:
-                return write_items(outputs, NAMES, Losses())
-
-    return Field(("outputs",), read, write)
+def _write_result(items: list[Json]) -> Json:
+    if not items:
+        return None
+    is_text = len(items) == 1 and _kind_of(items[0]) == "text" and items[0].keys() == {"$type", "text"}
+    return items[0]["text"] if is_text else items
 
 
-def _names() -> Names:
-    return NAMES
+def _from_proposal(raw: Mapping[str, Any]) -> JsonObject:
+    """Return the result that a `codeExecutionResult` is: what its proposal called results, which have no call's id."""
+    texts = [(stream, raw[stream]) for stream in ("stdout", "stderr") if raw.get(stream)]
+    printed = [{"$type": "text", "text": text, "additionalProperties": {OURS: {"stream": at}}} for at, text in texts]
+    made = raw.get("generatedContents")
+    said = {OURS: {"outcome": "failed" if raw.get("stderr") else "ok"}}
+    return {
+        **rest_of(raw, ("stdout", "stderr", "generatedContents")),
+        "$type": "codeInterpreterToolResult",
+        "callId": "code",
+        "outputs": [*printed, *(made if isinstance(made, list) else ())],
+        "additionalProperties": {**object_or_empty(raw.get("additionalProperties")), **said},
+    }
 
 
-_CALL_ID = {"callId": simple("call_id")}
-_DETAILS = Field(
-    ("input_tokens", "output_tokens", "total_tokens", "counts"),
-    lambda value: read_usage(value, _USAGE, _MORE_COUNTS),
-    lambda item: write_usage(item, _USAGE, _MORE_COUNTS, _OWN_COUNTS),
+_CALL_ID = texts(callId="call_id")
+_CALLED = (*_CALL_ID, *texts(name="name"))
+# Arguments that are not the whole of an object yet have no place: they go to the additional properties.
+_ARGUMENTS = At("arguments", "arguments", object_or_none, lambda given: object_or_none(given) or None, optional=True)
+_USED = usage("details", _USAGE, "additionalCounts", _OWN_COUNTS)
+_OF_MESSAGE = (
+    *texts(role="role"),
+    items("contents", "contents", always=True),
+    *texts(authorName="author"),
+    instant("createdAt"),
 )
-_OF_MESSAGE = {
-    "role": simple("role"),
-    "contents": contents("contents", _names, always=True),
-    "authorName": simple("author"),
-    "createdAt": instant("created_at"),
-}
-_OF_RESPONSE = {
-    "responseId": simple("response_id"),
-    "modelId": simple("model"),
-    "createdAt": instant("created_at"),
-    "finishReason": simple("finish_reason"),
-}
-NAMES = Names(
-    format=NAME,
-    kind="$type",
-    kinds={
-        "text": ("text", TextContent, {"text": simple("text")}),
-        "reasoning": (
-            "reasoning",
-            ReasoningContent,
-            {"text": simple("text"), "protectedData": simple("protected_data")},
-        ),
-        "data": ("data", DataContent, {"uri": data_uri(), "name": simple("name")}),
-        "uri": ("uri", UriContent, {"uri": simple("uri"), "mediaType": simple("media_type")}),
-        "hosted_file": (
+_OF_RESPONSE = (
+    *texts(responseId="response_id", modelId="model"),
+    instant("createdAt"),
+    *texts(finishReason="finish_reason"),
+)
+NAMES = Dictionaries(
+    NAME,
+    (
+        kind("text", TextContent, *texts(text="text")),
+        kind("reasoning", ReasoningContent, *texts(text="text", protectedData="protected_data")),
+        kind("data", DataContent, data_uri("uri"), *texts(name="name")),
+        kind("uri", UriContent, *texts(uri="uri", mediaType="media_type")),
+        kind(
             "hostedFile",
             HostedFileContent,
-            {
-                "fileId": simple("file_id"),
-                "mediaType": simple("media_type"),
-                "name": simple("name"),
-                "sizeInBytes": integer("size_bytes"),
-                "createdAt": instant("created_at"),
-                "purpose": simple("purpose"),
-                "scope": simple("container_id"),
-            },
+            *texts(fileId="file_id", mediaType="media_type", name="name"),
+            integer("sizeInBytes", "size_bytes"),
+            instant("createdAt"),
+            *texts(purpose="purpose", scope="container_id"),
         ),
-        "hosted_vector_store": (
-            "hostedVectorStore",
-            HostedVectorStoreContent,
-            {"vectorStoreId": simple("vector_store_id")},
-        ),
-        "error": (
-            "error",
-            ErrorContent,
-            {"message": simple("message"), "errorCode": simple("code"), "details": simple("details")},
-        ),
-        "function_call": (
-            "functionCall",
-            FunctionCall,
-            {**_CALL_ID, "name": simple("name"), "arguments": _arguments()},
-        ),
-        "function_result": (
+        kind("hostedVectorStore", HostedVectorStoreContent, *texts(vectorStoreId="vector_store_id")),
+        kind("error", ErrorContent, *texts(message="message", errorCode="code", details="details")),
+        kind("functionCall", FunctionCall, *_CALLED, _ARGUMENTS),
+        kind(
             "functionResult",
             FunctionResult,
-            {**_CALL_ID, "name": simple("name"), "result": _result()},
+            *_CALLED,
+            Inner("result", "outputs", _read_result, _write_result, optional=True),
         ),
-        "code_interpreter_call": (
-            "codeInterpreterToolCall",
-            CodeInterpreterCall,
-            {**_CALL_ID, "inputs": contents("inputs", _names)},
-        ),
-        "code_interpreter_result": (
-            "codeInterpreterToolResult",
-            CodeInterpreterResult,
-            {**_CALL_ID, "outputs": contents("outputs", _names)},
-        ),
-        "usage": ("usage", UsageContent, {"details": _DETAILS}),
-    },
-    annotations="annotations",
-    annotation={
-        "title": simple("title"),
-        "url": simple("url"),
-        "fileId": simple("file_id"),
-        "snippet": simple("snippet"),
-        **regions("annotatedRegions", "$type", "textSpan", "startIndex", "endIndex"),
-    },
+        kind("codeInterpreterToolCall", CodeInterpreterCall, *_CALL_ID, items("inputs", "inputs")),
+        kind("codeInterpreterToolResult", CodeInterpreterResult, *_CALL_ID, items("outputs", "outputs")),
+        kind("usage", UsageContent, _USED),
+    ),
+    _kind_of,
+    typed="$type",
     additional="additionalProperties",
-    always_additional=False,
-    message={**_OF_MESSAGE, "messageId": simple("id")},
-    messages="messages",
-    usage="usage",
-    usage_item="details",
-    response=_OF_RESPONSE,
-    update={**_OF_MESSAGE, **_OF_RESPONSE, "messageId": simple("message_id")},
+    annotation=Kind(
+        "",
+        Annotation,
+        (
+            *texts(title="title", url="url", fileId="file_id", snippet="snippet"),
+            region("annotatedRegions", {"$type": "textSpan"}, "startIndex", "endIndex"),
+        ),
+    ),
+    message=Kind("", Message, (*_OF_MESSAGE, *texts(messageId="id"))),
+    response=Kind("", Message, _OF_RESPONSE),
+    update=Kind("", Update, (*_OF_MESSAGE, *_OF_RESPONSE, *texts(messageId="message_id"))),
+    used=Kind("", UsageContent, (_USED,)),
+    earlier={"codeExecutionResult": _from_proposal},
 )
+
+
+write = NAMES.write
 
 
 def read(document: Json) -> list[Message]:
     """Return the messages of a `ChatResponse`, a list of `ChatMessage`, or one; items alone become one message."""
     if isinstance(document, Mapping):
         if "messages" in document and "$type" not in document:
-            return read_response(document, NAMES)
+            return NAMES.read_response(document)
         document = [document]
     if not isinstance(document, list):
         raise ValueError(f"no response, message or item of Microsoft.Extensions.AI: {type(document).__name__}")
     if document and all(isinstance(item, Mapping) and "$type" in item for item in document):
-        return [Message(contents=tuple(read_item(item, NAMES) for item in document))]
-    return [read_message(message, NAMES, f"message {number}") for number, message in enumerate(document, 1)]
+        return [Message(contents=NAMES.read_all(document))]
+    return [NAMES.read_message(message, f"message {number}") for number, message in enumerate(document, 1)]
 
 
-def write(messages: Sequence[Message]) -> Written[list[Json]]:
-    """Return a list of `ChatMessage`. Only items that are not known here are lost: they become text."""
-    losses = Losses()
-    return losses.written([write_message(message, NAMES, losses) for message in messages])
-
-
-class Reader:
+class Reader(EventReader):
     """Reads a stream of `ChatResponseUpdate`."""
 
-    def feed(self, event: Json) -> list[Update]:
-        """Return the one update."""
-        if not isinstance(event, Mapping):
-            return [Update(contents=(UnknownContent(format=NAME, raw=event),))]
-        return [read_update(event, NAMES)]
+    format = NAME
+
+    def _read(self, event: Mapping[str, Any]) -> list[Update]:
+        return [NAMES.read_update(event)]
 
 
-def _looks_like(document: Json) -> float:
-    if isinstance(document, list):
-        return min((_looks_like(item) for item in document), default=0.0)
-    if not isinstance(document, Mapping):
-        return 0.0
+@scored(of_all=min)
+def _looks_like(document: Mapping[str, Any]) -> float:
     if "$type" in document:
         return 0.9
     if isinstance(document.get("messages"), list):

@@ -1,140 +1,161 @@
-"""The fields of formats whose items are nearly ours: how each is read, and written again."""
+"""Fields of formats whose items are nearly ours: where each lies, and how it is read and written."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 from urllib.parse import unquote_to_bytes
 
-from actbox.content.items import Annotation, JsonObject, Part
+from actbox.content.items import Annotation, Content, JsonObject, TextContent
 
+from .blocks import NOTHING, At, Inner, list_or_nothing, type_of
 from .format import Json
-from .reading import instant_or_none, integer_or_none, object_or_empty, text_or_none
-
-Values = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """How one field of theirs is read and written. `ours` are the fields that it stands for.
-
-    `read` gives their values, `None` where it is not as it should be; `write` gives `None` where there is nothing to
-    say. What holds whole items is not `exact`: each of these keeps what is its own.
-    """
-
-    ours: tuple[str, ...]
-    read: Callable[[Json], Values | None]
-    write: Callable[[Any], Json | None]
-    exact: bool = True
+from .values import (
+    from_data_uri,
+    instant_or_none,
+    integer_or_none,
+    object_or_empty,
+    object_or_none,
+    rest_of,
+    text_or_none,
+    to_data_uri,
+    to_object,
+    word_or_none,
+)
 
 
-Table = Mapping[str, Field]
+def texts(**names: str) -> tuple[At, ...]:
+    """Return fields with text: theirs, and ours that each stands for."""
+    return tuple(At(theirs, ours, optional=True) for theirs, ours in names.items())
 
 
-def simple(
-    name: str, read: Callable[[Json], Any] = text_or_none, write: Callable[[Any], Json] = lambda value: value
-) -> Field:
-    """Return a field that stands for one of ours."""
-
-    def read_one(value: Json) -> Values | None:
-        found = read(value)
-        return None if found is None else {name: found}
-
-    def write_one(part: Any) -> Json | None:
-        value = getattr(part, name)
-        return None if value is None else write(value)
-
-    return Field((name,), read_one, write_one)
+_ARGUMENTS = "text that is no JSON object becomes the argument `arguments`"
 
 
-def said(name: str, read: Callable[[Json], Any]) -> Field:
-    """Return a field that is only written where it has not its usual value."""
-    field = simple(name, read)
-
-    def write(part: Part) -> Json | None:
-        return None if getattr(part, name) == usual_value(part, name) else field.write(part)
-
-    return Field((name,), field.read, write)
+def called(name: str, arguments: str) -> tuple[At, ...]:
+    """Return the fields with the name of a function that is called, and its arguments, which are an object."""
+    return (
+        At(name, "name"),
+        At(arguments, "arguments", object_or_none, to_object, how=_ARGUMENTS),
+    )
 
 
-def instant(name: str) -> Field:
-    """Return a field with a time in ISO 8601."""
+def items(path: str, name: str, *, always: bool = False) -> Inner:
+    """Return a field with a list of items, which is written `always`, or only where there are some."""
+    return Inner(path, name, list_or_nothing, lambda blocks: blocks if blocks or always else None, optional=True)
+
+
+def instant(path: str) -> At:
+    """Return the field with the time at which something was made, in ISO 8601."""
 
     def read(value: Json) -> Any:
         return instant_or_none(value) if isinstance(value, str) else None
 
-    return simple(name, read, lambda at: at.isoformat())
+    return At(path, "created_at", read, lambda at: at and at.isoformat(), optional=True)
 
 
-def integer(name: str) -> Field:
+STREAMS: dict[str, Literal["stdout", "stderr"]] = {"stdout": "stdout", "stderr": "stderr"}
+"""The names of output streams in most formats, and ours."""
+
+
+def printed_texts(
+    result: Mapping[str, Any], names: Mapping[str, Literal["stdout", "stderr"]] = STREAMS
+) -> list[Content]:
+    """Return the text of each stream that is not empty; `names` maps the result's fields to our names of streams."""
+    return [
+        TextContent(text=result[theirs], stream=ours)
+        for theirs, ours in names.items()
+        if word_or_none(result.get(theirs))
+    ]
+
+
+def integer(path: str, name: str) -> At:
     """Return a field with a whole number."""
-    return simple(name, integer_or_none)
+    return At(path, name, integer_or_none, optional=True)
 
 
-def data_uri() -> Field:
+def data_uri(path: str) -> At:
     """Return the field with the whole of a `DataContent` as a `data:` URI."""
-    return Field(("media_type", "data"), _read_data_uri, lambda item: item.data_uri)
+    return At(path, ("media_type", "data"), _read_data_uri, to_data_uri, optional=True)
 
 
-def _read_data_uri(value: Json) -> Values | None:
+def _read_data_uri(value: Json) -> tuple[str, bytes] | None:
     if not isinstance(value, str) or not value.startswith("data:") or "," not in value:
         return None
-    head, _, body = value[len("data:") :].partition(",")
-    media_type = head.removesuffix(";base64") or "text/plain"
-    if head == media_type or not head:
-        return {"media_type": media_type, "data": unquote_to_bytes(body)}
-    try:
-        return {"media_type": media_type, "data": base64.b64decode(body, validate=True)}
-    except (binascii.Error, ValueError):
-        return None
+    head, _, body = value.removeprefix("data:").partition(",")
+    if head.endswith(";base64"):
+        return from_data_uri(value)
+    return head or "text/plain", unquote_to_bytes(body)
 
 
-def usual_value(part: Part, name: str) -> Any:
-    """Return the value that a field has where nobody says another."""
-    return type(part).model_fields[name].get_default(call_default_factory=True)
+def read_note(raw: Json, names: Mapping[str, str], format: str) -> Annotation:
+    """Return what is said about a text. `names` are theirs of our fields; all else of it is kept."""
+    kind = type_of(raw)
+    if not kind:
+        return Annotation(kind="unknown", provider_data={format: {"raw": raw}})
+    read = {
+        theirs: value
+        for theirs, ours in names.items()
+        if (value := (integer_or_none if ours in ("start", "end") else text_or_none)(raw.get(theirs))) is not None
+    }
+    # That it has been read is kept too, so that fields which it did not have are not made up when it is written.
+    data: dict[str, JsonObject] = {format: {"said": rest_of(raw, ("type", *read))}}
+    said: dict[str, Any] = {names[theirs]: value for theirs, value in read.items()}
+    return Annotation(kind=kind, provider_data=data, **said)
 
 
-def regions(list_key: str, kind_key: str, kind: str, start: str, end: str) -> dict[str, Field]:
+def note_as_it_was(note: Annotation, names: Mapping[str, str], format: str) -> Any:
+    """Return what `read_note` read, with what was changed since; `NOTHING` for an annotation of another format."""
+    ours = note.provider_data.get(format, {})
+    if "raw" in ours:
+        return ours["raw"]
+    if "said" not in ours:
+        return NOTHING
+    return {"type": note.kind, **annotation_fields(note, names), **object_or_empty(ours["said"])}
+
+
+def annotation_fields(note: Annotation, names: Mapping[str, str]) -> JsonObject:
+    """Return the fields of an annotation that have values, by the format's names."""
+    return {theirs: getattr(note, ours) for theirs, ours in names.items() if getattr(note, ours) is not None}
+
+
+def region(path: str, marks: Mapping[str, Json], start: str, end: str) -> At:
     """Return the field with the stretches of text that a citation is about; ours has the first."""
 
-    def read(value: Json) -> Values | None:
+    def read(value: Json) -> tuple[int, int] | None:
         if not isinstance(value, list) or not value or not isinstance(value[0], Mapping):
             return None
         first, last = integer_or_none(value[0].get(start)), integer_or_none(value[0].get(end))
-        return None if first is None or last is None else {"start": first, "end": last}
+        return None if first is None or last is None else (first, last)
 
-    def write(note: Annotation) -> Json | None:
-        if note.start is None or note.end is None:
+    def write(place: tuple[int | None, int | None]) -> Json:
+        return None if None in place else [{**marks, start: place[0], end: place[1]}]
+
+    return At(path, ("start", "end"), read, write, optional=True)
+
+
+def usage(path: str, names: Mapping[str, str], others: str = "", own: frozenset[str] = frozenset()) -> At:
+    """Return the field with what was used: `names` are theirs of our counts, and all whole numbers are counts too.
+
+    Counts are within its field `others`, where it has one, but for those whose names are `own`.
+    """
+    ours = tuple(names.values())
+
+    def read(raw: Json) -> tuple[Any, ...] | None:
+        if not isinstance(raw, Mapping):
             return None
-        return [{kind_key: kind, start: note.start, end: note.end}]
+        numbers = {**raw, **object_or_empty(raw.get(others))}
+        counts = {
+            name: value for name, value in numbers.items() if name not in names and integer_or_none(value) is not None
+        }
+        return (*(integer_or_none(raw.get(name)) for name in names), counts)
 
-    return {list_key: Field(("start", "end"), read, write)}
+    def write(values: tuple[Any, ...]) -> JsonObject:
+        *known, counts = values
+        document: JsonObject = {name: value for name, value in zip(names, known, strict=True) if value is not None}
+        inside: JsonObject = {}
+        for name, count in counts.items():
+            (document if not others or name in own else inside)[name] = count
+        return {**document, **({others: inside} if inside else {})}
 
-
-def read_usage(raw: Json, table: Mapping[str, str], counts: str | None) -> Values | None:
-    """Return usage: the fields of the table, and all other whole numbers as counts."""
-    if not isinstance(raw, Mapping):
-        return None
-    found: Values = {ours: integer_or_none(raw.get(theirs)) for theirs, ours in table.items()}
-    nested = object_or_empty(raw.get(counts)) if counts is not None else {}
-    numbers = [*raw.items(), *nested.items()]
-    found["counts"] = {
-        name: value for name, value in numbers if name not in table and integer_or_none(value) is not None
-    }
-    return found
-
-
-def write_usage(item: Any, table: Mapping[str, str], counts: str | None, own: frozenset[str]) -> JsonObject:
-    """Return usage. Where there is a field for other counts, only those in `own` stand beside it."""
-    document: JsonObject = {
-        theirs: value for theirs, ours in table.items() if (value := getattr(item, ours)) is not None
-    }
-    inside: JsonObject = {}
-    for name, value in item.counts.items():
-        (document if counts is None or name in own else inside)[name] = value
-    if counts is not None and inside:
-        document[counts] = inside
-    return document
+    return At(path, (*ours, "counts"), read, write, optional=True)

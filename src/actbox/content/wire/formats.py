@@ -13,6 +13,7 @@ NAMES = (
     "openai-assistants",
     "openai-chat",
     "gemini",
+    "gemini-interactions",
     "azure-foundry",
     "bedrock-converse",
     "agentcore",

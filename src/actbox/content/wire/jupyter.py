@@ -21,15 +21,18 @@ from actbox.content.items import (
     JsonObject,
     TextContent,
     UnknownContent,
+    as_text,
     code_content,
 )
 from actbox.content.media import bare_media_type, is_text
 from actbox.content.messages import Message
 
-from .degrade import as_text
+from .blocks import At, Blocks, Kind
+from .fields import STREAMS
 from .format import Format, Json
-from .reading import bytes_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
-from .written import Losses, Written
+from .losses import Losses, Written
+from .turns import scored
+from .values import bytes_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
 
 NAME = "jupyter"
 _CELL = ("cell_type", "source", "outputs")
@@ -38,12 +41,13 @@ _CELL = ("cell_type", "source", "outputs")
 def read(document: Json) -> list[Message]:
     """Return one message for each cell of a notebook, a list of cells, or a cell.
 
-    A cell of code is a call and, where it has outputs, a result; Markdown is text that the user wrote. Raises
-    `ValueError` for what is neither.
+    A cell of code is a call and, where it has outputs, a result; Markdown is text that the user wrote. What a notebook
+    says beside its cells is kept with the first message. Raises `ValueError` for what is neither.
     """
+    about: JsonObject = {}
     if isinstance(document, Mapping) and isinstance(document.get("cells"), list):
         cells = document["cells"]
-        language = _language_of(document)
+        language, about = _language_of(document), rest_of(document, ("cells",))
     elif isinstance(document, Mapping):
         cells, language = [document], "python"
     else:
@@ -51,7 +55,10 @@ def read(document: Json) -> list[Message]:
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, Mapping) or "cell_type" not in cell:
             raise ValueError(f"cell {number} is no cell of a notebook: it has no cell_type")
-    return [_read_cell(cell, f"cell-{number}", language) for number, cell in enumerate(cells, 1)]
+    messages = [_read_cell(cell, f"cell-{number}", language) for number, cell in enumerate(cells, 1)]
+    if about and messages:
+        messages[0] = messages[0].model_copy(update={"provider_data": {NAME: {"notebook": about}}})
+    return messages
 
 
 def _language_of(notebook: Mapping[str, Any]) -> str:
@@ -84,38 +91,46 @@ def _read_cell(cell: Mapping[str, Any], call_id: str, language: str) -> Message:
 
 
 def _read_output(output: Json) -> list[Content]:
-    unknown: list[Content] = [UnknownContent(format=NAME, raw=output)]
-    if not isinstance(output, Mapping):
-        return unknown
-    match output.get("output_type"):
-        case "stream":
-            return _read_stream(output) or unknown
-        case "error":
-            return _read_error(output) or unknown
-        case "execute_result" | "display_data":
-            return _read_bundle(output) or unknown
-        case _:
-            return unknown
+    """Return the items of an output: one, or one for each form of a value that is shown."""
+    kind, whole = _kind_of(output), output
+    if kind in ("execute_result", "display_data"):
+        return _read_bundle(output) or [UnknownContent(format=NAME, raw=output)]
+    if kind == "stream" and (text := _joined(output.get("text"))) is not None:
+        whole = {**output, "text": text}
+    found = _OUTPUTS.read_one(whole)
+    return [UnknownContent(format=NAME, raw=output) if isinstance(found, UnknownContent) else found]
 
 
-def _read_stream(output: Mapping[str, Any]) -> list[Content]:
-    text, name = _joined(output.get("text")), output.get("name")
-    if text is None or name not in ("stdout", "stderr"):
-        return []
-    rest = rest_of(output, ("output_type", "text", "name"))
-    return [TextContent(text=text, stream=name, provider_data=kept(NAME, rest))]
+def _kind_of(output: Json) -> str:
+    return str(object_or_empty(output).get("output_type"))
 
 
-def _read_error(output: Mapping[str, Any]) -> list[Content]:
-    name, value = text_or_none(output.get("ename")), text_or_none(output.get("evalue"))
-    lines = output.get("traceback")
-    if name is None or value is None or not isinstance(lines, list):
-        return []
-    if not all(isinstance(line, str) for line in lines):
-        return []
-    rest = rest_of(output, ("output_type", "ename", "evalue", "traceback"))
-    rest |= {"actbox:evalue": value, "actbox:lines": len(lines)}
-    return [ErrorContent(message=f"{name}: {value}", code=name, details="\n".join(lines), provider_data={NAME: rest})]
+def _read_error(output: Mapping[str, Any]) -> ErrorContent | None:
+    name, value, lines = text_or_none(output.get("ename")), text_or_none(output.get("evalue")), output.get("traceback")
+    if name is None or value is None or not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        return None
+    return ErrorContent(message=f"{name}: {value}", code=name, details="\n".join(lines))
+
+
+def _write_error(item: ErrorContent, losses: Losses) -> JsonObject:
+    name = item.code or "Error"
+    details: list[Json] = [*item.details.split("\n")] if item.details else []
+    said = item.message.removeprefix(f"{name}: ")
+    return {"output_type": "error", "ename": name, "evalue": said, "traceback": details}
+
+
+_STREAM = At("name", "stream", lambda name: STREAMS.get(str(name)), lambda stream: stream or "stdout")
+_OUTPUTS = Blocks(
+    NAME,
+    (
+        Kind("stream", TextContent, (At("text", "text"), _STREAM)),
+        Kind("error", ErrorContent, read=_read_error, write=_write_error),
+    ),
+    _kind_of,
+    typed="output_type",
+    own=("actbox:evalue", "actbox:lines"),
+)
+"""The outputs of code that are one item each. Earlier versions kept the `own` names with an error."""
 
 
 def _read_bundle(output: Mapping[str, Any]) -> list[Content]:
@@ -153,6 +168,8 @@ def _read_bundle(output: Mapping[str, Any]) -> list[Content]:
 def write(messages: Sequence[Message]) -> Written[list[Json]]:
     """Return the cells of a notebook: one for each call of code, with its outputs, and Markdown for what was said."""
     losses = Losses()
+    if _about(messages) != _NEW:
+        losses.add("notebook.metadata", "left out: it is no part of the cells; `notebook(cells, messages)` has it")
     results: dict[str, list[Content]] = {}
     called = {
         item.call_id for message in messages for item in message.contents if isinstance(item, CodeInterpreterCall)
@@ -222,14 +239,12 @@ def _code_cell(code: str, outputs: Iterable[Content], ours: JsonObject, losses: 
 def _write_outputs(outputs: list[Content], losses: Losses) -> list[Json]:
     written: list[Json] = []
     for item in outputs:
-        ours = dict(item.provider_data.get(NAME, {}))
+        ours = item.provider_data.get(NAME, {})
         match item:
             case UnknownContent() if item.format == NAME:
                 written.append(item.raw)
-            case TextContent():
-                written.append({"output_type": "stream", "name": item.stream or "stdout", "text": item.text, **ours})
-            case ErrorContent():
-                written.append(_write_error(item, ours))
+            case TextContent() | ErrorContent():
+                written.append(_OUTPUTS.write_one(item, losses))
             case DataContent() if "form" in ours and written and isinstance(written[-1].get("data"), dict):
                 written[-1]["data"][item.media_type] = _write_form(item, ours)
             case DataContent():
@@ -238,14 +253,6 @@ def _write_outputs(outputs: list[Content], losses: Losses) -> list[Json]:
                 losses.add(item.type, "becomes text on stdout")
                 written.append({"output_type": "stream", "name": "stdout", "text": as_text(item) + "\n"})
     return written
-
-
-def _write_error(item: ErrorContent, ours: JsonObject) -> JsonObject:
-    value, lines = ours.pop("actbox:evalue", None), ours.pop("actbox:lines", None)
-    name = item.code or "Error"
-    details: list[Json] = [] if lines == 0 or item.details is None else [*item.details.split("\n")]
-    said = value if isinstance(value, str) else item.message.removeprefix(f"{name}: ")
-    return {"output_type": "error", "ename": name, "evalue": said, "traceback": details, **ours}
 
 
 def _write_bundle(item: DataContent, ours: JsonObject) -> JsonObject:
@@ -287,21 +294,34 @@ def _with_id(cell: JsonObject, place: int) -> JsonObject:
     return {**cell, "id": hashlib.sha256(f"{place}\0{cell['source']}".encode("utf-8", "replace")).hexdigest()[:8]}
 
 
-def notebook(cells: Sequence[Json]) -> JsonObject:
-    """Return a whole notebook with these cells, to be saved as an `.ipynb` file."""
-    kernel: JsonObject = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    metadata: JsonObject = {"kernelspec": kernel, "language_info": {"name": "python"}}
-    return {"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": list(cells)}
+def notebook(cells: Sequence[Json], messages: Sequence[Message] = ()) -> JsonObject:
+    """Return a whole notebook with these cells, to be saved as an `.ipynb` file.
+
+    Where `messages` were read from a notebook, it has the metadata and the version of that one.
+    """
+    return {**_about(messages), "cells": list(cells)}
 
 
-def _looks_like(document: Json) -> float:
-    if isinstance(document, Mapping):
-        if "nbformat" in document and "cells" in document:
-            return 1.0
-        return 0.9 if document.get("cell_type") in ("code", "markdown", "raw") and "source" in document else 0.0
-    if isinstance(document, list) and document:
-        return min(_looks_like(cell) for cell in document)
-    return 0.0
+_KERNEL: JsonObject = {"display_name": "Python 3", "language": "python", "name": "python3"}
+_NEW: JsonObject = {
+    "nbformat": 4,
+    "nbformat_minor": 5,
+    "metadata": {"kernelspec": _KERNEL, "language_info": {"name": "python"}},
+}
+"""A new notebook, but for its cells."""
+
+
+def _about(messages: Sequence[Message]) -> JsonObject:
+    """Return what the notebook that messages were read from says beside its cells; of none, what a new one says."""
+    kept = (message.provider_data.get(NAME, {}).get("notebook") for message in messages)
+    return next((about for about in kept if isinstance(about, dict)), _NEW)
+
+
+@scored(of_all=min)
+def _looks_like(document: Mapping[str, Any]) -> float:
+    if "nbformat" in document and "cells" in document:
+        return 1.0
+    return 0.9 if document.get("cell_type") in ("code", "markdown", "raw") and "source" in document else 0.0
 
 
 FORMAT = Format(NAME, "Jupyter notebooks", read, write, _looks_like)

@@ -5,39 +5,107 @@ https://modelcontextprotocol.io/specification/2025-06-18/server/tools
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from actbox.content.items import (
-    CodeInterpreterCall,
     CodeInterpreterResult,
     Content,
     DataContent,
-    ErrorContent,
-    FunctionCall,
     FunctionResult,
     HostedFileContent,
     JsonObject,
-    ReasoningContent,
     TextContent,
-    UnknownContent,
     UriContent,
-    UsageContent,
 )
 from actbox.content.media import bare_media_type
 from actbox.content.messages import Message
 
-from .degrade import as_text, code_result_as_function
+from .blocks import At, Blocks, Kind, difference, restored
+from .degrade import code_result_as_function
 from .format import Format, Json
-from .reading import bytes_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
-from .written import Losses, Written
+from .losses import Losses, ReadBack, Written
+from .turns import scored
+from .values import (
+    bytes_or_none,
+    is_utf8,
+    kept,
+    list_or_empty,
+    object_or_empty,
+    rest_of,
+    text_or_none,
+    to_base64,
+    to_bytes,
+    to_text,
+)
 
 NAME = "mcp"
-_BLOCKS = frozenset({"text", "image", "audio", "resource_link", "resource"})
-_NOTHING = object()
-_PICTURES = {"image": "image", "audio": "audio"}
+
+
+def blocks_of_results(name: str, own: Sequence[Kind], *, forms: bool = False) -> Blocks:
+    """Return the blocks that results of tools have, in a format that has `own` ones too.
+
+    With `forms` a resource says whether it is text; without, every link has a name.
+    """
+
+    def write_resource(item: DataContent, losses: Losses) -> JsonObject:
+        form = "text" if item.is_text and is_utf8(item.data) else "blob"
+        resource: JsonObject = {"type": form} if forms else {}
+        resource |= {"uri": f"file:///{item.name or 'data'}", "mimeType": item.media_type}
+        resource[form] = to_text(item.data) if form == "text" else to_base64(item.data)
+        return {"type": "resource", "resource": resource}
+
+    def read_resource(block: Mapping[str, Any]) -> DataContent | None:
+        resource = object_or_empty(block.get("resource"))
+        form = resource.get("type") if forms else "text" if isinstance(resource.get("text"), str) else "blob"
+        return _read_resource(resource, form)
+
+    def write_link(item: UriContent | HostedFileContent, losses: Losses) -> JsonObject:
+        if isinstance(item, UriContent):
+            said = {"uri": item.uri, "mimeType": item.media_type, "name": item.name or (None if forms else item.uri)}
+        else:
+            losses.add("hosted_file", "becomes a link of the scheme `file-id`")
+            said = {"uri": f"file-id:{item.file_id}", "mimeType": item.media_type, "name": item.name or item.file_id}
+        return {"type": "resource_link", **{key: value for key, value in said.items() if value is not None}}
+
+    return Blocks(
+        name,
+        (
+            Kind("text", TextContent, (At("text", "text"),)),
+            *own,
+            Kind("resource", DataContent, read=read_resource, write=write_resource),
+            Kind("resource_link", UriContent, read=_read_link, write=write_link),
+            Kind("resource_link", HostedFileContent, read=lambda block: None, write=write_link),
+        ),
+        lost={"text.stream": "left out: all text is alike", "data.name": "left out for pictures and sound"},
+        dropped=dict.fromkeys(("reasoning", "usage"), "left out: there is no place for it"),
+        own=("block", "actbox:structured"),
+    )
+
+
+def _read_resource(resource: Mapping[str, Any], form: Json) -> DataContent | None:
+    """Return a file with its name, which is the end of its URI."""
+    uri, said = text_or_none(resource.get("uri")), text_or_none(resource.get("mimeType"))
+    data = to_bytes(resource.get("text")) if form == "text" else bytes_or_none(resource.get("blob"))
+    if uri is None or data is None or form not in ("text", "blob"):
+        return None
+    media_type = said or ("text/plain" if form == "text" else "application/octet-stream")
+    return DataContent(media_type=media_type, data=data, name=uri.rstrip("/").rpartition("/")[2] or uri)
+
+
+def _read_link(block: Mapping[str, Any]) -> UriContent | None:
+    uri, media_type, name = (text_or_none(block.get(key)) for key in ("uri", "mimeType", "name"))
+    return None if uri is None else UriContent(uri=uri, media_type=media_type, name=name)
+
+
+def media_kind(kind: str, *more: At) -> Kind:
+    """Return the kind of block that has pictures, or sound, as base64."""
+    fields = (At("data", "data", bytes_or_none, to_base64), At("mimeType", "media_type"), *more)
+    return Kind(kind, DataContent, fields, when=lambda item: bare_media_type(item.media_type).startswith(f"{kind}/"))
+
+
+_BLOCKS = blocks_of_results(NAME, (media_kind("image"), media_kind("audio")))
 
 
 def read(document: Json) -> list[Message]:
@@ -59,26 +127,17 @@ def _read_answer(document: Json, number: int) -> Message:
         outer, call_id, result = {}, f"call-{number}", document
     else:
         raise ValueError(f"number {number} is no result of a tool: it has neither content nor structuredContent")
-    rest = rest_of(result, ("content", "isError"))
+    outputs = [*_BLOCKS.read_all(list_or_empty(result.get("content")))]
+    if "structuredContent" in result and not _is_in_text(result["structuredContent"], outputs):
+        outputs.append(_structured(result["structuredContent"]))
+    found = FunctionResult(call_id=call_id, outputs=tuple(outputs), is_error=result.get("isError") is True)
+    rest = difference(result, _write_canonical(found, Losses()))
     if outer:
         rest["actbox:answer"] = outer
-    if "content" in result and not isinstance(result["content"], list):
-        rest["content"] = result["content"]
-    is_error = result.get("isError")
-    if is_error is not None and not isinstance(is_error, bool):
-        rest["isError"] = is_error
-    if "isError" not in result:
-        rest["actbox:unsaid"] = True
-    outputs = [_read_block(block) for block in list_or_empty(result.get("content"))]
-    if "structuredContent" in result and not _is_said(result["structuredContent"], outputs):
-        outputs.append(_structured(rest.pop("structuredContent")))
-    found = FunctionResult(
-        call_id=call_id, outputs=tuple(outputs), is_error=is_error is True, provider_data=kept(NAME, rest)
-    )
-    return Message(role="tool", contents=(found,))
+    return Message(role="tool", contents=(found.model_copy(update={"provider_data": kept(NAME, rest)}),))
 
 
-def _is_said(structured: Json, outputs: Sequence[Content]) -> bool:
+def _is_in_text(structured: Json, outputs: Sequence[Content]) -> bool:
     """Return whether a text says what is structured, too, as servers are asked to."""
     # A server wraps what is no object as `result`.
     is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
@@ -99,64 +158,6 @@ def _structured(value: Json) -> DataContent:
     return DataContent(media_type="application/json", data=data, provider_data={NAME: {"actbox:structured": True}})
 
 
-def _read_block(block: Json) -> Content:
-    if not isinstance(block, Mapping):
-        return UnknownContent(format=NAME, raw=block)
-    read_as = {"text": _read_text, "resource_link": _read_link, "resource": _read_resource}.get(
-        str(block.get("type")), _read_bytes
-    )
-    return read_as(block) or UnknownContent(format=NAME, raw=dict(block))
-
-
-def _read_text(block: Mapping[str, Any]) -> Content | None:
-    text = text_or_none(block.get("text"))
-    return None if text is None else TextContent(text=text, provider_data=kept(NAME, rest_of(block, ("type", "text"))))
-
-
-def _read_bytes(block: Mapping[str, Any]) -> Content | None:
-    data, media_type = bytes_or_none(block.get("data")), text_or_none(block.get("mimeType"))
-    if str(block.get("type")) not in _PICTURES or data is None or media_type is None:
-        return None
-    rest = rest_of(block, ("type", "data", "mimeType"))
-    if _kind_of(media_type) != block["type"]:
-        rest["type"] = block["type"]
-    return DataContent(media_type=media_type, data=data, provider_data=kept(NAME, rest))
-
-
-def _read_link(block: Mapping[str, Any]) -> Content | None:
-    uri = text_or_none(block.get("uri"))
-    if uri is None:
-        return None
-    media_type, name = text_or_none(block.get("mimeType")), text_or_none(block.get("name"))
-    known = ["type", "uri", *(["mimeType"] if media_type is not None else []), *(["name"] if name is not None else [])]
-    rest = rest_of(block, known)
-    if "name" not in block:
-        rest["actbox:unnamed"] = True
-    return UriContent(uri=uri, media_type=media_type, name=name, provider_data=kept(NAME, rest))
-
-
-def _read_resource(block: Mapping[str, Any]) -> Content | None:
-    resource = object_or_empty(block.get("resource"))
-    uri, text = text_or_none(resource.get("uri")), text_or_none(resource.get("text"))
-    data = text.encode("utf-8", "surrogatepass") if text is not None else bytes_or_none(resource.get("blob"))
-    if uri is None or data is None:
-        return None
-    said = text_or_none(resource.get("mimeType"))
-    inner = rest_of(resource, ("uri", "blob" if text is None else "text", *(["mimeType"] if said is not None else [])))
-    rest: JsonObject = {
-        **rest_of(block, ("type", "resource")),
-        "actbox:uri": uri,
-        "actbox:as": "blob" if text is None else "text",
-    }
-    if inner:
-        rest["actbox:resource"] = inner
-    media_type = said or ("text/plain" if text is not None else "application/octet-stream")
-    if said is None:
-        rest["actbox:no_media_type"] = True
-    name = uri.rstrip("/").rpartition("/")[2] or uri
-    return DataContent(media_type=media_type, data=data, name=name, provider_data={NAME: rest})
-
-
 def write(messages: Sequence[Message]) -> Written[list[Json]]:
     """Return one result for each result of a tool or of code in the messages; nothing else has a place."""
     losses = Losses()
@@ -173,96 +174,36 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
 
 
 def _write_result(item: FunctionResult, losses: Losses) -> JsonObject:
-    ours = dict(item.provider_data.get(NAME, {}))
-    if "actbox:answer" not in ours and not item.call_id.startswith("call-"):
+    ours = item.provider_data.get(NAME, {})
+    outer = ours.get("actbox:answer")
+    if outer is None and not item.call_id.startswith("call-"):
         losses.add(f"{item.type}.call_id", "left out: only an answer of JSON-RPC has it")
-    outer, unsaid = ours.pop("actbox:answer", None), ours.pop("actbox:unsaid", False)
-    blocks: list[Json] = []
-    result: JsonObject = {"content": blocks}
+    written, rest = _write_canonical(item, losses), rest_of(ours, ("actbox:answer",))
+    result = restored(written, rest, lambda exact: _is_same(exact, item))
+    return {**outer, "result": result} if isinstance(outer, dict) else result
+
+
+def _is_same(result: JsonObject, item: FunctionResult) -> bool:
+    (read,) = _read_answer({"content": [], **result}, 1).contents
+    named = item.model_copy(update={"call_id": "call-1", "name": None, "annotations": ()})
+    return ReadBack().is_same(read, named)
+
+
+def _write_canonical(item: FunctionResult, losses: Losses) -> JsonObject:
+    blocks = [output for output in item.outputs if not _is_structured(output)]
+    result: JsonObject = {"content": _BLOCKS.write_all(blocks, losses), "isError": item.is_error}
     for output in item.outputs:
         if _is_structured(output):
-            result["structuredContent"] = json.loads(output.data.decode("utf-8", "surrogatepass"))
-        elif (block := _write_block(output, losses)) is not _NOTHING:
-            blocks.append(block)
-    if item.is_error or not unsaid:
-        result["isError"] = item.is_error
-    result |= ours
-    return {**outer, "result": result} if isinstance(outer, dict) else result
+            result["structuredContent"] = json.loads(to_text(output.data))
+    return result
 
 
 def _is_structured(item: Content) -> TypeGuard[DataContent]:
     return isinstance(item, DataContent) and "actbox:structured" in item.provider_data.get(NAME, {})
 
 
-def _write_block(item: Content, losses: Losses) -> Any:
-    ours = dict(item.provider_data.get(NAME, {}))
-    if item.annotations:
-        losses.add(f"{item.type}.annotations", "left out")
-    match item:
-        case UnknownContent() if item.format == NAME:
-            return item.raw
-        case TextContent():
-            if item.stream is not None:
-                losses.add("text.stream", "left out: all text is alike")
-            return {"type": "text", "text": item.text, **ours}
-        case DataContent() if "actbox:as" in ours:
-            return _write_resource(item, ours)
-        case DataContent() if _kind_of(item.media_type) is not None:
-            if item.name is not None:
-                losses.add("data.name", "left out for pictures and sound")
-            encoded = base64.b64encode(item.data).decode("ascii")
-            return {"type": _kind_of(item.media_type), "data": encoded, "mimeType": item.media_type, **ours}
-        case DataContent():
-            name = item.name or "data"
-            return _write_resource(
-                item, {"actbox:uri": f"file:///{name}", "actbox:as": "text" if _is_utf8(item) else "blob"}
-            )
-        case UriContent():
-            usual: str | None = None if ours.pop("actbox:unnamed", False) else item.uri
-            said_name = usual if item.name is None else item.name
-            said = {"uri": item.uri, "mimeType": item.media_type, "name": said_name}
-            return {"type": "resource_link", **{key: value for key, value in said.items() if value is not None}, **ours}
-        case HostedFileContent():
-            losses.add("hosted_file", "becomes a link of the scheme `file-id`")
-            link = {"type": "resource_link", "uri": f"file-id:{item.file_id}", "name": item.name or item.file_id}
-            return link | ({"mimeType": item.media_type} if item.media_type else {})
-        case ReasoningContent() | UsageContent():
-            losses.add(item.type, "left out: there is no place for it")
-            return _NOTHING
-        case ErrorContent() | FunctionCall() | CodeInterpreterCall() | FunctionResult() | CodeInterpreterResult() | _:
-            losses.add(item.type, "becomes text")
-            return {"type": "text", "text": as_text(item)}
-
-
-def _write_resource(item: DataContent, ours: JsonObject) -> JsonObject:
-    kind, uri, inner = ours.pop("actbox:as"), ours.pop("actbox:uri"), ours.pop("actbox:resource", {})
-    resource: JsonObject = {"uri": uri}
-    if not ours.pop("actbox:no_media_type", False):
-        resource["mimeType"] = item.media_type
-    if kind == "text":
-        resource["text"] = item.data.decode("utf-8", "surrogatepass")
-    else:
-        resource["blob"] = base64.b64encode(item.data).decode("ascii")
-    return {"type": "resource", "resource": {**resource, **(inner if isinstance(inner, dict) else {})}, **ours}
-
-
-def _is_utf8(item: DataContent) -> bool:
-    try:
-        item.data.decode()
-    except UnicodeDecodeError:
-        return False
-    return item.is_text
-
-
-def _kind_of(media_type: str) -> str | None:
-    return _PICTURES.get(bare_media_type(media_type).partition("/")[0])
-
-
-def _looks_like(document: Json) -> float:
-    if isinstance(document, list):
-        return min((_looks_like(item) for item in document), default=0.0)
-    if not isinstance(document, Mapping):
-        return 0.0
+@scored(of_all=min)
+def _looks_like(document: Mapping[str, Any]) -> float:
     if "jsonrpc" in document:
         return 1.0 if {"content", "structuredContent"} & object_or_empty(document.get("result")).keys() else 0.0
     if "structuredContent" in document or "isError" in document:
@@ -270,7 +211,9 @@ def _looks_like(document: Json) -> float:
     content = document.get("content")
     if "role" in document or "type" in document or not isinstance(content, list) or not content:
         return 0.0
-    return 0.4 if all(isinstance(block, Mapping) and str(block.get("type")) in _BLOCKS for block in content) else 0.0
+    return (
+        0.4 if all(isinstance(block, Mapping) and str(block.get("type")) in _BLOCKS.names for block in content) else 0.0
+    )
 
 
 FORMAT = Format(NAME, "MCP tool results", read, write, _looks_like)

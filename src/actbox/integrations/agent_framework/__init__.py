@@ -7,40 +7,34 @@
     agent = Agent(client=client, context_providers=[codeact])
 
 Each run of the agent then has the tool `execute_code`, whose programs call the provider's tools as functions. Names and
-behaviour are those of `agent_framework_hyperlight` and `agent_framework_monty`; docs/agent-framework.md has a table of
-what is otherwise on purpose. `approvals.py` says how a question from inside a program gets to a person and back.
+behavior are those of `agent_framework_hyperlight` and `agent_framework_monty`; docs/agent-framework.md lists the
+intended differences. `approvals.py` describes how an approval request from a program reaches a person and comes back.
 """
 
 from __future__ import annotations
 
-try:
-    import agent_framework as _framework
-except ImportError as error:
-    from actbox.core.errors import ActboxError
+from actbox.integrations.versions import importing
 
-    raise ActboxError("Agent Framework needs the extra: pip install 'actbox[agent-framework]'") from error
-
-from .forms import AllowedDomain, AllowedDomainInput, FileMount, FileMountInput, MontyFileMount
-from .providers import (
-    ContainerCodeActProvider,
-    HyperlightCodeActProvider,
-    LinuxCodeActProvider,
-    MontyCodeActProvider,
-    NodeCodeActProvider,
-    WasmCodeActProvider,
-)
-from .results import ResultFormat
-from .standalone import (
-    ContainerExecuteCodeTool,
-    HyperlightExecuteCodeTool,
-    LinuxExecuteCodeTool,
-    MontyExecuteCodeTool,
-    NodeExecuteCodeTool,
-    WasmExecuteCodeTool,
-)
-from .surface import ProviderOptions
-
-del _framework
+with importing("agent-framework-core", extra="agent-framework"):
+    from .forms import AllowedDomain, AllowedDomainInput, FileMount, FileMountInput, MontyFileMount
+    from .providers import (
+        ContainerCodeActProvider,
+        HyperlightCodeActProvider,
+        LinuxCodeActProvider,
+        MontyCodeActProvider,
+        NodeCodeActProvider,
+        WasmCodeActProvider,
+    )
+    from .results import ResultFormat
+    from .standalone import (
+        ContainerExecuteCodeTool,
+        HyperlightExecuteCodeTool,
+        LinuxExecuteCodeTool,
+        MontyExecuteCodeTool,
+        NodeExecuteCodeTool,
+        WasmExecuteCodeTool,
+    )
+    from .surface import ProviderOptions
 
 __all__ = [
     "AllowedDomain",

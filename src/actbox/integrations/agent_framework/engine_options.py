@@ -1,4 +1,4 @@
-"""What the constructors of single engines take beside what all take."""
+"""Keyword arguments for single engines, in addition to those that all engines take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIB = 2**20
 
 
 class HyperlightGuest(TypedDict, total=False):
-    """What runs in Hyperlight's virtual machine: a backend, its module by name or by path, and memory as `"25Mi"`."""
+    """The guest in Hyperlight's virtual machine: a backend, a module by name or path, and memory as `"25Mi"`."""
 
     backend: str
     module: str | None
@@ -26,7 +26,7 @@ class HyperlightGuest(TypedDict, total=False):
 
 
 class MontyGuest(TypedDict, total=False):
-    """How programs are checked before they run: against their tools, and against declarations of your own."""
+    """The type check of programs before they run: against their tools and your own declarations."""
 
     type_check: bool
     type_check_stubs: str
@@ -52,7 +52,7 @@ _HYPERLIGHT_ABOUT: Final = {
 
 
 def hyperlight_options(backend: str, options: ProviderOptions) -> ProviderOptions:
-    """Return the options with what a model is told of the language, unless `about` says something else."""
+    """Return the options with the language's description for the model, unless `about` is given."""
     about = _HYPERLIGHT_ABOUT.get(backend)
     if about is None:
         return options
@@ -66,7 +66,7 @@ NODE_ABOUT: Final = (
 
 
 def node_options(options: ProviderOptions) -> ProviderOptions:
-    """Return the options with what a model is told of Node, unless `about` says something else."""
+    """Return the options with Node's description for the model, unless `about` is given."""
     return {"about": NODE_ABOUT, "language": "javascript", **options}
 
 
@@ -78,7 +78,7 @@ MONTY_ABOUT: Final = (
     ' `http_request(url, method="GET", headers=None, body=None)`, called like the other functions; it returns a dict'
     " with `status`, `headers`, `text` and `content` (bytes)."
 )
-"""What a model is told of the language, unless `about` says something else."""
+"""The description of the language for the model, unless `about` is given."""
 
 _MONTY_LIMITS: Final = {
     "max_duration_secs": "wall_seconds",
@@ -89,9 +89,9 @@ _MONTY_LIMITS: Final = {
 
 
 def monty_options(given: Mapping[str, Any] | None, options: ProviderOptions) -> ProviderOptions:
-    """Return the options with what a model is told of Monty, and limits by Monty's own names.
+    """Return the options with Monty's description for the model, and with limits by Monty's own names.
 
-    Raises `InvalidValue` for a limit that cannot be kept.
+    Raises `InvalidValue` for a limit that cannot be enforced.
     """
     limits = options.get("limits", Limits())
     for name, value in (given or {}).items():

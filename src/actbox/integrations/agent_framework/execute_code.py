@@ -19,9 +19,9 @@ _call_id: ContextVar[str] = ContextVar("actbox_agent_framework_call_id", default
 
 
 class AsSent(BaseModel):
-    """The arguments of `execute_code`, whatever they are: a program that was sent oddly is the core's to read.
+    """The raw arguments of `execute_code`, unvalidated: the core reads malformed calls itself.
 
-    The schema that models see is `ExecuteCode.parameters`.
+    Models see the schema `ExecuteCode.parameters` instead.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -31,27 +31,28 @@ class AsSent(BaseModel):
     def _callable(cls, sent: Any) -> Any:
         if not isinstance(sent, Mapping):
             return sent
-        # They become keywords, where `self` has a meaning already, and no half of a surrogate pair may be.
-        return {encodable(name): value for name, value in sent.items() if name != "self"}
+        # The names become keywords: `self` would collide, and lone surrogates cannot be encoded. Such names are
+        # dropped: nothing reads them, and an escaped one could replace another.
+        return {name: value for name, value in sent.items() if name != "self" and encodable(name) == name}
 
 
 def sent(arguments: Mapping[str, Any]) -> Any:
-    """Return arguments as the model sent them: the framework hands on as `raw` what was no JSON object."""
+    """Return the arguments as the model sent them; the framework passes text that is not a JSON object as `raw`."""
     return arguments["raw"] if set(arguments) == {"raw"} else dict(arguments)
 
 
 class Call(Protocol):
-    """What a call of `execute_code` comes to."""
+    """The function that runs a call of `execute_code`."""
 
     def __call__(self, arguments: Any, invocation: Invocation) -> Awaitable[Answer]:
-        """Run the program in these arguments."""
+        """Run the program in these arguments and return the answer."""
         ...
 
 
 class ExecuteCode(FunctionTool):
-    """A tool whose calls never raise but to be cancelled, or to end the agent's run where a tool asked for that.
+    """A tool whose calls raise only cancellation, and the error of a tool that ends the agent's run.
 
-    `schema` is what models see of its arguments.
+    `schema` is the schema of its arguments for models.
     """
 
     def __init__(self, call: Call, *, name: str, description: str, approval_mode: Any, schema: dict[str, Any]) -> None:
@@ -79,7 +80,7 @@ class ExecuteCode(FunctionTool):
         )
 
     def parameters(self) -> dict[str, Any]:
-        """Return the JSON schema that models see."""
+        """Return the arguments' JSON schema for models."""
         return self._schema
 
     async def invoke(

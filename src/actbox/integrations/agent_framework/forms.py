@@ -1,4 +1,4 @@
-"""What mounts and domains are written as: the named tuples of the framework's own CodeAct packages."""
+"""Mounts and domains as named tuples, in the forms of the framework's own CodeAct packages."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from actbox.core.errors import InvalidValue
 
 
 class FileMount(NamedTuple):
-    """A file or folder of the host that programs see, read-only, below `/input`."""
+    """A file or directory of the host that programs see, read-only, below `/input`."""
 
     host_path: str | Path
     mount_path: str
 
 
 class WholeFileMount(FileMount):
-    """A mount that two texts do not say all of: another mode, or a place that is not below `/input`."""
+    """A mount that two texts cannot describe: one with another mode, or outside of `/input`."""
 
     whole: mounts.FileMount
 
     @classmethod
     def of(cls, mount: mounts.FileMount) -> WholeFileMount:
-        """Return the form of a mount."""
+        """Return a mount in this form."""
         shown = cls(mount.host_path, str(mount.mount_path))
         shown.whole = mount
         return shown
 
 
 class MontyFileMount(NamedTuple):
-    """A mount with a mode, as Monty's package writes it. A mount path that begins with `/` stands as it is.
+    """A mount with a mode, in the form of Monty's package. A mount path that begins with `/` is used unchanged.
 
-    `write_bytes_limit` must be `None`: what a program writes is bounded by `Limits`, for all mounts together.
+    `write_bytes_limit` must be `None`: `Limits` bounds what a program writes, for all mounts together.
     """
 
     host_path: str | Path
@@ -43,43 +43,43 @@ class MontyFileMount(NamedTuple):
 
 
 class AllowedDomain(NamedTuple):
-    """A target that programs may reach, by these methods, or by all."""
+    """A target that programs may reach, with the allowed methods, or `None` for all."""
 
     target: str
     methods: tuple[str, ...] | None = None
 
 
 class WholeAllowedDomain(AllowedDomain):
-    """An entry of which target and methods do not say all there is: rates and sizes, say."""
+    """An entry that target and methods do not fully describe, such as one with rates and sizes."""
 
     whole: domains.AllowedDomain
 
     @classmethod
     def of(cls, domain: domains.AllowedDomain) -> WholeAllowedDomain:
-        """Return the form of an entry."""
+        """Return an entry in this form."""
         shown = cls(str(domain), domain.methods)
         shown.whole = domain
         return shown
 
 
 FileMountInput: TypeAlias = str | tuple[str | Path, str] | FileMount | MontyFileMount | mounts.FileMount
-"""A path that is the same on the host and below `/input`, a pair of the two, or one of the classes for it."""
+"""A path for both the host and below `/input`, a pair of the two paths, or an object of a mount class."""
 
 AllowedDomainInput: TypeAlias = str | tuple[str, str | Sequence[str] | None] | AllowedDomain | domains.AllowedDomain
-"""A target, a pair of it and its methods, or one of the classes for it."""
+"""A target, a pair of target and methods, or an object of a domain class."""
 
 _MODES: Final[dict[str, mounts.MountMode]] = {"overlay": "overlay", "read-only": "ro", "read-write": "rw"}
 
 
 def mounts_of(given: Any) -> Any:
-    """Return mounts in the core's own forms; what is none stays as it is, to be refused there."""
+    """Return mounts in the core's form; invalid values stay unchanged, and the core refuses them."""
     if isinstance(given, (str, mounts.FileMount, FileMount, MontyFileMount)) or _is_pair(given):
         return _mount_of(given)
     return [_mount_of(mount) for mount in given] if isinstance(given, Iterable) else given
 
 
 def domains_of(given: Any) -> Any:
-    """Return entries of the allow-list in the core's own forms; what is none stays as it is, to be refused there."""
+    """Return allowed domains in the core's form; invalid values stay unchanged, and the core refuses them."""
     if isinstance(given, WholeAllowedDomain):
         return given.whole
     if isinstance(given, (list, set, frozenset)) or (isinstance(given, tuple) and not isinstance(given, AllowedDomain)):
@@ -89,13 +89,13 @@ def domains_of(given: Any) -> Any:
 
 
 def shown_mount(mount: mounts.FileMount) -> FileMount:
-    """Return a mount as it is given."""
+    """Return a mount in the form in which it could be given again."""
     simple = mount.mode == "ro" and mount.mount_path.is_relative_to(mounts.INPUT)
     return FileMount(mount.host_path, str(mount.mount_path)) if simple else WholeFileMount.of(mount)
 
 
 def shown_domain(domain: domains.AllowedDomain) -> AllowedDomain:
-    """Return an entry of the allow-list as it is given."""
+    """Return an allowed domain in the form in which it could be given again."""
     simple = AllowedDomain(str(domain), domain.methods)
     return simple if domains.AllowedDomain(*simple) == domain else WholeAllowedDomain.of(domain)
 

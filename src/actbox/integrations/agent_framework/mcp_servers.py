@@ -1,4 +1,4 @@
-"""MCP servers as tools: all the tools of a server, with the types of the data that it declares."""
+"""Adapts all the tools of an MCP server, with the types of the data that the server declares."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from agent_framework import FunctionTool
 from actbox.core.errors import InvalidValue
 from actbox.tools import Tool
 
-from .adapted import Adapted, Returns
+from .tool_adapter import AdaptedTool, Returns
 
 Schema: TypeAlias = Mapping[str, Any]
 
 _TEXT: Final = Returns({"type": "string"})
 
 _declared: weakref.WeakKeyDictionary[McpServer, Mapping[str, Schema | None]] = weakref.WeakKeyDictionary()
-"""What the tools of each server return, by their names there, as far as was asked."""
+"""The return types of each server's tools, by remote name, as far as they were requested."""
 
 
 @runtime_checkable
 class McpServer(Protocol):
-    """The framework's clients of MCP servers, such as `MCPStdioTool`."""
+    """An MCP client of the framework, such as `MCPStdioTool`."""
 
     name: str
     is_connected: bool
 
     @property
     def functions(self) -> list[FunctionTool]:
-        """Its tools, while it is connected."""
+        """The server's tools; empty unless connected."""
         ...
 
     async def connect(self) -> None:
@@ -38,26 +38,26 @@ class McpServer(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         ...
 
 
 class ServerTools:
-    """The tools of an MCP server, as they are at the moment."""
+    """The current tools of an MCP server."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
-        self._known: dict[str, tuple[FunctionTool, Schema | None, Adapted]] = {}
+        self._known: dict[str, tuple[FunctionTool, Schema | None, AdaptedTool]] = {}
 
     def __call__(self) -> tuple[Tool, ...]:
-        """Return them; the same objects as long as they are the same tools."""
+        """Return the server's tools; the same objects until the tools change."""
         if not self._server.is_connected:
             raise InvalidValue(
                 f"the MCP server {self._server.name!r} is not connected: a provider connects it when a run begins;"
                 " with a tool that stands alone, use `async with` on either of them first"
             )
         schemas = _declared.get(self._server, {}) if _gives_data(self._server) else {}
-        known: dict[str, tuple[FunctionTool, Schema | None, Adapted]] = {}
+        known: dict[str, tuple[FunctionTool, Schema | None, AdaptedTool]] = {}
         for function in self._server.functions:
             if function.name in known:
                 raise InvalidValue(
@@ -70,7 +70,7 @@ class ServerTools:
                 there = (
                     function,
                     schema,
-                    Adapted(function, _TEXT if schema is None else Returns(schema, is_json=True)),
+                    AdaptedTool(function, _TEXT if schema is None else Returns(schema, is_json=True)),
                 )
             known[function.name] = there
         self._known = known
@@ -78,10 +78,10 @@ class ServerTools:
 
 
 async def learn_types(server: McpServer) -> None:
-    """Ask a connected server what its tools return, which the framework's client does not keep.
+    """Request the return types of a connected server's tools, which the framework's client does not keep.
 
-    Nothing is asked where that is known of all its tools, nor where the client is told to make something else of
-    structured results than their JSON. Raises what the client raises.
+    Nothing is requested if all of them are known, or if the client is configured to convert structured results to
+    anything but their JSON. Raises the client's errors.
     """
     if not _gives_data(server):
         return
@@ -100,13 +100,13 @@ async def learn_types(server: McpServer) -> None:
 
 
 def _gives_data(server: McpServer) -> bool:
-    """Return whether structured results come as their JSON: by the client's own options, where it has any."""
+    """Return whether structured results arrive as their JSON, by the client's own options if it has any."""
     content = getattr(server, "tool_result_content", None)
     return content in ("structured_first", "structured_only") and getattr(server, "parse_tool_results", None) is None
 
 
 async def _list_tools(server: McpServer, cursor: str | None) -> dict[str, Any]:
-    """Return one page of what a server says of its tools, in the protocol's own names."""
+    """Return one page of a server's tool list, with the protocol's own field names."""
     from mcp import types
 
     params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)

@@ -36,7 +36,7 @@ class WasmCodeActProvider(EngineProvider):
 
 
 class MontyCodeActProvider(EngineProvider):
-    """`execute_code` in the `monty` engine: an interpreter of a part of Python, in worker processes."""
+    """`execute_code` in the `monty` engine: an interpreter of a subset of Python, in worker processes."""
 
     ENGINE = "monty"
     DEFAULT_SOURCE_ID = "monty_codeact"
@@ -75,15 +75,15 @@ class MontyCodeActProvider(EngineProvider):
 
 
 class NodeCodeActProvider(EngineProvider):
-    """`execute_code` in the `node` engine: JavaScript, with the tools as async functions that TypeScript declares.
+    """`execute_code` in the `node` engine: JavaScript, with the tools as async functions declared in TypeScript.
 
-    Programs in JavaScript are not read before they run.
+    JavaScript programs are not reviewed before they run.
     """
 
     ENGINE = "node"
     DEFAULT_SOURCE_ID = "node_codeact"
 
-    _told_of = staticmethod(node_options)
+    _with_description = staticmethod(node_options)
 
 
 class HyperlightCodeActProvider(EngineProvider):
@@ -109,7 +109,7 @@ class HyperlightCodeActProvider(EngineProvider):
         tool_name: str = EXECUTE_CODE,
         **options: Unpack[ProviderOptions],
     ) -> None:
-        """`backend`, `module`, `module_path`, `heap_size` and `stack_size` say what runs in the virtual machine."""
+        """`backend`, `module`, `module_path`, `heap_size` and `stack_size` choose the guest of the virtual machine."""
         self._guest = HyperlightGuest(
             backend=backend, module=module, module_path=module_path, heap_size=heap_size, stack_size=stack_size
         )

@@ -1,10 +1,11 @@
-"""What a question of ours looks like in the framework's form, and what an answer says of the question that it is to."""
+"""Converts our approval requests to the framework's form, and reads the answers."""
 
 from __future__ import annotations
 
-import json
+import hashlib
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent_framework import Content, FunctionTool
@@ -12,32 +13,57 @@ from agent_framework import Content, FunctionTool
 from actbox.codeact.runner import ApprovalNeeded
 from actbox.content.render import cut
 from actbox.content.safe_text import encodable
+from actbox.tools import ApprovalRequest
+from actbox.tools.large_values import json_pieces
 
 ABOUT: Final = "actbox"
-"""The additional property of a request that says what is asked."""
+"""The additional property of a request that describes what is asked."""
 
 MOST_SHOWN: Final = 20_000
 MOST_OF_A_LINE: Final = 500
-"""Characters of JSON of a call's arguments that a question has, and of each line of its excerpt."""
+"""The most characters of a call's arguments as JSON in a request, and of each line of its excerpt."""
+
+_OF_A_QUESTION: Final = re.compile(r"(.*):([^:]+):question:([0-9a-f]{16})", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Answers:
+    """The answers that an agent's run began with, by request.
+
+    `kept` are those whose requests the session has stored, which proves what was approved. `calls` are those about
+    tool calls. `approved` has the arguments of approved calls, as shown or edited. `others_wait` is true if further
+    requests stay open.
+    """
+
+    kept: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
+    approved: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    others_wait: bool = False
 
 
 @dataclass(slots=True)
 class Occurrence:
-    """One call of `execute_code` as the framework knows it: what a model sent once, and an answer that came to it.
+    """One call of `execute_code` as the framework knows it: one call by a model, and an answer to it if there is one.
 
-    `tool` is the one that is called: an agent that a program calls as a tool has another, in the same context.
-    `question` is set where the call has to wait for an answer.
+    `id` is the id of the model's call, whichever of its requests the answer is to. `tool` is the called tool: an agent
+    that a program calls as a tool has another one in the same context. `question` is set if the call has to wait for an
+    answer.
     """
 
     tool: FunctionTool
     id: str
     call_id: str
     answer: Content | None = None
+    answers: Answers = field(default_factory=Answers)
     question: Content | None = None
 
 
 def about_of(needed: ApprovalNeeded) -> dict[str, Any]:
-    """Return as JSON data what is asked, for whoever shows it to a person; what is very long is cut, and says so."""
+    """Return as JSON data what is asked, for display to a person; very long parts are cut, and say so.
+
+    For a call, standing approvals are matched by `arguments`: a cut value has a digest of the whole, and so has a value
+    of which a type may hide a part.
+    """
     request = needed.request
     about: dict[str, Any] = {
         "question": request.id,
@@ -50,7 +76,8 @@ def about_of(needed: ApprovalNeeded) -> dict[str, Any]:
     if request.what == "call":
         about |= {
             "tool": request.tool,
-            "arguments": _shown(request.arguments),
+            "arguments": _shown(request),
+            "code": request.program,
             "line": request.line,
             "excerpt": [[number, cut(text, MOST_OF_A_LINE)] for number, text in request.excerpt],
         }
@@ -58,46 +85,123 @@ def about_of(needed: ApprovalNeeded) -> dict[str, Any]:
 
 
 def _writable(value: Any) -> Any:
-    """Return JSON data that every client and every store can write: half a character of a program's is spelt out."""
+    """Return JSON data that every client and store can write: lone surrogates are escaped.
+
+    Only code can contain them: a call with one in its arguments is refused before anybody is asked.
+    """
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
-        return {encodable(name): _writable(item) for name, item in value.items()}
+        return {name: _writable(item) for name, item in value.items()}
     return [_writable(item) for item in value] if isinstance(value, list) else value
 
 
-def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(request: ApprovalRequest) -> dict[str, Any]:
+    return _shortened(request.arguments) | _digests(request)
+
+
+def _digests(request: ApprovalRequest) -> dict[str, str]:
+    """Return digests that distinguish calls that look the same, under names that no argument has."""
+    found: dict[str, str] = {}
+    for name, digest in request.hidden.items():
+        title = f"{cut(name, MOST_OF_A_LINE)} (a part may be hidden)"
+        while title in request.arguments or title in found:
+            title += "*"
+        found[title] = f"digest of all: {digest}"
+    return found
+
+
+def _shortened(arguments: Mapping[str, Any]) -> dict[str, Any]:
     share = MOST_SHOWN // max(len(arguments), 1)
-    texts = {name: json.dumps(value) for name, value in arguments.items()}
-    shown = {name: value if len(texts[name]) <= share else cut(texts[name], share) for name, value in arguments.items()}
-    whole = json.dumps(shown)
-    return shown if len(whole) <= 2 * MOST_SHOWN else {"…": cut(whole, MOST_SHOWN)}  # very many, or very long names
+    texts = {name: _json(value) for name, value in arguments.items()}
+    shown = {
+        name: value if len(texts[name]) <= share else _cut_text(texts[name], share) for name, value in arguments.items()
+    }
+    if sum(len(name) + len(_json(value)) for name, value in shown.items()) <= 2 * MOST_SHOWN:
+        return shown
+    return {"…": _cut_text(_json(arguments), MOST_SHOWN)}  # too many arguments, or too long names
+
+
+def edited_from(request: ApprovalRequest, approved: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments that a call was approved with; `None` if they are unchanged from those shown.
+
+    An argument that was cut for display and is unchanged is returned uncut.
+    """
+    arguments = request.arguments
+    digests = _digests(request)
+    shown = {name: _json(value) for name, value in _shown(request).items()}
+    texts = {name: _json(value) for name, value in approved.items()}  # as text, since Python's True equals 1 and 1.0
+    if texts == shown:
+        return None
+    edited: dict[str, Any] = {}
+    for name, text in texts.items():
+        if name in digests:  # a digest, not an argument
+            continue
+        if text != shown.get(name):
+            edited[name] = approved[name]
+        elif name in arguments:
+            edited[name] = arguments[name]
+        else:  # the entry "…", which stands for all arguments
+            edited |= arguments
+    return edited
+
+
+def _json(value: Any) -> str:
+    return "".join(json_pieces(value))
+
+
+def _cut_text(text: str, most: int) -> str:
+    """Cut a text and add its digest, so that a rule that matches the cut text matches no other text."""
+    return f"{cut(text, most)} (SHA-256 of all: {hashlib.sha256(text.encode()).hexdigest()})"
 
 
 def request_of(about: Mapping[str, Any], arguments: Any, this: Occurrence, tool_name: str) -> Content:
-    """Return the framework's form of a question.
+    """Return a request in the framework's form.
 
-    The first of a call has the occurrence's own id, which is how the framework finds it. One that is asked after an
-    answer has another: with the first one's, that answer, sent once more, would be taken for one to this.
+    A request about a tool call has that call as its function call: standing approvals match it, and user interfaces
+    show it. A request about a whole program has the call of `execute_code`. Each has its own id, also as the id of its
+    function call, so an answer never counts for another request.
     """
-    sent = arguments if isinstance(arguments, dict) else {"raw": arguments}
-    call = Content.from_function_call(this.call_id, tool_name, arguments=sent, id=this.id)
+    name = f"{this.id}:{tool_name}:question:{about['question']}"
+    if about["what"] == "call":
+        call = Content.from_function_call(this.call_id, about["tool"], arguments=dict(about["arguments"]), id=name)
+    else:
+        call = call_of(arguments, this.call_id, tool_name, name)
     properties: dict[str, Any] = {ABOUT: dict(about)}
-    name = this.id
-    if this.answer is not None:
-        name = f"{this.id}:{about['question']}"
-        properties |= {"_replacement_approval_request": True, "_approval_request_id": name}
+    if this.answer is not None and this.answers.others_wait:
+        properties["_replacement_approval_request"] = True  # otherwise the framework drops the other requests
     return Content.from_function_approval_request(id=name, function_call=call, additional_properties=properties)
 
 
+def call_of(arguments: Any, call_id: str, tool_name: str, name: str) -> Content:
+    """Return a call of `execute_code` with these arguments, under the id of one of its requests."""
+    sent = arguments if isinstance(arguments, dict) else {"raw": arguments}
+    return Content.from_function_call(call_id, tool_name, arguments=sent, id=name)
+
+
+def model_call_id(name: str) -> str:
+    """Return the id of the model's call for its own id or that of a request about it."""
+    of_a_question = _OF_A_QUESTION.fullmatch(name)
+    return name if of_a_question is None else of_a_question[1]
+
+
+def asked_by(answer: Content) -> str | None:
+    """Return the name of the tool whose request an answer is to; `None` for the framework's own requests."""
+    of_a_question = _OF_A_QUESTION.fullmatch(_id_of(answer))
+    return None if of_a_question is None else of_a_question[2]
+
+
 def occurrence_of(answer: Content) -> str:
-    """Return the id of the occurrence that an answer is to."""
-    call = answer.function_call
-    return answer.id or "" if call is None or call.id is None else call.id
+    """Return the id of the model's call that an answer belongs to."""
+    return model_call_id(_id_of(answer))
 
 
 def question_of(answer: Content) -> str | None:
-    """Return the id of the question that an answer says it is to; `None` where it does not say."""
-    about = answer.additional_properties.get(ABOUT)
-    question = about.get("question") if isinstance(about, Mapping) else None
-    return question if isinstance(question, str) else None
+    """Return the id of the request that an answer is to; `None` for the framework's own requests."""
+    of_a_question = _OF_A_QUESTION.fullmatch(_id_of(answer))
+    return None if of_a_question is None else of_a_question[3]
+
+
+def _id_of(answer: Content) -> str:
+    call = answer.function_call
+    return answer.id or "" if call is None or call.id is None else call.id

@@ -1,7 +1,7 @@
-"""What came of a program, as the framework's `Content`: a flat list, whose text every chat client sends to its model.
+"""Converts a program's outcome to the framework's `Content`: a flat list whose text every chat client sends to its
+model.
 
-Chat clients send the texts among a function's results. Some send data too; none sends error items, and none looks into
-an item that has others in it.
+Chat clients send the texts of a function's result. Some send data too; none sends error items or nested items.
 """
 
 from __future__ import annotations
@@ -21,27 +21,30 @@ from actbox.core.mounts import OUTPUT
 from actbox.core.result import EXIT_NOT_RUN, Artifact
 
 ResultFormat = Literal["content", "json"]
-"""`content`: text for the model to read, files as data items, and for failures an error item besides. `json`: one text,
-a JSON object of `stdout`, `stderr`, `exit_code` and `success`, and of `output_files` where there are any."""
+"""`content`: text for the model, files as data items, and for failures an error item as well. `json`: one text, a JSON
+object of `stdout`, `stderr`, `exit_code` and `success`, and of `output_files` if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is given back for a call of `execute_code`. `failure` is the kind of error, empty where it succeeded."""
+    """The result of a call of `execute_code`. `failure` is the kind of error, empty for a success."""
 
     contents: list[Content]
     failure: str = ""
 
 
 def answer_of(outcome: CodeActOutcome, result_format: ResultFormat) -> Answer:
-    """Return what is given back for what came of a program."""
-    result = outcome.result
-    failure = "" if result.success else (result.error.kind if result.error else ErrorKind.EXIT).value
+    """Return the answer for a program's outcome."""
+    result, success = outcome.result, outcome.result.success
+    failure = "" if success else (result.error.kind if result.error else ErrorKind.EXIT).value
     if result_format == "json":
         shape = json.dumps(outcome.to_json_shape(), ensure_ascii=False)
         return Answer([Content.from_text(encodable(shape))], failure)
-    said = {"exit_code": result.exit_code, "success": result.success}
-    contents = [Content.from_text(encodable(outcome.text), additional_properties=said), *_files(outcome.artifacts)]
+    extra = {"exit_code": result.exit_code, "success": success}
+    contents = [
+        Content.from_text(encodable(outcome.text), additional_properties=extra),
+        *_files(outcome.artifacts),
+    ]
     if result.error is not None:
         error = result.error
         contents.append(
@@ -51,17 +54,20 @@ def answer_of(outcome: CodeActOutcome, result_format: ResultFormat) -> Answer:
                 error_details=encodable(error.traceback) or None,
             )
         )
-    elif not result.success:
+    elif not success:
         contents.append(Content.from_error(message=f"the program ended with exit code {result.exit_code}"))
     return Answer(contents, failure)
 
 
 def not_asked(needed: ApprovalNeeded) -> Answer:
-    """Return what is given back where a program has to be approved and nobody can be asked."""
+    """Return the answer for a program that needs approval when nobody can be asked."""
     text = f"{needed.request.reason}, and nobody can be asked here"
     kind = ErrorKind.POLICY.value
-    said = {"exit_code": EXIT_NOT_RUN, "success": False}
-    contents = [Content.from_text(text, additional_properties=said), Content.from_error(message=text, error_code=kind)]
+    extra = {"exit_code": EXIT_NOT_RUN, "success": False}
+    contents = [
+        Content.from_text(text, additional_properties=extra),
+        Content.from_error(message=text, error_code=kind),
+    ]
     return Answer(contents, kind)
 
 

@@ -1,4 +1,4 @@
-"""`execute_code` as a tool of its own, for agents that are put together by hand: one class for each engine."""
+"""`execute_code` as a separate tool, for agents assembled by hand: one class for each engine."""
 
 from __future__ import annotations
 
@@ -8,31 +8,29 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Unpack
 
-from actbox.codeact import describing
-from actbox.codeact.frozen import INPUT_SCHEMA, FrozenRun
-from actbox.codeact.identity import new_serial
+from actbox.codeact.frozen import INPUT_SCHEMA, FrozenRun, description_of, whole_instructions
 from actbox.codeact.instructions import EXECUTE_CODE
+from actbox.codeact.serial_numbers import new_serial
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
 from .engine_options import HyperlightGuest, MontyGuest, hyperlight_options, monty_options, node_options
 from .execute_code import ExecuteCode
-from .invocation import Invocation
+from .invocation import Invocation, Scope
 from .results import Answer
-from .scope import Scope
 from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
 
 _NOTHING: Final[Mapping[int, FrozenRun]] = MappingProxyType({})
 
 _decided: ContextVar[Mapping[int, FrozenRun]] = ContextVar("actbox_agent_framework_decided", default=_NOTHING)
-"""By which form of each tool the framework decided, in this context, whether somebody is asked."""
+"""The run whose approval mode the framework has read in this context, for each tool."""
 
 
 class EngineTool(Surface, ExecuteCode):
-    """What the tools have in common; the engine is all in which they differ.
+    """The base of the tools, which differ only in their engine.
 
-    What may be used can change at any time, and description and approval mode with it; a call has what there is when it
-    is made. Files are those of the conversation: without an `AgentSession` each call has its own.
+    Tools, mounts and domains can change at any time, and the description and approval mode change with them; a call has
+    what there is when it is made. Files belong to the conversation: without an `AgentSession` each call has its own.
     """
 
     ENGINE: ClassVar[str]
@@ -50,8 +48,8 @@ class EngineTool(Surface, ExecuteCode):
     ) -> None:
         """`options` are those of `ProviderOptions`.
 
-        Raises `InvalidValue`, and `SandboxUnavailable` where the engine is not installed. The approval styles in which
-        `execute_code` itself asks need a provider, which has a part in the framework's run.
+        Raises `InvalidValue`, and `SandboxUnavailable` if the engine is not installed. The approval styles in which
+        `execute_code` itself asks need a provider, which takes part in the framework's run.
         """
         if options.get("approval_style", "bundled") != "bundled":
             raise InvalidValue(
@@ -75,7 +73,7 @@ class EngineTool(Surface, ExecuteCode):
 
     @property
     def description(self) -> str:
-        """What a model reads of the tool now; it suffices without instructions."""
+        """The tool's present description for models; it is complete without instructions."""
         return _description(self._config.freeze())
 
     @description.setter
@@ -85,12 +83,12 @@ class EngineTool(Surface, ExecuteCode):
 
     @property
     def approval_mode(self) -> Approval:
-        """Whether somebody is asked before a program runs: by the mode that was given, or by any of the tools.
+        """The approval mode: whether a person is asked before a program runs, as given or required by any tool.
 
-        It can be set to ask always; what the constructor or a tool requires cannot be taken back.
+        It can be set to ask always; a requirement of the constructor or a tool cannot be removed.
         """
-        # The framework reads the mode to decide whether somebody is asked, and says nothing of it when it calls: what
-        # was decided has to be remembered here, and counts for the calls in this context.
+        # The framework reads the mode to decide about approval, and does not report the decision with the call. So
+        # remember here what it has read; it counts for the calls in this context.
         run = self._config.freeze()
         _decided.set({**_decided.get(), self._serial: run})
         return "always_require" if self._asks_always else run.approval
@@ -100,20 +98,20 @@ class EngineTool(Surface, ExecuteCode):
         self._asks_always = value == "always_require"
 
     def build_instructions(self, *, tools_visible_to_model: bool) -> str:
-        """Return instructions for the agent, as all is now.
+        """Return instructions for the agent, with the present tools, mounts and domains.
 
-        Where the model can also call the tools directly, they are only named with their parameters; else they are
-        spelled out.
+        If the model can also call the tools directly, they are only listed with their parameters; otherwise they are
+        described in full.
         """
         run = self._config.freeze()
-        return describing.whole_instructions(run, tools_visible_to_model=tools_visible_to_model, with_session=False)
+        return whole_instructions(run, tools_visible_to_model=tools_visible_to_model, with_session=False)
 
     def build_serializable_state(self) -> dict[str, Any]:
-        """Return as JSON data what programs may use now."""
+        """Return as JSON data what programs may use at present."""
         return self._config.freeze().state()
 
     def create_run_tool(self) -> ExecuteCode:
-        """Return a tool that keeps what there is now, whatever is changed here later. It ends when this is closed."""
+        """Return a tool with the present tools, mounts and domains, unaffected by later changes; it ends with this."""
         run = self._config.freeze()
 
         async def call(arguments: Any, invocation: Invocation) -> Answer:
@@ -128,7 +126,7 @@ class EngineTool(Surface, ExecuteCode):
         )
 
     def to_dict(self, *, exclude: set[str] | None = None, exclude_none: bool = True) -> dict[str, Any]:
-        """Return the tool as JSON data, as it is now; see `FunctionTool.to_dict`."""
+        """Return the tool in its present state as JSON data; see `FunctionTool.to_dict`."""
         now = {"description": self.description, "approval_mode": self.approval_mode}
         document = super().to_dict(exclude=exclude, exclude_none=exclude_none)
         return document | {name: value for name, value in now.items() if name not in (exclude or ())}
@@ -137,7 +135,7 @@ class EngineTool(Surface, ExecuteCode):
         run = self._config.freeze()
         decided = _decided.get().get(self._serial)
         if decided is not None and decided.approval == "never_require" and run.approval == "always_require":
-            run = decided  # a tool that requires approval came after nobody was asked: it is for the next call
+            run = decided  # a tool that requires approval was added after the decision: it counts from the next call
         return await self._once(run, arguments, invocation)
 
     async def _once(self, run: FrozenRun, arguments: Any, invocation: Invocation) -> Answer:
@@ -149,7 +147,7 @@ class EngineTool(Surface, ExecuteCode):
 
 
 def _description(run: FrozenRun) -> str:
-    return describing.description(run, with_session=False)  # whether there is one is known when it is called
+    return description_of(run, with_session=False)  # whether there is a session is known only at the call
 
 
 class LinuxExecuteCodeTool(EngineTool):
@@ -189,7 +187,7 @@ class MontyExecuteCodeTool(EngineTool):
         tool_name: str = EXECUTE_CODE,
         **options: Unpack[ProviderOptions],
     ) -> None:
-        """As `MontyCodeActProvider`."""
+        """Take the arguments of `MontyCodeActProvider`."""
         self._guest = MontyGuest(type_check=type_check, type_check_stubs=type_check_stubs)
         super().__init__(
             tools=tools,
@@ -207,7 +205,7 @@ class NodeExecuteCodeTool(EngineTool):
 
     ENGINE = "node"
 
-    _told_of = staticmethod(node_options)
+    _with_description = staticmethod(node_options)
 
 
 class HyperlightExecuteCodeTool(EngineTool):
@@ -231,7 +229,7 @@ class HyperlightExecuteCodeTool(EngineTool):
         tool_name: str = EXECUTE_CODE,
         **options: Unpack[ProviderOptions],
     ) -> None:
-        """As `HyperlightCodeActProvider`."""
+        """Take the arguments of `HyperlightCodeActProvider`."""
         self._guest = HyperlightGuest(
             backend=backend, module=module, module_path=module_path, heap_size=heap_size, stack_size=stack_size
         )

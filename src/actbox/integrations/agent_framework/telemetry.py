@@ -1,4 +1,4 @@
-"""Spans in the framework's form, where the framework itself makes none or does not see a failure."""
+"""Spans in the framework's form, where the framework makes none itself or does not see a failure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .invocation import Invocation, current
 
 
 def mark_failed(kind: str) -> None:
-    """Say on the current span that it has failed: a call that gives a failure back as its result raises nothing."""
+    """Mark the current span as failed, for a call that returns its failure as a result instead of raising."""
     span = trace.get_current_span()
     span.set_attribute(observability.OtelAttr.ERROR_TYPE, kind)
     span.set_status(trace.StatusCode.ERROR)
 
 
 def traced(tool: Tool) -> Tool:
-    """Return the same tool with a span for each call, as the framework has one for each of its own tools."""
+    """Return the tool with a span for each call, like the framework's spans for its own tools."""
     function = tool.function
 
     @functools.wraps(function)

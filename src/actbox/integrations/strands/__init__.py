@@ -5,30 +5,24 @@
 
     agent = Agent(model, sandbox=StrandsSandbox("linux"))
 
-The agent then has a shell, Python and a file editor that see the same files. With `programmatic_tool_caller` among its
-tools it has programs that call the others, from inside the sandbox. With `plugins=[CodeActPlugin()]` it acts by
-programs alone.
+The agent then has a shell, Python and a file editor that share files. With `programmatic_tool_caller` among its tools,
+it can send programs that call the other tools from inside the sandbox. With `plugins=[CodeActPlugin()]` it acts only by
+programs.
 """
 
 from __future__ import annotations
 
-try:
-    import strands as _framework
-except ImportError as error:
-    from actbox.core.errors import ActboxError
+from actbox.integrations.versions import importing
 
-    raise ActboxError("Strands needs the extra: pip install 'actbox[strands]'") from error
-
-from .act import CodeActState
-from .caller import make_programmatic_tool_caller, programmatic_tool_caller
-from .environments import AgentCoreSandbox, DockerSandbox, LocalEnvironment, LocalSandbox
-from .plugin import CodeActPlugin
-from .sandbox import StrandsSandbox
-from .tools_files import file_editor, file_read, file_write, make_file_editor, make_file_read, make_file_write
-from .tools_python import make_python, make_python_session, python, python_session
-from .tools_shell import make_shell, shell
-
-del _framework
+with importing("strands-agents", extra="strands"):
+    from .caller import make_programmatic_tool_caller, programmatic_tool_caller
+    from .codeact_invocation import CodeActState
+    from .environments import AgentCoreSandbox, DockerSandbox, LocalEnvironment, LocalSandbox
+    from .plugin import CodeActPlugin
+    from .sandbox import StrandsSandbox
+    from .tools_files import file_editor, file_read, file_write, make_file_editor, make_file_read, make_file_write
+    from .tools_python import make_python, make_python_session, python, python_session
+    from .tools_shell import make_shell, shell
 
 __all__ = [
     "AgentCoreSandbox",

@@ -1,4 +1,4 @@
-"""What lives in an event loop of its own, in the background, so that it can be used from any other.
+"""Runs coroutines and sessions in a background event loop, so that they can be used from any other.
 
 `agent(…)` makes an event loop for each invocation, and an asynchronous host has its own. A session belongs to the loop
 in which it began, and outlives an invocation.
@@ -20,13 +20,13 @@ from actbox.tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Tool
 
 T = TypeVar("T")
 NOT_THERE: Final = 126
-"""The exit code of a program whose folder is missing."""
+"""The exit code of a program whose directory is missing."""
 
 
 async def in_background(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Have a coroutine run in the background, and return what it returns.
+    """Run a coroutine in the background event loop, and return its result.
 
-    Where the caller is cancelled it is cancelled too, and has ended when this raises.
+    If the caller is cancelled, the coroutine is cancelled too, and has ended when this raises.
     """
     home, background = asyncio.get_running_loop(), background_loop()
     over: asyncio.Future[None] = home.create_future()
@@ -34,10 +34,10 @@ async def in_background(coroutine: Coroutine[Any, Any, T]) -> T:
 
     def begin() -> None:
         tasks.append(background.create_task(coroutine))
-        tasks[0].add_done_callback(tell)
+        tasks[0].add_done_callback(finish)
 
-    def tell(task: asyncio.Task[T]) -> None:
-        with contextlib.suppress(RuntimeError):  # that event loop is closed: nobody waits any more
+    def finish(task: asyncio.Task[T]) -> None:
+        with contextlib.suppress(RuntimeError):  # the caller's event loop is closed: nobody waits any more
             home.call_soon_threadsafe(settle)
 
     def settle() -> None:
@@ -55,7 +55,7 @@ async def in_background(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def stream_in_background(begin: Callable[[], AsyncIterator[Event]]) -> AsyncGenerator[Event]:
-    """Have events made in the background, and yield them; closing this early closes them, and has when it returns."""
+    """Yield events that are produced in the background loop; closing this early waits until the producer has closed."""
     home = asyncio.get_running_loop()
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -77,10 +77,10 @@ async def stream_in_background(begin: Callable[[], AsyncIterator[Event]]) -> Asy
 
 
 class BackgroundSession:
-    """A session of a sandbox for whoever asks, in any event loop. It begins with its first program."""
+    """A sandbox's session that may be used from any event loop. It begins with its first program."""
 
     def __init__(self, box: Callable[[], Awaitable[Sandbox]], *, cwd: str = "") -> None:
-        """`box` returns the sandbox, started; the first program begins in `cwd`, and so do those after it."""
+        """`box` returns the started sandbox; the programs start in `cwd`."""
         self._box = box
         self._cwd = cwd
         self._session: Session | None = None
@@ -88,13 +88,13 @@ class BackgroundSession:
 
     @property
     def alive(self) -> bool:
-        """Whether a program could run in it now."""
+        """True if the session can run a program now."""
         return self._session is None or self._session.alive
 
     async def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
-        """Run a program as `Session.stream` does. Tools are called where the caller's event loop is."""
+        """Run a program as `Session.stream` does. Tools are called in the caller's event loop."""
         toolset = tools_at_home(Toolset.for_run(tools))
         box = await self._box()
 
@@ -115,7 +115,9 @@ class BackgroundSession:
                 yield event
 
     async def close(self) -> None:
-        """End it as `Session.close` does. It is over when this returns, whoever has called it first."""
+        """Close the session as `Session.close` does. It has ended on return, also if another caller began
+        to close it.
+        """
         if self._session is not None:
             await in_background(self._close(self._session))
 
@@ -128,7 +130,7 @@ class BackgroundSession:
 def tools_at_home(toolset: Toolset) -> Toolset:
     """Return tools whose asynchronous functions run in this event loop, wherever they are called.
 
-    The others run in threads, and may be called from anywhere.
+    Synchronous ones run in threads, and may be called from anywhere.
     """
     home = asyncio.get_running_loop()
     moved = Toolset(_at_home(tool, home) if tool.is_async else tool for tool in toolset)
@@ -137,7 +139,7 @@ def tools_at_home(toolset: Toolset) -> Toolset:
 
 
 def approver_at_home(approver: Approver) -> Approver:
-    """Return an approver that is asked in this event loop, wherever the question comes up, as long as there is one."""
+    """Return an approver that is asked in this event loop, if there is one, whichever loop the request comes from."""
     return _ApproverAtHome(approver, asyncio.get_running_loop())
 
 

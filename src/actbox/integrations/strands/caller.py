@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -17,14 +17,14 @@ from actbox.core.events import Event
 from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
-from .attending import Attendant, Broken, Paused, Run, Told, in_a_program
-from .bounds import check_bounds, check_tool_name
-from .executor import Answered, Interrupted, can_be_interrupted, interrupt_event, raise_after, result_event, run_tool
-from .nested import NotForPrograms, in_place_of_python, nested_tools, unregistered_tools
-from .observation import blocks_of
-from .paused import PAUSED_SECONDS, Gone, paused_runs
+from .executor import can_be_interrupted, interrupt_event, raise_after, result_event
+from .option_checks import CALLS_AT_ONCE, check_program_options, check_tool_name
+from .paused_runs import PAUSED_SECONDS, Gone, paused_runs
+from .program_calls import NESTED, Broken, Paused, ProgramCalls, StreamedEvent, in_a_program, through
 from .program_run import ProgramRun
+from .result_blocks import blocks_of
 from .sandbox import StrandsSandbox
+from .tool_conversion import NotForPrograms, in_place_of_python, nested_tools, unregistered_tools
 
 NAME: Final = "programmatic_tool_caller"
 DESCRIPTION: Final = (
@@ -50,18 +50,21 @@ class ProgrammaticToolCaller(NotForPrograms, AgentTool):
         allowed_tools: Collection[str] | None = None,
         timeout: float | None = None,
         max_tool_calls: int | None = None,
+        calls_at_once: int = CALLS_AT_ONCE,
         paused_timeout: float = PAUSED_SECONDS,
         name: str = NAME,
         description: str = DESCRIPTION,
     ) -> None:
         super().__init__()
         check_tool_name(name)
-        self._allowed_tools = check_bounds(
+        self._allowed_tools = check_program_options(
             timeout=timeout,
             paused_timeout=paused_timeout,
             max_tool_calls=max_tool_calls,
+            calls_at_once=calls_at_once,
             allowed_tools=allowed_tools,
         )
+        self._calls_at_once = calls_at_once
         self._timeout = timeout
         self._max_tool_calls = max_tool_calls
         self._paused_timeout = paused_timeout
@@ -70,30 +73,30 @@ class ProgrammaticToolCaller(NotForPrograms, AgentTool):
 
     @property
     def tool_name(self) -> str:
-        """What models call it."""
+        """The tool's name for models."""
         return self._name
 
     @property
     def tool_type(self) -> str:
-        """Its kind, for those who list tools."""
+        """The kind of tool, for listings."""
         return "programmatic"
 
     @property
     def tool_spec(self) -> ToolSpec:
-        """What models are told of it."""
+        """The tool's specification for models."""
         code = {"type": "string", "description": "The whole program."}
         schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
         return {"name": self._name, "description": self._description, "inputSchema": {"json": schema}}
 
     async def stream(self, tool_use: ToolUse, invocation_state: dict[str, Any], **kwargs: Any) -> AsyncGenerator[Any]:
-        """Run the program of a call, or go on with one that waited; yields what happens, and the result last.
+        """Run the program of a call, or resume one that waited; yield events, and the result last.
 
-        What is streamed are dictionaries of one key: `printed`, `tool_use`, `tool_result`, and what nested calls stream
-        (`tool_stream_event`, `tool_cancel_event`), as `Told` describes them.
+        Events are dictionaries with one key: `printed`, `tool_use`, `tool_result`, or an event of a nested call
+        (`tool_stream_event`, `tool_cancel_event`), as `StreamedEvent` describes them.
         """
         agent: Agent = invocation_state["agent"]
         if in_a_program():
-            yield result_event(_refused(tool_use, _NESTED))
+            yield result_event(_refused(tool_use, NESTED))
             return
         if _is_ambiguous(agent, tool_use["toolUseId"]):
             yield result_event(_refused(tool_use, _AMBIGUOUS))
@@ -115,20 +118,21 @@ class ProgrammaticToolCaller(NotForPrograms, AgentTool):
                 return
             run = new
             run.warnings = (*nested.left_out, *in_place_of_python(nested.toolset, program))
-            # When this thread has nothing else to do: two threads that compute would be in each other's way.
+            # When this thread is idle: two computing threads would slow each other down.
             events_of = _in_sandbox(agent.sandbox, program, nested.toolset, self._timeout)
-            asyncio.get_running_loop().call_soon(run.begin, events_of)
+            asyncio.get_running_loop().call_soon(run.begin, agent.sandbox, events_of)
         context = kwargs.get("_tool_context")
-        attendant = Attendant(
+        program_calls = ProgramCalls(
             run,
             agent,
-            _through(agent, invocation_state),
+            through(agent, invocation_state, unregistered_tools(agent)),
             cancel_signal=agent.cancel_signal if context is None else context.cancel_signal,
             can_pause=can_be_interrupted(invocation_state, context),
+            calls_at_once=self._calls_at_once,
         )
-        async with aclosing(attendant.events()) as events:
+        async with aclosing(program_calls.events()) as events:
             async for event in events:
-                if isinstance(event, Told):
+                if isinstance(event, StreamedEvent):
                     yield event.data
                 elif isinstance(event, Paused):
                     paused_runs.pause(agent, tool_use["toolUseId"], run, seconds=self._paused_timeout)
@@ -144,29 +148,32 @@ def make_programmatic_tool_caller(
     allowed_tools: Collection[str] | None = None,
     timeout: float | None = None,
     max_tool_calls: int | None = None,
+    calls_at_once: int = CALLS_AT_ONCE,
     paused_timeout: float = PAUSED_SECONDS,
     name: str = NAME,
     description: str = DESCRIPTION,
 ) -> ProgrammaticToolCaller:
     """Return a tool whose programs run in the agent's sandbox, a `StrandsSandbox`, and call the agent's other tools.
 
-    `allowed_tools` are the names of those that programs may call: all of the agent's and its sandbox's `code_tools`
-    unless told. `timeout` is in seconds for each program, the time in tools included and the time that people take not;
-    it may only lower the policy's wall limit, which holds where it is not told. A program that has made
-    `max_tool_calls` gets `ToolError` for further ones; the policy's own limit on tool calls ends it.
+    `allowed_tools` are the names of tools that programs may call, by default all of the agent's and its sandbox's
+    `code_tools`. `timeout` is in seconds for each program, including the time in tools, but not the time that people
+    take; it may only lower the policy's wall limit, which is the default. After `max_tool_calls` further calls raise
+    `ToolError` in the program; the policy's own limit on tool calls ends it. Of simultaneous calls `calls_at_once` run
+    at a time, and the others wait.
 
     Nested calls go through the agent's executor: its hooks, middleware, metrics, cancellation and a copy of the
-    `invocation_state` are there, as for a call of the model's: what a hook raises ends the program, which cannot catch
-    it, and the invocation. Where one is interrupted for a person, the program waits
-    in its sandbox for `paused_timeout` seconds at most, and goes on when the agent is invoked with the answers. Once it
-    is gone the result says so, with the calls that it had made; nothing is run again.
+    `invocation_state` apply, as to a call by the model. An error of a hook ends the program, which cannot catch it, and
+    the invocation. If a call is interrupted for a person, the program waits in its sandbox for at most `paused_timeout`
+    seconds, and resumes when the agent is invoked with the answers. After that the result says that it is gone, with
+    the calls that it had made; nothing is run again.
 
-    Raises `InvalidValue` for what makes no sense.
+    Raises `InvalidValue` for an invalid option.
     """
     return ProgrammaticToolCaller(
         allowed_tools=allowed_tools,
         timeout=timeout,
         max_tool_calls=max_tool_calls,
+        calls_at_once=calls_at_once,
         paused_timeout=paused_timeout,
         name=name,
         description=description,
@@ -174,10 +181,8 @@ def make_programmatic_tool_caller(
 
 
 programmatic_tool_caller = make_programmatic_tool_caller()
-"""`make_programmatic_tool_caller()` with all that is usual."""
+"""`make_programmatic_tool_caller()` with the defaults."""
 
-
-_NESTED = "a tool that a program has called cannot run programs, neither by itself nor by an agent that it asks"
 
 _AMBIGUOUS = (
     "several calls of this turn have the same id, and nobody could tell whose answers they get: none of them ran"
@@ -185,7 +190,7 @@ _AMBIGUOUS = (
 
 
 def _is_ambiguous(agent: Agent, tool_use_id: str) -> bool:
-    """Return whether the model has given several calls of its turn this id."""
+    """Return whether several calls of the model's turn have this id."""
     blocks = agent.messages[-1]["content"] if agent.messages else []
     return sum(block["toolUse"]["toolUseId"] == tool_use_id for block in blocks if "toolUse" in block) > 1
 
@@ -215,13 +220,3 @@ def _in_sandbox(
     sandbox: StrandsSandbox, program: str, toolset: Toolset, timeout: float | None
 ) -> Callable[[], AsyncIterator[Event]]:
     return lambda: sandbox.events_of_code(program, timeout=timeout, tools=toolset)
-
-
-def _through(agent: Agent, invocation_state: dict[str, Any]) -> Run:
-    unregistered = unregistered_tools(agent)
-
-    async def run(tool_use: ToolUse, tell: Callable[[dict[str, Any]], Awaitable[None]]) -> Answered | Interrupted:
-        tool = unregistered.get(tool_use["name"])
-        return await run_tool(agent, tool_use, invocation_state, tell=tell, tool=tool)
-
-    return run

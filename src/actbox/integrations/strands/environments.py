@@ -1,10 +1,11 @@
-"""Sandboxes of Strands agents by the place that they run in."""
+"""Sandboxes of Strands agents, named by where they run."""
 
 from __future__ import annotations
 
 import errno
 import os
 import posixpath
+import stat as stat_modes
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.guest.beneath import check_regular, read_open
 
-from . import host_files
-from .files import told
-from .sandbox import CodeTools, StrandsSandbox
+from .agent_sandbox import CodeTools
+from .files import file_errors
+from .sandbox import StrandsSandbox
 
 Volumes = Mapping[str | Path, str | Mapping[str, str]]
 
@@ -27,11 +29,11 @@ Volumes = Mapping[str | Path, str | Mapping[str, str]]
 class LocalEnvironment(StrandsSandbox):
     """This machine itself, with this user's rights. **It isolates nothing.**
 
-    Commands and code are plain processes (the `process` engine); limits are those that hold for each of them. Without
-    `working_dir` they have a temporary folder, which is gone afterwards; with one, which must be there, they work in
-    that folder of the host, and the file methods read and write what this user can, as commands do: links are followed.
-    They refuse what is no regular file, and to read one beyond the policy's `Limits.file_mib`. `env` are variables of
-    every run; those of this process are not passed on.
+    Commands and code are plain processes (the `process` engine), and limits hold for each of them. Without
+    `working_dir` they get a temporary directory, which is removed afterwards. With one, which must exist, they work in
+    that directory of the host, and the file methods read and write what this user can, as commands do: links are
+    followed. The file methods refuse anything but regular files, and files beyond the policy's `Limits.file_mib`. `env`
+    are variables of every run; the variables of this process are not passed on.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class LocalEnvironment(StrandsSandbox):
         env: Mapping[str, str] | None = None,
         code_tools: CodeTools = (),
     ) -> None:
-        """Raise `InvalidValue` where the working folder is missing."""
+        """Raise `InvalidValue` if the working directory is missing."""
         folder = None
         if working_dir is not None:
             folder = os.path.abspath(os.path.expanduser(working_dir))
@@ -53,12 +55,12 @@ class LocalEnvironment(StrandsSandbox):
         )
 
     def is_inside(self, path: str) -> bool:
-        """Return whether a path lies in the temporary folder."""
+        """Return whether a path lies in the temporary directory."""
         return Path(path).is_relative_to(self.box.root)
 
     def _place_of(self, path: str) -> str | None:
-        """Return a path of the host, for the kernel to follow its links and then its `..`; `None` for one in the
-        temporary folder.
+        """Return a path of the host, in which the kernel is to resolve links before `..`; `None` for a path in the
+        temporary directory.
         """
         place = posixpath.join("/", self.working_dir, path)
         return None if self.is_inside(self.path_of(path)) and self.is_inside(place) else place
@@ -68,38 +70,38 @@ class LocalEnvironment(StrandsSandbox):
         await self.ready()
         if (place := self._place_of(path)) is None:
             return await super().read_file(path, **kwargs)
-        with told(path):
-            return await run_blocking(host_files.read, place, self.most_bytes)
+        with file_errors(path):
+            return await run_blocking(_read_host_file, place, self.most_bytes)
 
     async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
-        """Create or replace a file, making its parent folders; see `StrandsSandbox.write_file`."""
+        """Create or replace a file and its missing parents; see `StrandsSandbox.write_file`."""
         await self.ready()
         if (place := self._place_of(path)) is None:
             return await super().write_file(path, content, **kwargs)
-        with told(path):
-            await run_blocking(host_files.write, place, content)
+        with file_errors(path):
+            await run_blocking(_write_host_file, place, content)
 
     async def remove_file(self, path: str, *, recursive: bool = False, **kwargs: Any) -> None:
-        """Remove a file or a link; of folders only those in the temporary one are removed."""
+        """Remove a file or a link; directories only in the temporary directory."""
         await self.ready()
         if (place := self._place_of(path)) is None:
             return await super().remove_file(path, recursive=recursive, **kwargs)
-        with told(path):
+        with file_errors(path):
             if recursive or (os.path.isdir(place) and not os.path.islink(place)):
                 raise FileError(errno.EISDIR, f"{path}: folders of this machine are removed by a command, or by hand")
             await run_blocking(os.unlink, place)
 
     async def list_files(self, path: str = ".", **kwargs: Any) -> list[FileInfo]:
-        """Return the entries of a folder, sorted by name; see `StrandsSandbox.list_files`."""
+        """Return the entries of a directory, sorted by name; see `StrandsSandbox.list_files`."""
         await self.ready()
         if (place := self._place_of(path)) is None:
             return await super().list_files(path, **kwargs)
-        with told(path, errno.ENOTDIR):
-            return await run_blocking(host_files.entries, place)
+        with file_errors(path, errno.ENOTDIR):
+            return await run_blocking(_host_entries, place)
 
 
 class LocalSandbox(LocalEnvironment):
-    """`LocalEnvironment` by the name under which it is known elsewhere.
+    """`LocalEnvironment` under its name in Strands.
 
     It is no sandbox: it is opened only with `allow_unisolated=True`.
     """
@@ -107,7 +109,7 @@ class LocalSandbox(LocalEnvironment):
     def __init__(
         self, working_dir: str | Path | None = None, *, allow_unisolated: bool = False, **options: Any
     ) -> None:
-        """Take what `LocalEnvironment` takes. Raises `SandboxUnavailable` without `allow_unisolated=True`."""
+        """Take the arguments of `LocalEnvironment`. Raises `SandboxUnavailable` without `allow_unisolated=True`."""
         if not allow_unisolated:
             raise SandboxUnavailable(
                 "LocalSandbox isolates nothing: programs may do what this user may. Say allow_unisolated=True if that"
@@ -117,13 +119,13 @@ class LocalSandbox(LocalEnvironment):
 
 
 class DockerSandbox(StrandsSandbox):
-    """A container of its own, made by Docker or Podman when it is first used and removed by `stop()`; no network.
+    """A container without a network, made by Docker or Podman at its first use and removed by `stop()`.
 
-    `image` is one that is there already, with a Python of version 3.9 or later; without one the container has this
-    interpreter and its packages, read-only. `volumes` maps folders and files of the host to where they are mounted:
-    `{"/srv/sales": "/data"}`, `"/data:rw"` or `{"bind": "/data", "mode": "rw"}`; they are read-only unless told.
-    `environment` are variables of every run. `options` are further ones of the `container` engine: `runtime`
-    (`runsc`, `kata`), `client` (`podman`, `docker`), `packages`.
+    `image` must exist already, with Python 3.9 or later; without one the container has this interpreter and its
+    packages, read-only. `volumes` maps files and directories of the host to their mount points: `{"/srv/sales":
+    "/data"}`, `"/data:rw"` or `{"bind": "/data", "mode": "rw"}`; the default is read-only. `environment` are variables
+    of every run. `options` are further options of the `container` engine: `runtime` (`runsc`, `kata`), `client`
+    (`podman`, `docker`), `packages`.
     """
 
     def __init__(
@@ -137,7 +139,7 @@ class DockerSandbox(StrandsSandbox):
         code_tools: CodeTools = (),
         **options: Any,
     ) -> None:
-        """Raise `InvalidValue` for what makes no sense, such as a volume whose folder is missing."""
+        """Raise `InvalidValue` for invalid arguments, such as a volume whose directory is missing."""
         if not isinstance(volumes, (Mapping, type(None))):
             raise InvalidValue(
                 f"volumes maps what is on the host to where it is mounted, such as {{'/srv': '/data'}}, not {volumes!r}"
@@ -155,9 +157,9 @@ class DockerSandbox(StrandsSandbox):
 class AgentCoreSandbox(StrandsSandbox):
     """A session of Amazon Bedrock AgentCore's Code Interpreter (extra `actbox[agentcore]`).
 
-    `region` is AWS' name of one, such as `us-west-2`, the one that AWS' own settings name unless told. `session_name`
-    is unique unless told. `identifier` is the code interpreter's, `aws.codeinterpreter.v1` for AWS' own. `options` are
-    further ones of the `agentcore` engine.
+    `region` is an AWS region such as `us-west-2`, by default the one in AWS' own settings. The default `session_name`
+    is unique. `identifier` names the code interpreter; AWS' own is `aws.codeinterpreter.v1`. `options` are further
+    options of the `agentcore` engine.
     """
 
     def __init__(
@@ -170,9 +172,9 @@ class AgentCoreSandbox(StrandsSandbox):
         code_tools: CodeTools = (),
         **options: Any,
     ) -> None:
-        """Raise what `actbox.open_sandbox("agentcore")` raises."""
-        told = {"region": region, "session_name": session_name, "identifier": identifier}
-        options |= {name: value for name, value in told.items() if value is not None}
+        """Raise the errors of `actbox.open_sandbox("agentcore")`."""
+        arguments = {"region": region, "session_name": session_name, "identifier": identifier}
+        options |= {name: value for name, value in arguments.items() if value is not None}
         super().__init__("agentcore", policy=policy, code_tools=code_tools, **options)
 
 
@@ -184,3 +186,45 @@ def _mount_of(host: str | Path, place: str | Mapping[str, str]) -> FileMount:
     else:
         raise InvalidValue(f"volumes: {host!s} is mounted at a path such as '/data' or '/data:rw', not {place!r}")
     return FileMount(host, path, mode or "ro")  # type: ignore[arg-type]
+
+
+# Files of the host, in places where programs may have put anything: a named pipe, a device, an endless file.
+
+
+def _read_host_file(place: str, most: int) -> bytes:
+    """Return a regular file's content; links are followed. Raises `OSError`, and `FileError` beyond `most` bytes."""
+    # Non-blocking, so that opening a named pipe does not wait for its other end.
+    descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        check_regular(descriptor, place)
+        content = read_open(descriptor, most + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > most:
+        raise FileError(errno.EFBIG, f"{place} has more than {most:,} bytes, which is what a file may have here")
+    return content
+
+
+def _write_host_file(place: str, content: bytes) -> None:
+    """Create or replace a regular file and its missing parents; links are followed. Raises `OSError`."""
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    with open(descriptor, "wb") as file:
+        if not stat_modes.S_ISREG(os.fstat(descriptor).st_mode):
+            raise FileError(errno.EINVAL, f"{place} is not a regular file")
+        file.truncate()
+        file.write(content)
+
+
+def _host_entries(place: str) -> list[FileInfo]:
+    """Return the entries of a directory, sorted by name. Raises `OSError`."""
+    with os.scandir(place) as found:
+        return sorted((_file_info(entry) for entry in found), key=lambda info: info.name)
+
+
+def _file_info(entry: os.DirEntry[str]) -> FileInfo:
+    try:
+        is_folder = entry.is_dir()
+        return FileInfo(entry.name, is_folder, None if is_folder else entry.stat().st_size)
+    except OSError:  # it was removed meanwhile, or may not be examined
+        return FileInfo(entry.name)

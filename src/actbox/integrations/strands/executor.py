@@ -1,11 +1,11 @@
-"""What is private to Strands, and all that this package uses of it.
+"""The only file that uses Strands' private API.
 
-`run_tool` makes a tool call through an agent's own executor; `around_passes` has a generator around each pass of an
-agent: one user message, and what the model makes of it.
+`run_tool` makes a tool call through an agent's own executor. `around_passes` wraps each pass of an agent: one user
+message, and the model's response to it.
 
-A call of a program's goes where a model's call goes: `BeforeToolCallEvent`, the middleware of `ExecuteToolStage`, the
-tool, `AfterToolCallEvent`, spans and metrics. Not by `agent.tool.name(**arguments)`, for which the arguments are the
-`invocation_state` as well: of a parameter called `agent` or `record_direct_tool_call` the value is lost there.
+A program's call takes the same path as a model's: `BeforeToolCallEvent`, the middleware of `ExecuteToolStage`, the
+tool, `AfterToolCallEvent`, spans and metrics. `agent.tool.name(**arguments)` is not used, because it also passes the
+arguments as `invocation_state`: values of parameters named `agent` or `record_direct_tool_call` would be lost.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
+from opentelemetry import trace
 from pydantic import BaseModel
 from strands import Agent
 from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookOrder
@@ -42,17 +43,21 @@ from strands.types.exceptions import (
 )
 from strands.types.tools import AgentTool, ToolResult, ToolUse
 
+from actbox.integrations.versions import expect
+
+expect(Agent, "_append_messages")
+expect(SequentialToolExecutor, "_stream_with_trace")
+
 _CYCLE: Final = "event_loop_cycle_id"
 _NOTES: Final = "actbox"
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a tool call came to.
+    """The result of a tool call.
 
-    `holds_data` is whether the text of the result is JSON that the decorator `@tool` has made of what the function
-    returned: of 5 as of "5" it makes the same text. `data` are the bytes that it returned, of which it takes the
-    `str()`.
+    `holds_data` is true if the result's text is JSON that the decorator `@tool` made of the function's return value;
+    the text alone does not tell 5 from "5". `data` are returned bytes, for which the decorator's text is only `str()`.
     """
 
     result: ToolResult
@@ -62,9 +67,9 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A tool call that waits for people: the tool, a hook or middleware has interrupted it. It has no result.
+    """A tool call that waits for people, because the tool, a hook or middleware interrupted it. It has no result.
 
-    `may_have_begun` is whether the tool may have been called by then.
+    `may_have_begun` is true if the tool may have been called.
     """
 
     interrupts: tuple[Interrupt, ...]
@@ -72,7 +77,7 @@ class Interrupted:
 
 
 class _Call:
-    """One call that is under way, for what is hung into its agent."""
+    """A call in progress, for the hooks and middleware in its agent."""
 
     def __init__(self, call_id: str, tool: AgentTool | None) -> None:
         self.id = call_id
@@ -84,7 +89,7 @@ class _Call:
 _under_way: ContextVar[_Call | None] = ContextVar("actbox_strands_call", default=None)
 _watched: WeakSet[Agent] = WeakSet()
 _raised: WeakKeyDictionary[Agent, dict[str, Exception]] = WeakKeyDictionary()
-"""What is to be raised after a call, by its id."""
+"""The errors to raise after calls, by call id, for each agent."""
 
 
 async def run_tool(
@@ -92,17 +97,17 @@ async def run_tool(
     tool_use: ToolUse,
     invocation_state: Mapping[str, Any],
     *,
-    tell: Callable[[dict[str, Any]], Awaitable[None]],
+    report: Callable[[dict[str, Any]], Awaitable[None]],
     tool: AgentTool | None = None,
 ) -> Answered | Interrupted:
-    """Run one tool call as the agent's executor does, and return what it came to.
+    """Run one tool call as the agent's executor does, and return its result.
 
-    It gets a copy of `invocation_state`, whose values are shared. `tell` is awaited with each event that the call
-    streams, in Strands' own form (`{"tool_stream_event": …}`, `{"tool_cancel_event": …}`). `tool` is one that the agent
-    has not registered; without it the registered one of that name runs. Called again with the same `tool_use` after
-    the interrupts were answered, it goes on as Strands does: hooks and the tool run anew, and find the answers.
+    The call gets a shallow copy of `invocation_state`. `report` is awaited with each event that the call streams, in
+    Strands' own form (`{"tool_stream_event": …}`, `{"tool_cancel_event": …}`). `tool` is one that the agent has not
+    registered; without it the registered tool of that name runs. Called again with the same `tool_use` after the
+    interrupts were answered, it resumes as Strands does: hooks and the tool run again, and find the answers.
 
-    What a hook raises is raised here. To be awaited in a task of its own.
+    Errors of hooks are raised here. Await it in a separate task.
     """
     if agent.cancel_signal.is_set():
         return Answered(_failed(tool_use, "the agent was cancelled, and the tool was not called"))
@@ -111,19 +116,19 @@ async def run_tool(
     _under_way.set(call)
     state = dict(invocation_state)
     if getattr(agent, "_background_tasks", None) is not None:
-        # A call with the id of a cycle may be sent into the background, and would have no result.
+        # With a cycle's id the call could be moved to the background, and would have no result.
         state.pop(_CYCLE, None)
     results: list[ToolResult] = []
     events: AsyncGenerator[Any] = agent.tool_executor._stream_with_trace(
         agent, tool_use, results, invocation_state.get("event_loop_cycle_trace"),  # type: ignore[arg-type]
-        invocation_state.get("event_loop_cycle_span"), state,
+        trace.get_current_span(), state,  # the program's span, not that of the cycle in which the model sent it
     )  # fmt: skip
     interrupts: list[Interrupt] = []
-    async for event in events:  # to the end: what these hold is not closed with them
+    async for event in events:  # to the end: closing early would not close the inner generators
         if isinstance(event, ToolInterruptEvent):
             interrupts += event.interrupts
         elif not isinstance(event, ToolResultEvent):
-            await tell(event.as_dict())
+            await report(event.as_dict())
     if interrupts:
         return Interrupted(tuple(interrupts), call.may_have_begun)
     if not results:
@@ -134,26 +139,26 @@ async def run_tool(
 
 
 def runs_one_by_one(agent: Agent) -> bool:
-    """Return whether the agent's tools are not to run at once."""
+    """Return whether the agent's tools must not run at the same time."""
     return isinstance(agent.tool_executor, SequentialToolExecutor)
 
 
 def tools_of(agent: Agent) -> dict[str, AgentTool]:
-    """Return the tools that a call by name finds, in order, but the one by which a model gives structured output."""
+    """Return the tools that can be called by name, in order, except the one for a model's structured output."""
     found = {**agent.tool_registry.registry, **agent.tool_registry.dynamic_tools}
     return {name: tool for name, tool in found.items() if tool.tool_type != "structured_output"}
 
 
 def can_be_interrupted(invocation_state: Mapping[str, Any], tool_context: object) -> bool:
-    """Return whether an interrupt of a call made with this state reaches whoever has invoked the agent.
+    """Return whether an interrupt of a call with this state reaches the agent's caller.
 
-    That of a direct call (`agent.tool.name()`) does not, nor that of a task in the background.
+    That of a direct call (`agent.tool.name()`) or of a background task does not.
     """
     return _CYCLE in invocation_state and tool_context is None
 
 
 def interrupt_event(tool_use: ToolUse, interrupts: Sequence[Interrupt]) -> Any:
-    """Return the event by which a tool says that it waits for people."""
+    """Return the event that says that a tool waits for people."""
     return ToolInterruptEvent(tool_use, list(interrupts))
 
 
@@ -163,27 +168,27 @@ def result_event(result: ToolResult) -> Any:
 
 
 def is_unanswered(agent: Agent, interrupt: Interrupt) -> bool:
-    """Return whether nobody has answered an interrupt yet."""
+    """Return whether an interrupt has no answer yet."""
     known = agent._interrupt_state.interrupts.get(interrupt.id)
     return known is None or known.response is None
 
 
 def withdraw(agent: Agent, interrupts: Sequence[Interrupt]) -> None:
-    """Forget interrupts that nobody will be asked about."""
+    """Remove interrupts that nobody will be asked about."""
     for interrupt in interrupts:
         agent._interrupt_state.interrupts.pop(interrupt.id, None)
 
 
 def stop_waiting(agent: Agent) -> None:
-    """Have the agent take new input where nothing waits for answers any more that were given in this pass."""
+    """Let the agent take new input, if no answers of this pass are needed any more."""
     if agent._interrupt_state.activated and agent._interrupt_state.pending_tool_execution is None:
         agent._interrupt_state.deactivate()
 
 
 def note(agent: Agent, tool_use_id: str, text: Mapping[str, Any] | None) -> None:
-    """Keep JSON data about a tool call that is interrupted, or drop it; a session manager keeps it with the interrupts.
+    """Store JSON data about an interrupted tool call, or remove it; a session manager saves it with the interrupts.
 
-    Strands drops all of it when the tools of the turn have their results.
+    Strands removes all of it when the tools of the turn have their results.
     """
     notes = agent._interrupt_state.context.setdefault(_NOTES, {})
     if text is None:
@@ -193,13 +198,13 @@ def note(agent: Agent, tool_use_id: str, text: Mapping[str, Any] | None) -> None
 
 
 def noted(agent: Agent, tool_use_id: str) -> Mapping[str, Any] | None:
-    """Return what was kept about a tool call."""
+    """Return the data stored about a tool call, or `None`."""
     found: Mapping[str, Any] | None = agent._interrupt_state.context.get(_NOTES, {}).get(tool_use_id)
     return found
 
 
-def is_kept(agent: Agent) -> bool:
-    """Return whether a session manager keeps the agent, so that one made anew may go on in its place."""
+def is_persisted(agent: Agent) -> bool:
+    """Return whether a session manager saves the agent, so that a restored one may continue."""
     return agent._session_manager is not None
 
 
@@ -208,14 +213,15 @@ def _failed(tool_use: ToolUse, why: str) -> ToolResult:
 
 
 def raise_after(agent: Agent, tool_use: ToolUse, error: Exception) -> None:
-    """Have a call that is under way end as one does whose own hook has raised `error`, whatever its tool yields.
+    """Make a running call end as if its own hook had raised `error`, whatever its tool yields.
 
-    It goes by a hook: what a tool itself raises becomes its result. `run_tool` was called for the agent before.
+    This uses a hook, because an error of the tool itself would become its result. `run_tool` must have been called for
+    the agent before.
     """
     _raised.setdefault(agent, {})[tool_use["toolUseId"]] = error
 
 
-# What is hung into an agent, once: it does nothing but for the calls of `run_tool`, and those of `raise_after`.
+# The hooks and middleware, added to an agent once. They affect only calls of `run_tool` and `raise_after`.
 
 
 def _watch(agent: Agent) -> None:
@@ -232,25 +238,25 @@ def _raise(event: AfterToolCallEvent) -> None:
     error: Exception | None = errors.get(call_id)
     if error is None:
         return
-    if event.exception is error:  # Strands asks once more about what was raised the first time
+    if event.exception is error:  # the second call: Strands calls the hooks again with the raised error
         del errors[call_id]
     raise error
 
 
 def _choose(event: BeforeToolCallEvent) -> None:
-    """Name the tool that is not registered, before all hooks, which may choose another."""
+    """Select the tool that is not registered, before all other hooks, which may select another."""
     call = _under_way.get()
     if call is not None and call.tool is not None and call.id == event.tool_use["toolUseId"]:
         event.selected_tool = call.tool
 
 
 def _observe(context: ExecuteToolContext) -> ExecuteToolContext:
-    """Have a function's value looked at before the decorator makes text of it."""
+    """Record the value of a function before the decorator converts it to text."""
     call = _under_way.get()
     if call is None or call.id != context.tool_use["toolUseId"]:
         return context
     call.returned = ""
-    call.may_have_begun = True  # unless middleware after this asks people
+    call.may_have_begun = True  # unless later middleware interrupts the call
     if not isinstance(context.tool, DecoratedFunctionTool):
         return context
     observed: DecoratedFunctionTool[Any, Any] = copy.copy(context.tool)
@@ -259,7 +265,7 @@ def _observe(context: ExecuteToolContext) -> ExecuteToolContext:
 
 
 def _observed(function: Callable[..., Any], call: _Call) -> Callable[..., Any]:
-    """Return a function of the same kind that notes what it returns; the last that a generator yields counts."""
+    """Return a function of the same kind that records its return value; of an async generator, the last item."""
     if inspect.isasyncgenfunction(function):
 
         @functools.wraps(function)
@@ -287,7 +293,7 @@ def _observed(function: Callable[..., Any], call: _Call) -> Callable[..., Any]:
     return plain
 
 
-# What the decorator writes as JSON; of anything else it takes the `str()`.
+# The types that the decorator writes as JSON; for any other value it uses `str()`.
 _DATA = (dict, list, tuple, int, float, type(None), BaseModel)
 
 
@@ -298,28 +304,28 @@ def _is_result(value: object) -> bool:
 # The passes of an agent
 
 Pass = AgentStreamContext
-"""What a pass has: `agent`, the `messages` that it adds to the conversation first, `invocation_state`."""
+"""A pass: `agent`, the `messages` that it first adds to the conversation, and `invocation_state`."""
 Events = AsyncGenerator[TypedEvent, None]
 Stop = EventLoopStopEvent
 """The event that ends a pass; `event["stop"]` begins with its `stop_reason` and last message."""
 
 
 def around_passes(agent: Agent, handler: Callable[[Pass, Callable[[Pass], Events]], Events]) -> None:
-    """Have `handler` yield the events of each pass of an agent, the last but for `told` ones from `stop_event`.
+    """Have `handler` yield the events of each pass of an agent; the last one (except a `stream_event`) ends it.
 
-    Its second argument makes the pass happen. A handler that does not call it adds nothing to the conversation. Where
-    it ends with `interrupt_stop`, people are asked; the pass after their answers has no messages, and `is_answered`.
+    The handler's second argument performs the pass. A handler that does not call it adds nothing to the conversation.
+    After an `interrupt_stop` people are asked; the pass with their answers has no messages, and `is_answered` is true.
     """
     agent.add_middleware(AgentStreamStage, handler)
 
 
 def is_answered(context: Pass) -> bool:
-    """Return whether the pass is the one in which people have answered interrupts."""
+    """Return whether the pass is the one with people's answers to interrupts."""
     return bool(context._interrupts)
 
 
-def told(data: Mapping[str, Any]) -> TypedEvent:
-    """Return an event that those who stream see, and callback handlers as keyword arguments."""
+def stream_event(data: Mapping[str, Any]) -> TypedEvent:
+    """Return an event for streams, and for callback handlers as keyword arguments."""
     return TypedEvent({**data})
 
 
@@ -334,15 +340,15 @@ def with_reason(stop: Stop, reason: StopReason) -> Stop:
 
 
 def with_state(stop: Stop, key: str, value: Any) -> Stop:
-    """Return the event with something more in the result's state: in that of this result, which agents may share."""
+    """Return the event with one more value in the state of its result; the state itself may be shared and is copied."""
     reason, message, metrics, state, *rest = stop["stop"]
     return Stop(reason, message, metrics, {**state, key: value}, *rest)
 
 
 def interrupt_stop(agent: Agent, interrupts: Sequence[Interrupt], invocation_state: Mapping[str, Any]) -> Stop:
-    """Return the event that ends a pass in which nothing happened yet, and in which people have to be asked.
+    """Return the event that ends a pass before it did anything, because people have to be asked.
 
-    Not by raising what interrupts, of which Strands makes such an event without anything more in its state.
+    Raising the interrupt would make Strands create this event without the additional state.
     """
     waiting = agent._interrupt_state
     for interrupt in interrupts:
@@ -356,17 +362,17 @@ def interrupt_stop(agent: Agent, interrupts: Sequence[Interrupt], invocation_sta
 
 
 async def append_messages(agent: Agent, *messages: Message) -> None:
-    """Add messages to the conversation, and tell hooks and session managers so."""
+    """Add messages to the conversation, and notify hooks and session managers."""
     await agent._append_messages(*messages)
 
 
 def force_stop_event(error: Exception) -> TypedEvent:
-    """Return what is streamed before the error of a hook ends an invocation."""
+    """Return the event that is streamed before a hook's error ends an invocation."""
     return ForceStopEvent(error)
 
 
 def raised_by_hook(error: Exception, invocation_state: Mapping[str, Any]) -> Exception:
-    """Return what Strands raises where a hook of a tool call has raised `error`."""
+    """Return the exception that Strands raises if a hook of a tool call has raised `error`."""
     if isinstance(error, _PASSED_ON):
         return error
     wrapped = EventLoopException(error, invocation_state.get("request_state"))
@@ -384,14 +390,14 @@ _PASSED_ON = (
 
 
 def why_cancelled(agent: Agent) -> str | None:
-    """Return what is said for the model where the agent was cancelled, also for after its current tools."""
+    """Return the message for the model if the agent was cancelled, at once or after its current tools; else `None`."""
     if agent.cancel_signal.is_set() or agent._deferred_cancel:
         return agent._cancel_message or "Cancelled by user"
     return None
 
 
 def wants_stop(invocation_state: Mapping[str, Any]) -> bool:
-    """Return whether a tool has asked for the model not to be asked again, by a flag that Strands still heeds."""
+    """Return whether a tool has requested, by a flag that Strands still supports, that the model is not asked again."""
     if not invocation_state.get("request_state", {}).get("stop_event_loop", False):
         return False
     warnings.warn(
@@ -403,5 +409,5 @@ def wants_stop(invocation_state: Mapping[str, Any]) -> bool:
 
 
 def wants_structured_output(agent: Agent) -> bool:
-    """Return whether the invocation is to end with an instance of a Pydantic model."""
+    """Return whether the invocation must end with an instance of a Pydantic model."""
     return any(isinstance(tool, StructuredOutputTool) for tool in agent.tool_registry.dynamic_tools.values())

@@ -1,4 +1,4 @@
-"""The file methods of a Strands sandbox over the workspace of one of ours."""
+"""The file methods of a Strands sandbox, over the workspace of an actbox sandbox."""
 
 from __future__ import annotations
 
@@ -23,41 +23,43 @@ from . import mounted_files
 
 
 class FilesOfWorkspace(Sandbox):
-    """What lies below `/workspace`, `/input` and `/output`, where no link is followed, and in mounts."""
+    """File methods below `/workspace`, `/input` and `/output`, where links are not followed, and in mounts."""
 
     box: actbox.Sandbox
-    """The sandbox of ours."""
+    """The actbox sandbox."""
     mounts: tuple[FileMount, ...] = ()
-    """What is mounted in it: there programs read and write for us, with the rights that they have."""
+    """The mounts: there, programs in the sandbox read and write for the file methods, with the sandbox's
+    permissions.
+    """
 
     most_bytes: int = Limits().file_mib * 2**20
-    """So large a file of the host may be that is read whole: the policy's `Limits.file_mib`."""
+    """The size in bytes up to which a file of the host is read: the policy's `Limits.file_mib`."""
 
     @abstractmethod
     async def ready(self) -> actbox.Sandbox:
-        """Return the sandbox of ours, started. Raises `SandboxStopped` after `stop()`, and what `start()` does."""
+        """Return the actbox sandbox, started. Raises `SandboxStopped` after `stop()`, and the errors of `start()`."""
 
     @property
     @abstractmethod
     def working_dir(self) -> str:
-        """Where commands and code start, as they know it, and from where relative paths lead."""
+        """The directory in which commands and code start, and to which paths are relative."""
 
     async def read_file(self, path: str, **kwargs: Any) -> bytes:
         """Return a file's content.
 
-        Raises `SandboxPathNotFoundError` where there is none, and `FileError`, an `OSError`, for every other reason.
+        Raises `SandboxPathNotFoundError` if it does not exist, and `FileError`, an `OSError`, for any other reason.
         """
         box = await self.ready()
-        with told(path):
+        with file_errors(path):
             inside = self.path_of(path)
             if self._is_mounted(inside):
                 return await mounted_files.read(box, inside, self.most_bytes)
             return await box.read_file(inside)
 
     async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
-        """Create or replace a file, making its parent folders. Raises `FileError`."""
+        """Create or replace a file and its missing parents. Raises `FileError`."""
         box = await self.ready()
-        with told(path):
+        with file_errors(path):
             inside = self.path_of(path)
             if self._is_mounted(inside, to_write=True):
                 await mounted_files.write(box, inside, content)
@@ -65,9 +67,9 @@ class FilesOfWorkspace(Sandbox):
                 await box.write_file(inside, content)
 
     async def remove_file(self, path: str, *, recursive: bool = False, **kwargs: Any) -> None:
-        """Remove a file or a link; with `recursive` a folder and all below it. Raises what `read_file` raises."""
+        """Remove a file or a link; with `recursive` a directory and everything below it. Raises like `read_file`."""
         box = await self.ready()
-        with told(path):
+        with file_errors(path):
             inside = self.path_of(path)
             if self._is_mounted(inside, to_write=True):
                 return await mounted_files.remove(box, inside, recursive)
@@ -76,13 +78,14 @@ class FilesOfWorkspace(Sandbox):
             await box.remove_file(inside, recursive=recursive)
 
     async def list_files(self, path: str = ".", **kwargs: Any) -> list[FileInfo]:
-        """Return the entries of a folder, sorted by name; of a link it is not known whether it leads to a folder.
+        """Return the entries of a directory, sorted by name; for a link it is unknown whether it leads to a directory.
 
-        Names have any character but a slash; bytes that are no UTF-8 are lone surrogates, as Python has them. Above the
-        working folder only the way to it is listed. Raises `SandboxPathNotFoundError` where there is no such folder.
+        Names may have any character but a slash; bytes that are not UTF-8 become lone surrogates, as in Python. Above
+        the working directory only the path to it is listed. Raises `SandboxPathNotFoundError` if there is no such
+        directory.
         """
         box = await self.ready()
-        with told(path, *NO_FOLDER):
+        with file_errors(path, *NO_FOLDER):
             inside = self.path_of(path)
             if self._is_mounted(inside):
                 return await mounted_files.entries(box, inside)
@@ -96,18 +99,18 @@ class FilesOfWorkspace(Sandbox):
         return sorted(entries.values(), key=lambda entry: entry.name)
 
     def path_of(self, path: str) -> str:
-        """Return an absolute path without `..`, which means the same since no link is followed."""
+        """Return an absolute path without `..`; links are not followed, so it means the same."""
         if not isinstance(path, str) or not path or "\0" in path:
             raise FileError(errno.EINVAL, f"a path is non-empty text without NUL, not {path!r}")
         return posixpath.normpath(f"/{posixpath.join(self.working_dir, path).lstrip('/')}")
 
     def is_inside(self, path: str) -> bool:
-        """Return whether the file methods reach a path that `path_of` has returned."""
+        """Return whether the file methods reach a path, in the form of `path_of`."""
         places = (self.box.root, "/workspace", "/input", "/output")
         return any(PurePosixPath(path).is_relative_to(place) for place in places)
 
     def _is_mounted(self, path: str, *, to_write: bool = False) -> bool:
-        """Return whether a path lies in a mount. Raises `FileError` for one in which nothing that is written lasts."""
+        """Return whether a path lies in a mount. Raises `FileError` before a write to a mount that would not last."""
         for mount in self.mounts:
             if _plain(path).is_relative_to(_plain(mount.mount_path)):
                 if to_write and mount.mode == "overlay":
@@ -119,8 +122,8 @@ class FilesOfWorkspace(Sandbox):
         return not self.is_inside(path) and any(self._way_down(path))
 
     def _way_down(self, path: str) -> Iterator[tuple[str, bool]]:
-        """Yield the names in a folder by which mounts are reached, and above the workspace this; and whether they are
-        folders.
+        """Yield the names in a directory that lead to mounts, and above the workspace to it, each with whether it is a
+        directory.
         """
         places = [(mount.mount_path, mount.host_path.is_dir()) for mount in self.mounts]
         if not self.is_inside(path):
@@ -133,7 +136,7 @@ class FilesOfWorkspace(Sandbox):
 
 
 def _plain(path: str | PurePosixPath) -> PurePosixPath:
-    """Return a path by the shorter of the two names that `/input` and `/output` have."""
+    """Return a path with the shorter of the two names for `/input` and `/output`."""
     plain = PurePosixPath(path)
     for name in ("input", "output"):
         if plain.is_relative_to(f"/workspace/{name}"):
@@ -142,8 +145,8 @@ def _plain(path: str | PurePosixPath) -> PurePosixPath:
 
 
 @contextmanager
-def told(path: str, *missing: int) -> Iterator[None]:
-    """Say in Strands' way that a path is not there, and in the way of files that it cannot be one."""
+def file_errors(path: str, *missing: int) -> Iterator[None]:
+    """Convert a file error: to Strands' error for a missing path, and to `FileError` for an invalid one."""
     try:
         yield
     except OSError as error:

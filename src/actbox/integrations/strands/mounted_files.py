@@ -1,4 +1,4 @@
-"""Files in what a policy mounts, as programs in the sandbox see them: our file methods reach the workspace only."""
+"""File operations in a policy's mounts, done by programs in the sandbox: our file methods reach only the workspace."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from strands.sandbox import FileInfo
 import actbox
 from actbox.core.errors import FileError
 
-# As base64 it is a third more; a program's value may have 4 MiB.
+# The most bytes read at once: base64 makes a third more of them, and a program's value may have 4 MiB.
 _PIECE_BYTES: Final = 2 * 2**20
 _MOST_NAME_BYTES: Final = 255
 
-# What is imported is Python's own: programs may have put modules into the working folder.
+# With only Python's own modules on the path: programs may have put modules into the working directory.
 _PROGRAM: Final = """
 import os, sys
 here = os.path.realpath(os.getcwd())
@@ -67,45 +67,45 @@ async def read(box: actbox.Sandbox, path: str, most: int) -> bytes:
     pieces: list[bytes] = []
     while not pieces or len(pieces[-1]) == _PIECE_BYTES:
         start = len(pieces) * _PIECE_BYTES
-        if start > most:  # it grows
+        if start > most:  # the file is growing
             raise FileError(errno.EFBIG, f"{path}: has more than {most:,} bytes, which is what a file may have here")
-        said = await _do(box, path, "read", start=start, size=_PIECE_BYTES, most=most)
-        pieces.append(_bytes_of(path, said, _PIECE_BYTES))
+        answer = await _do(box, path, "read", start=start, size=_PIECE_BYTES, most=most)
+        pieces.append(_bytes_of(path, answer, _PIECE_BYTES))
     return b"".join(pieces)
 
 
 async def write(box: actbox.Sandbox, path: str, content: bytes) -> None:
-    """Create or replace a file, making its parent folders. Raises `FileError`."""
+    """Create or replace a file and its missing parents. Raises `FileError`."""
     for start in range(0, len(content) or 1, _PIECE_BYTES):
         await _do(box, path, "write", data=content[start : start + _PIECE_BYTES], start=start)
 
 
 async def remove(box: actbox.Sandbox, path: str, recursive: bool) -> None:
-    """Remove a file or a link; with `recursive` also a folder and all below it. Raises `FileError`."""
+    """Remove a file or a link; with `recursive` also a directory and everything below it. Raises `FileError`."""
     await _do(box, path, "remove", size=int(recursive))
 
 
 async def entries(box: actbox.Sandbox, path: str) -> list[FileInfo]:
-    """Return the entries of a folder, sorted by name. Raises `FileError`."""
-    said = await _do(box, path, "list")
-    if not isinstance(said, list):
+    """Return the entries of a directory, sorted by name. Raises `FileError`."""
+    answer = await _do(box, path, "list")
+    if not isinstance(answer, list):
         raise _senseless(path)
-    return sorted((_entry_of(path, item) for item in said), key=lambda entry: entry.name)
+    return sorted((_entry_of(path, item) for item in answer), key=lambda entry: entry.name)
 
 
-def _entry_of(path: str, said: object) -> FileInfo:
-    match said:
+def _entry_of(path: str, answer: object) -> FileInfo:
+    match answer:
         case [str() as name, bool() | None as is_dir, int() | None as size]:
             return FileInfo(os.fsdecode(_bytes_of(path, name, _MOST_NAME_BYTES)), is_dir, size)
     raise _senseless(path)
 
 
-def _bytes_of(path: str, said: object, most: int) -> bytes:
-    """Return what was said in base64."""
-    if not isinstance(said, str):
+def _bytes_of(path: str, answer: object, most: int) -> bytes:
+    """Return the bytes of a base64 reply. Raises `FileError`."""
+    if not isinstance(answer, str):
         raise _senseless(path)
     try:
-        content = base64.b64decode(said, validate=True)
+        content = base64.b64decode(answer, validate=True)
     except ValueError as error:
         raise _senseless(path) from error
     if len(content) > most:

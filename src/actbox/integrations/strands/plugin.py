@@ -1,4 +1,4 @@
-"""`CodeActPlugin`: an agent that acts by programs alone, which run in a sandbox and call its tools."""
+"""`CodeActPlugin`: lets an agent act only by programs, which run in a sandbox and call its tools."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from actbox.codeact.agent import MAX_TURNS
 from actbox.core.errors import InvalidValue, SandboxUnavailable
 from actbox.sandbox.registry import TABLE, no_such_engine
 
-from .act import ActSettings
-from .acting import Acting
-from .bounds import check_bounds
-from .languages import language_of
-from .paused import PAUSED_SECONDS
-from .per_agent import note_where_programs_run, was_given_a_sandbox
-from .place import Place
+from .codeact_agent import CodeActAgent
+from .codeact_invocation import CodeActSettings
+from .codeact_sessions import CodeActSessions
+from .option_checks import CALLS_AT_ONCE, check_program_options
+from .paused_runs import PAUSED_SECONDS
 from .sandbox import StrandsSandbox
+from .tool_state import note_where_programs_run, was_given_a_sandbox
+from .translation import as_strands_says, language_of
 
 NAME: Final = "actbox:codeact"
+_AS_PLUGIN: Final = r"CodeActPlugin(StrandsSandbox(\1))"
 
 
 class CodeActPlugin(Plugin):
-    """Has an agent answer with programs in place of tool calls, run each, and read what came of it, until it answers.
+    """Makes an agent answer with programs instead of tool calls; runs each and returns its outcome to the model.
 
-    `Agent(model, tools=[…], plugins=[CodeActPlugin("linux")])`. The model is shown no tool; its instructions say how
-    its programs run and declare the agent's tools as functions. The agent's own prompt stays as it is. A program is the
-    fenced blocks of `language` in an answer. It runs in a session of the sandbox that is the invocation's own, and what
-    came of it is the next user message. The invocation ends with an answer that has no program, with a program that
-    calls `final_answer(value)` and succeeds, after `max_turns` answers, and wherever Strands ends it: by `cancel()`,
-    `limits`, a token limit, an exception.
+    `Agent(model, tools=[…], plugins=[CodeActPlugin("linux")])`. The model sees no tools; its instructions say how its
+    programs run, and declare the agent's tools as functions. The agent's own prompt stays unchanged. A program is the
+    fenced blocks of `language` in an answer. It runs in the invocation's own session in the sandbox, and its outcome is
+    the next user message. The invocation ends with an answer without a program, with a successful program that calls
+    `final_answer(value)`, after `max_turns` answers, and wherever Strands ends it: by `cancel()`, `limits`, a token
+    limit, an exception.
 
-    `AgentResult.state["codeact"]` says which and has the value (`CodeActState`); after `final_answer` the last message
-    is its text. After `max_turns` `stop_reason` is `limit_turns`, and the last message what came of the last program,
-    or that no answer was found where the last answer called a tool.
+    `AgentResult.state["codeact"]` says which, and has the value (`CodeActState`). After `final_answer` the last message
+    is its text. After `max_turns` the `stop_reason` is `limit_turns`, and the last message is the outcome of the last
+    program, or says that no answer was found if the last answer called a tool.
 
-    Those who stream read `{"codeact": …}`: `program`, `printed`, `tool_use`, `tool_result` and what nested tools
-    stream. Nested calls go through the agent's executor; where one is interrupted for a person, the program waits in
-    its sandbox, and goes on when the agent is invoked with the answer.
+    Streams have `{"codeact": …}` events: `program`, `printed`, `tool_use`, `tool_result` and events of nested tools.
+    Nested calls go through the agent's executor. If one is interrupted for a person, the program waits in its sandbox,
+    and resumes when the agent is invoked with the answer.
 
-    One plugin may serve any number of agents, which share nothing but a sandbox object that was given.
+    One plugin may serve any number of agents, which share nothing except a given sandbox object.
     """
 
     name = NAME
@@ -58,45 +59,48 @@ class CodeActPlugin(Plugin):
         timeout: float | None = None,
         allowed_tools: Collection[str] | None = None,
         max_tool_calls: int | None = None,
+        calls_at_once: int = CALLS_AT_ONCE,
         keep_session: bool = False,
         paused_timeout: float = PAUSED_SECONDS,
         guidance: str = "",
     ) -> None:
-        """`sandbox` is where programs run: a sandbox, or the name of an engine, of which each agent has one of its own.
+        """`sandbox` is where programs run: a sandbox, or the name of an engine, for a separate sandbox for each agent.
 
-        Without it, it is the agent's, `Agent(sandbox=StrandsSandbox(…))`, and `"auto"` where the agent was given none.
-        The tools of this package that were made without a sandbox run there too, where the agent was given none. The
-        sandbox's `code_tools` can be called by programs. `language` is one of `traits.languages`.
+        The default is the agent's own, `Agent(sandbox=StrandsSandbox(…))`, and `"auto"` if the agent has none; then
+        tools of this package that were made without a sandbox run there too. Programs can call the sandbox's
+        `code_tools`. `language` is one of `traits.languages`.
 
         `timeout` is in seconds for each program and may only lower the policy's wall limit. `allowed_tools` are the
-        names of the tools that programs may call, all of the agent's and the sandbox's unless told; a program that has
-        made `max_tool_calls` gets `ToolError` for further ones. With `keep_session` what programs have defined stays
-        from one invocation of an agent to the next. A program that a person has to decide about waits for
-        `paused_timeout` seconds at most. `guidance` is put before the instructions.
+        names of tools that programs may call, by default all of the agent's and the sandbox's. After `max_tool_calls`
+        further calls raise `ToolError` in the program; of simultaneous calls `calls_at_once` run at a time. With
+        `keep_session` the definitions of programs last from one invocation of an agent to the next. A program that
+        needs a person's decision waits for at most `paused_timeout` seconds. `guidance` is put before the instructions.
 
-        Raises `InvalidValue` for what makes no sense, and `SandboxUnavailable` for the name of an engine that isolates
-        nothing, of which a sandbox must be given; an agent that is made with it raises `Unsupported` for a language
-        that the sandbox does not run, and what opening the sandbox raises. Its invocations raise what only the
-        developer can mend: `SandboxUnavailable` where the sandbox cannot start, `SandboxStopped` where it was stopped,
-        `InvalidValue` where a tool requires approval and nobody is there to be asked.
+        Raises `InvalidValue` for an invalid option, and `SandboxUnavailable` for the name of an engine without
+        isolation, for which a sandbox object is required. Making an agent raises `Unsupported` for a language that the
+        sandbox does not run, and the errors of opening the sandbox. Invocations raise errors that only the developer
+        can fix: `SandboxUnavailable` if the sandbox cannot start, `SandboxStopped` if it was stopped, and
+        `InvalidValue` if a tool requires approval and there is no approver.
         """
         if not isinstance(max_turns, int) or isinstance(max_turns, bool) or max_turns < 1:
             raise InvalidValue(f"max_turns must be a whole number, at least 1, not {max_turns!r}")
         if not isinstance(guidance, str):
             raise InvalidValue(f"guidance must be text, not {guidance!r}")
-        allowed = check_bounds(
+        allowed = check_program_options(
             timeout=timeout,
             paused_timeout=paused_timeout,
             max_tool_calls=max_tool_calls,
+            calls_at_once=calls_at_once,
             allowed_tools=allowed_tools,
         )
         self._given = _checked(sandbox)
-        self._settings = ActSettings(
+        self._settings = CodeActSettings(
             language=language,
             max_turns=max_turns,
             timeout=timeout,
             allowed_tools=allowed,
             max_tool_calls=max_tool_calls,
+            calls_at_once=calls_at_once,
             keep_session=keep_session,
             paused_timeout=paused_timeout,
             guidance=guidance,
@@ -104,14 +108,14 @@ class CodeActPlugin(Plugin):
         super().__init__()
 
     def init_agent(self, agent: Agent) -> None:
-        """Hang itself into an agent."""
+        """Add CodeAct to an agent."""
         sandbox, is_own = self._sandbox_of(agent)
         language = language_of(self._settings.language, sandbox.traits)
-        Acting(replace(self._settings, language=language), Place(sandbox, is_own=is_own)).attach(agent)
+        CodeActAgent(replace(self._settings, language=language), CodeActSessions(sandbox, is_own=is_own)).attach(agent)
         note_where_programs_run(agent, sandbox)
 
     def _sandbox_of(self, agent: Agent) -> tuple[StrandsSandbox, bool]:
-        """Return the sandbox, and whether it is the agent's alone, to be stopped with it."""
+        """Return the sandbox, and whether it belongs to the agent alone, to be stopped with it."""
         if isinstance(self._given, StrandsSandbox):
             return self._given, False
         if isinstance(self._given, str):
@@ -127,9 +131,9 @@ class CodeActPlugin(Plugin):
 
 
 def _checked(sandbox: object) -> StrandsSandbox | str | None:
-    """Return where programs are to run.
+    """Return the validated `sandbox` argument.
 
-    Raises `InvalidValue` for what is no such place, and `SandboxUnavailable` for an engine that isolates nothing.
+    Raises `InvalidValue` for any other object, and `SandboxUnavailable` for an engine without isolation.
     """
     if sandbox is None or isinstance(sandbox, StrandsSandbox):
         return sandbox
@@ -138,10 +142,7 @@ def _checked(sandbox: object) -> StrandsSandbox | str | None:
     if not isinstance(sandbox, str):
         raise InvalidValue(f"sandbox is a sandbox of ours or the name of an engine, not {sandbox!r}")
     if sandbox not in (names := ("auto", *actbox.ENGINES)):
-        raise no_such_engine(sandbox, names)
+        raise InvalidValue(as_strands_says(str(no_such_engine(sandbox, names)), _AS_PLUGIN))
     if sandbox != "auto" and not TABLE[sandbox].isolates:
-        raise SandboxUnavailable(
-            f"the {sandbox} engine isolates nothing: programs may do what their account may. Give the plugin a sandbox,"
-            f" CodeActPlugin(StrandsSandbox({sandbox!r}, allow_unisolated=True)), if that is meant"
-        )
+        raise SandboxUnavailable(as_strands_says(TABLE[sandbox].isolates_nothing(), _AS_PLUGIN))
     return sandbox

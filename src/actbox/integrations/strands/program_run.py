@@ -1,9 +1,8 @@
 """A program in a sandbox that outlives the invocation of the agent that began it.
 
-`agent(…)` of Strands makes an event loop for each invocation, and a person answers in a later one. So a program runs on
-the background thread's event loop, and says what happens to whichever invocation attends to it (`attending.py`). Where
-none does, it waits: what it says is kept, its calls are not answered, and its clock stands still from the call on that
-a person has to decide.
+`agent(…)` of Strands makes an event loop for each invocation, and a person answers in a later one. So a program runs in
+the background thread's event loop, and reports to whichever invocation is attached to it (`program_calls.py`). While
+none is, its reports are kept and its calls wait; its clock stops from the call that a person has to decide.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import logging
 import secrets
 import threading
 from collections import deque
@@ -21,49 +19,48 @@ from typing import Any, Final
 
 from strands.interrupt import Interrupt
 
-from actbox.codeact.outcome import not_run
+from actbox.codeact.outcome import could_not_run
 from actbox.core.call_log import CallLog
-from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxStopped, ToolError, Unsupported
+from actbox.core.errors import ErrorInfo, ErrorKind, ToolError
 from actbox.core.events import Completed, Event, Output, ToolFinished, ToolStarted
 from actbox.core.result import ExecutionResult
-from actbox.sandbox.clock import WallClock, call_clock
 from actbox.sandbox.contract import closing
+from actbox.sandbox.wall_clock import WallClock, call_clock
 from actbox.sync import background_loop
 from actbox.tools.toolset import alias_of
 
-from .nested import nested_id
-
-_log = logging.getLogger("actbox")
+from .sandbox import StrandsSandbox
+from .tool_conversion import nested_id
 
 EXIT_CANCELLED: Final = 137
 PRINTED_SECONDS: Final = 0.002
-"""How long output waits for more of it, and for the end, so that whoever attends is woken less often; and a call for
-the sandbox to tell of it."""
+"""The seconds that output waits for more, so that its reader is woken less often; and that a call waits for the
+sandbox's event about it."""
 
 
 class PendingCall:
-    """A call that the program has made and that has no answer yet. Made in the program's event loop."""
+    """A call of the program without an answer yet. Must be made in the program's event loop."""
 
     def __init__(self, call_id: str, name: str, arguments: dict[str, Any]) -> None:
         self.id = call_id
         self.name = name
         self.arguments = arguments
-        self.is_said = False
+        self.is_reported = False
         self.number: int | None = None
-        """What the sandbox knows it by."""
+        """The sandbox's number of the call, once known."""
         self.may_have_begun = False
-        """Whether the tool was called, or may have been."""
+        """True if the tool may have been called."""
         self.interrupts: tuple[Interrupt, ...] = ()
-        """What a person has to answer before it can go on."""
+        """The interrupts that a person must answer first."""
         self.is_over = False
-        """Whether no tool works on it."""
+        """True if no tool works on it any more."""
         self._loop = asyncio.get_running_loop()
         self._answer: asyncio.Future[Any] = self._loop.create_future()
         self._clock: WallClock | None = call_clock.get()
         self._stands_still = False
 
     async def answered(self) -> Any:
-        """Return the answer. Raises `ToolError`."""
+        """Wait for the answer and return it. Raises `ToolError`."""
         try:
             return await self._answer
         finally:
@@ -72,21 +69,21 @@ class PendingCall:
     # From any thread
 
     def answer(self, value: Any) -> None:
-        """Give the program the tool's value."""
+        """Set the tool's value as the answer."""
         self._loop.call_soon_threadsafe(self._settle, value, None)
 
     def fail(self, error: ToolError) -> None:
-        """Give the program an error."""
+        """Set an error as the answer."""
         self._loop.call_soon_threadsafe(self._settle, None, error)
 
     def interrupted(self, interrupts: tuple[Interrupt, ...], *, may_have_begun: bool) -> None:
-        """Note what has to be answered first; the program's clock stands still until it is."""
+        """Record the interrupts, and pause the program's clock until they are answered."""
         self.interrupts = interrupts
         self.may_have_begun = may_have_begun
         self._loop.call_soon_threadsafe(self._stand_still)
 
     def resumed(self) -> None:
-        """Have the clock go on."""
+        """Resume the clock."""
         self.interrupts = ()
         self._loop.call_soon_threadsafe(self._go_on)
 
@@ -113,70 +110,80 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A piece of what the program printed."""
+    """A piece of the program's output."""
 
     output: Output
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The program is over."""
+    """The end of the program, with its result."""
 
     result: ExecutionResult
 
 
-Said = PendingCall | Printed | Ended
+Report = PendingCall | Printed | Ended
 
 
 class ProgramRun:
     """One program in its sandbox. `waits_for` are the calls that people have to decide, the first one first.
 
-    `token` names the run in this process, `digest` the program in any.
+    `token` identifies the run in this process; `digest` identifies the program in any process.
     """
 
+    outcome: Any = None
+    """Always `None`: the attached invocation reports the program's outcome."""
+
     def __init__(self, outer_id: str, program: str, *, most_calls: int | None = None) -> None:
-        """`outer_id` is the tool-use id of the call that it is a part of."""
+        """`outer_id` is the tool-use id of the call that contains the program."""
         self.token = secrets.token_hex(16)
         self.outer_id = outer_id
         self.digest = digest_of(program)
         self.waits_for: list[PendingCall] = []
         self.warnings: tuple[str, ...] = ()
-        """Sentences for the result."""
+        """Warnings for the result."""
+        self.unopened: Exception | None = None
+        """The reason why it never ran: the sandbox could not be opened, or was stopped."""
         self._most_calls = most_calls
         self._ordinals = itertools.count(1)
         self._log = CallLog()
         self._unanswered: dict[str, PendingCall] = {}
-        self._unsaid: deque[PendingCall] = deque()
-        """Calls that are made, and of which the sandbox has said nothing yet."""
+        self._unreported: deque[PendingCall] = deque()
+        """Calls for which the sandbox has not sent an event yet."""
         self._printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._lock = threading.Lock()
-        self._said: deque[Said] = deque()
+        self._reports: deque[Report] = deque()
         self._wake: Callable[[], object] | None = None
-        self._is_told = False
+        self._is_woken = False
         self._soon: asyncio.TimerHandle | None = None
         self._loop = background_loop()
         self._task: asyncio.Task[ExecutionResult] | None = None
+        self._is_cancelled = False
+        self._stopped: threading.Event | None = None
+        """Set when the run's sandbox is stopped; `None` before it has started."""
 
-    def begin(self, events: Callable[[], AsyncIterator[Event]]) -> None:
-        """Begin it: `events` yields what the sandbox says of it, to the last, and is called in its event loop."""
+    def begin(self, sandbox: StrandsSandbox, events: Callable[[], AsyncIterator[Event]]) -> None:
+        """Start the program in `sandbox`; `events` is called in the background loop and yields the run's events."""
 
         def begin() -> None:
-            self._task = self._loop.create_task(self._perform(events))
+            self._task = self._loop.create_task(self._perform(sandbox, events))
             self._task.add_done_callback(self._over)
+            if self._is_cancelled:
+                self._task.cancel()
 
         self._loop.call_soon_threadsafe(begin)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Have a call of the program's answered by whoever attends to it. Raises `ToolError`."""
+        """Pass a call of the program to the attached invocation and return the answer. Raises `ToolError`."""
         ordinal = next(self._ordinals)
         if self._most_calls is not None and ordinal > self._most_calls:
             raise ToolError(
                 f"a program may make {self._most_calls:,} tool calls, and this would be one more", tool=name
             )
         call = PendingCall(nested_id(self.outer_id, ordinal, name, arguments), name, arguments)
-        self._unsaid.append(call)
+        self._unreported.append(call)
         self._unanswered[call.id] = call
-        self._loop.call_later(PRINTED_SECONDS, self._say_calls, call)
+        self._loop.call_later(PRINTED_SECONDS, self._report_calls, call)
         try:
             value = await call.answered()
         except ToolError:
@@ -189,12 +196,17 @@ class ProgramRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether the program has ended."""
+        """True if the program has ended."""
         return self._task is not None and self._task.done()
 
     @property
+    def is_stopped(self) -> bool:
+        """True if its sandbox was stopped: its calls must not be made, even if the program has not ended yet."""
+        return self._stopped is not None and self._stopped.is_set()
+
+    @property
     def calls(self) -> CallLog:
-        """The calls by now, as they are told where the program has ended with them."""
+        """The calls so far; an unfinished call that never reached its tool is recorded as not called."""
         log = self._log.copy()
         unfinished = {record.call_id for record in log.records if record.status == "unfinished"}
         for call in [*self._unanswered.values()]:
@@ -207,37 +219,39 @@ class ProgramRun:
         return "".join(self._printed["stdout"]), "".join(self._printed["stderr"])
 
     def attach(self, wake: Callable[[], object]) -> None:
-        """Have `wake` called, in any thread, when there is something to take again; to be looked at once before."""
+        """Have `wake` called, from any thread, when there are new reports; call `take` first."""
         with self._lock:
             self._wake = wake
-            self._is_told = False
+            self._is_woken = False
 
-    def detach(self, untaken: Collection[PendingCall] = ()) -> None:
-        """Keep what the program says, and calls that were taken and not begun, until somebody attends to it again."""
+    def detach(self, not_begun: Collection[PendingCall] = ()) -> None:
+        """Keep further reports, and calls that were received but not begun, for the next `attach`."""
         with self._lock:
             self._wake = None
-            self._said.extendleft(reversed(list(untaken)))
+            self._reports.extendleft(reversed(list(not_begun)))
 
-    def take(self) -> list[Said]:
-        """Return what the program has said since."""
+    def take(self) -> list[Report]:
+        """Return the reports since the last call."""
         with self._lock:
-            said = list(self._said)
-            self._said.clear()
-            self._is_told = False
-        return said
+            reports = list(self._reports)
+            self._reports.clear()
+            self._is_woken = False
+        return reports
 
     def end(self) -> None:
-        """End the program; `Ended` follows."""
+        """End the program, also if it has not started yet; `Ended` follows."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
+        self._is_cancelled = True
         if self._task is not None:
             self._task.cancel()
 
     # In the program's event loop
 
-    async def _perform(self, events: Callable[[], AsyncIterator[Event]]) -> ExecutionResult:
+    async def _perform(self, sandbox: StrandsSandbox, events: Callable[[], AsyncIterator[Event]]) -> ExecutionResult:
         try:
+            await self._open(sandbox)
             stream = events()
             async with closing(stream):
                 async for event in stream:
@@ -248,64 +262,63 @@ class ProgramRun:
                         return event.result
                     if isinstance(event, Output):
                         self._printed[event.stream].append(event.text)
-                        self._say(Printed(event))
+                        self._report(Printed(event))
             raise AssertionError("a stream ended without Completed")
-        except SandboxStopped as error:
-            return self._failed(ErrorKind.CANCELLED, str(error))
-        except (Unsupported, InvalidValue) as error:
-            return self._failed(ErrorKind.UNSUPPORTED, str(error))
-        except ActboxError as error:
-            return self._failed(ErrorKind.SANDBOX, str(error), hint="`actbox doctor` says what works here")
-        except Exception as error:  # a fault of ours or of the machine, which must not end the agent
-            _log.exception("a program could not be run")
-            return self._failed(ErrorKind.SANDBOX, f"the program could not be run: {type(error).__name__}: {error}")
+        except Exception as error:  # becomes a result, so that the agent goes on
+            stdout, stderr = self.printed()
+            return replace(could_not_run(error), stdout=stdout, stderr=stderr)
 
-    def _failed(self, kind: ErrorKind, message: str, *, hint: str = "") -> ExecutionResult:
-        stdout, stderr = self.printed()
-        return replace(not_run(kind, message, hint=hint), stdout=stdout, stderr=stderr)
+    async def _open(self, sandbox: StrandsSandbox) -> None:
+        try:
+            await sandbox.ready()
+        except Exception as error:
+            self.unopened = error
+            raise
+        self._stopped = sandbox.stopped
 
     def _over(self, task: asyncio.Task[ExecutionResult]) -> None:
-        self._say(Ended(self._cancelled() if task.cancelled() else task.result()))
+        self._report(Ended(self._cancelled() if task.cancelled() else task.result()))
 
     def _cancelled(self) -> ExecutionResult:
         stdout, stderr = self.printed()
+        why = "the sandbox was stopped" if self.is_stopped else "the program was ended, since its call was cancelled"
         return ExecutionResult(
             stdout=stdout,
             stderr=stderr,
             exit_code=EXIT_CANCELLED,
-            error=ErrorInfo(kind=ErrorKind.CANCELLED, message="the program was ended, since its call was cancelled"),
+            error=ErrorInfo(kind=ErrorKind.CANCELLED, message=why),
         )
 
     def _started(self, event: ToolStarted) -> None:
-        """Say the call that the sandbox tells of by now: after what was printed before it."""
-        for call in self._unsaid:
+        """Report a call when the sandbox sends its event, and so after earlier output."""
+        for call in self._unreported:
             if alias_of(call.name) == alias_of(event.tool):
                 call.number = event.call_id
-                self._say_calls(call)
+                self._report_calls(call)
                 return
 
-    def _say_calls(self, last: PendingCall) -> None:
-        while not last.is_said:
-            call = self._unsaid.popleft()
-            call.is_said = True
-            self._say(call)
+    def _report_calls(self, last: PendingCall) -> None:
+        while not last.is_reported:
+            call = self._unreported.popleft()
+            call.is_reported = True
+            self._report(call)
 
-    def _say(self, said: Said) -> None:
+    def _report(self, report: Report) -> None:
         with self._lock:
-            self._said.append(said)
-        if not isinstance(said, Printed):
-            self._tell()
+            self._reports.append(report)
+        if not isinstance(report, Printed):
+            self._wake_attached()
         elif self._soon is None:
-            self._soon = self._loop.call_later(PRINTED_SECONDS, self._tell)
+            self._soon = self._loop.call_later(PRINTED_SECONDS, self._wake_attached)
 
-    def _tell(self) -> None:
-        """Wake whoever attends to it, once for all that they have not taken."""
+    def _wake_attached(self) -> None:
+        """Wake the attached invocation, once until it takes the reports."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
         with self._lock:
-            wake = None if self._is_told or not self._said else self._wake
-            self._is_told = self._is_told or wake is not None
+            wake = None if self._is_woken or not self._reports else self._wake
+            self._is_woken = self._is_woken or wake is not None
         if wake is not None:
             wake()
 
@@ -314,5 +327,5 @@ _NOT_CALLED: Final = "the program ended before the tool was called"
 
 
 def digest_of(program: str) -> str:
-    """Return what a program is known by in any process."""
+    """Return a key that identifies a program in any process."""
     return hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,9 +1,9 @@
-"""How a command of a shell that keeps its state goes in, and how its state comes out: past all others in the sandbox.
+"""Passes a command and a shell's state into the sandbox, and the new state out, hidden from other commands there.
 
-Other commands of the same sandbox run as the same user and see the same files, so what is to be run and what was left
-lie in none. The command goes in by standard input. The state comes out by standard error, in a frame around a token
-that this one command is given and that nothing it starts is told; here the frame is taken out of what was printed. A
-command that looks for the token may write a frame of its own: it leads its own caller elsewhere, which it could anyway.
+Other commands of the same sandbox run as the same user and see the same files, so neither the command nor the state is
+stored in a file. The command goes in by standard input. The state comes out by standard error, in a frame around a
+token that only this command receives and that its child processes do not see. Here the frame is removed from the
+output. A command that finds out the token can forge a frame: it then misleads only its own caller.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from strands.sandbox.errors import SandboxTimeoutError
 from actbox.core.errors import ActboxError
 from actbox.sandbox.blocking import run_blocking
 
-from .sandbox import StrandsSandbox
+from .agent_sandbox import AgentSandbox
 
 OWN: Final = "__actbox_"
-"""What the names of the wrapper's own variables begin with."""
+"""The prefix of the wrapper's own variables."""
 GONE: Final = "gone"
-"""What is told where the folder of the command is missing: nothing ran."""
+"""The report if the command's directory is missing: nothing ran."""
 MANY: Final = "many"
-"""What is told in the place of variables that are too many to be kept."""
+"""The report in place of variables that are too large to keep."""
 
-# So many characters of base 16 the wrapper sends of variables, and so many characters all that it sends has.
+# The most hexadecimal digits of variables that the wrapper sends, and the most characters of its whole report.
 _MOST_OF_VARIABLES: Final = 400_000
 _MOST_CHARS: Final = 450_000
-# `command` passes over functions of the same name, and `-p` over a PATH that leads nowhere. An EXIT trap of the
-# command's own takes the place of this one. Where the command sends its standard error elsewhere by `exec`, the frame
-# still has the descriptor that it began with.
+# `command` skips functions of the same name, and its `-p` ignores a broken PATH. An EXIT trap of the command replaces
+# this one. If the command redirects its standard error by `exec`, the frame still goes to the original descriptor.
 _WRAPPER: Final = r"""
 IFS= read -r __actbox_token
 __actbox_command=$(command -p cat; echo .)
@@ -60,13 +59,13 @@ eval "${__actbox_command%.}"
 __actbox_keep
 exit "$__actbox_code"
 """
-# For sandboxes that give a command no standard input.
+# For sandboxes whose commands have no standard input.
 _FROM_FILE: Final = r"""
 exec <"$__actbox_file" || exit 126
 command -p rm -f -- "$__actbox_file"
 unset __actbox_file
 """
-# Scripts like to take the last one, and the first ones.
+# Scripts often use the last descriptor and the first ones.
 _DESCRIPTORS: Final = "7654389"
 _END: Final = "]\n"
 
@@ -74,26 +73,28 @@ StreamType = Literal["stdout", "stderr"]
 
 
 class Report:
-    """What one command tells of its state when it ends."""
+    """The report of one command on its state when it ends."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(16)
-        """What frames it."""
-        self.told: list[str] | None = None
-        """`[GONE]`, or its folders and its exported variables, each in base 16; `None` where nothing whole was told."""
+        """The token that frames the report."""
+        self.state: list[str] | None = None
+        """`[GONE]`, or the directories and exported variables, each in hexadecimal; `None` without a
+        complete report.
+        """
 
 
 async def run_wrapped(
-    sandbox: Sandbox, command: str, timeout: float, variables: Mapping[str, str], report: Report
+    sandbox: Sandbox, command: str, timeout: float | None, variables: Mapping[str, str], report: Report
 ) -> AsyncGenerator[StreamChunk | ExecutionResult]:
-    """Run a command with variables (those of the wrapper by their names without `OWN`), and fill in its report.
+    """Run a command with variables (the wrapper's own by their names without `OWN`), and fill in its report.
 
-    Yields output and the result without the report. In a sandbox of Strands' own, which gives a command no standard
-    input, the command lies in a file until it begins: there callers must trust each other.
+    Yields output and the result without the report. A sandbox of Strands' own gives commands no standard input: there
+    the command lies in a file until it begins, so callers must trust each other.
     """
     script = f"{report.token}\n".encode() + command.encode("utf-8", "surrogateescape")
     wrapper = _WRAPPER.replace("FD", _descriptor_beside(command)).replace("MOST", str(_MOST_OF_VARIABLES))
-    if isinstance(sandbox, StrandsSandbox):
+    if isinstance(sandbox, AgentSandbox):
         output = sandbox.execute_streaming(wrapper, timeout=timeout, env=dict(variables), stdin=script)
         async with aclosing(_without_report(output, report)) as items:
             async for item in items:
@@ -110,12 +111,12 @@ async def run_wrapped(
             async for item in items:
                 yield item
     finally:
-        with contextlib.suppress(OSError, ActboxError):  # it was read and removed, or the sandbox has gone
+        with contextlib.suppress(OSError, ActboxError):  # the file was read and removed, or the sandbox is gone
             await sandbox.remove_file(place)
 
 
 def _descriptor_beside(command: str) -> str:
-    """Return the number of a descriptor of which a command makes no use in its own text."""
+    """Return the number of a descriptor that a command's text does not mention."""
     free = [number for number in _DESCRIPTORS if f"{number}>" not in command and f"{number}<" not in command]
     return free[0] if free else _DESCRIPTORS[0]
 
@@ -123,7 +124,7 @@ def _descriptor_beside(command: str) -> str:
 async def _without_report(
     output: AsyncGenerator[StreamChunk | ExecutionResult], report: Report
 ) -> AsyncGenerator[StreamChunk | ExecutionResult]:
-    # A sandbox that is none of ours may have both in one stream.
+    # A sandbox of another kind may put both streams into one.
     frames: dict[StreamType, Frames] = {"stdout": Frames(report.token), "stderr": Frames(report.token)}
     async with aclosing(output):
         try:
@@ -138,7 +139,7 @@ async def _without_report(
                 stdout, in_stdout = await run_blocking(parted, item.stdout, report.token)
                 stderr, in_stderr = await run_blocking(parted, item.stderr, report.token)
                 inside = in_stderr or in_stdout
-                report.told = inside.split(":", 2) if inside else None
+                report.state = inside.split(":", 2) if inside else None
                 yield dataclasses.replace(item, stdout=stdout, stderr=stderr)
         except SandboxTimeoutError as error:
             error.stdout, _ = await run_blocking(parted, error.stdout, report.token)
@@ -147,24 +148,24 @@ async def _without_report(
 
 
 def parted(text: str, token: str) -> tuple[str, str | None]:
-    """Return a text without frames, and what the last of them has in it."""
+    """Return a text without frames, and the content of the last frame."""
     frames = Frames(token)
     return frames.passed(text) + frames.rest(), frames.inside
 
 
 class Frames:
-    """Take what is framed by `[token:` and `]`, and the end of the line, out of a text that comes in pieces."""
+    """A filter that removes frames, from `[token:` to `]` and the end of the line, from a text in pieces."""
 
     def __init__(self, token: str) -> None:
         self.inside: str | None = None
-        """What the last whole frame has in it; `None` where it has more than a wrapper would send."""
+        """The content of the last complete frame; `None` for one that is longer than any of the wrapper's."""
         self._begin = f"[{token}:"
         self._held = ""
         self._pieces: list[str] | None = None
         self._chars = 0
 
     def passed(self, text: str) -> str:
-        """Return what of the next piece is no frame; the beginning of one is held back until it is known."""
+        """Return the next piece without frames; a possible beginning of a frame is held back."""
         text, self._held = self._held + text, ""
         out = []
         place = 0
@@ -195,11 +196,11 @@ class Frames:
         return "".join(out)
 
     def rest(self) -> str:
-        """Return what was held back at the end of the text."""
+        """Return the text held back, at the end."""
         held, self._held = self._held, ""
         return held if self._pieces is None else ""
 
     def _begun(self, text: str) -> int:
-        """Return how many characters at the end of a text may be the beginning of a frame."""
+        """Return how many characters at the end of a text may begin a frame."""
         most = min(len(text), len(self._begin) - 1)
         return next((count for count in range(most, 0, -1) if text.endswith(self._begin[:count])), 0)

@@ -1,4 +1,4 @@
-"""What the tools of this package have in common: how a run is told while it goes on, and that it heeds the agent."""
+"""Shared by the tools of this package: the events of a run, its timeout, and the agent's cancellation."""
 
 from __future__ import annotations
 
@@ -6,39 +6,54 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, TypedDict, TypeVar
 
+from strands.sandbox import Sandbox
 from strands.types.tools import ToolContext
+
+from .agent_sandbox import AgentSandbox
 
 T = TypeVar("T")
 
 DEFAULT_SECONDS = 120
+"""The timeout in sandboxes of other kinds, as in Strands' own tools."""
 LASTING = (
     "Files below the working folder last, and all your tools find them there; those elsewhere, such as in /tmp or in"
     " the home folder, may be gone with the command or program that wrote them."
 )
-"""What is told of files by each tool that has to do with them."""
-# How often it is looked whether the agent was cancelled, which nothing tells.
+"""The sentence about files in the description of each tool that uses them."""
+# The seconds between two checks of the agent's cancellation, for which there is no event.
 _LOOK_SECONDS = 0.05
 
 
 class OutputPiece(TypedDict):
-    """A piece of output, as soon as it was printed: what a tool's stream event has."""
+    """A piece of output as soon as it was printed, in a tool's stream event."""
 
     stream: str
     text: str
 
 
 class AgentCancelled(RuntimeError):
-    """The agent was cancelled while a tool ran; what ran was ended."""
+    """The agent was cancelled while a tool ran; the run was ended."""
 
 
-def check_timeout(timeout: float) -> None:
-    """Raise `ValueError` for a timeout that is none."""
-    if not timeout > 0:
+def advertised_seconds(sandbox: Sandbox | None) -> float | None:
+    """Return the timeout that models are shown: the sandbox's own limit, or `None` if it is not known yet."""
+    if isinstance(sandbox, AgentSandbox):
+        return sandbox.most_seconds
+    return None if sandbox is None else DEFAULT_SECONDS
+
+
+def checked_timeout(timeout: float | None, sandbox: Sandbox) -> float | None:
+    """Return a run's timeout, `None` for the sandbox's own limit. Raises `ValueError` for an invalid one.
+
+    A sandbox of another kind may have no limit of its own.
+    """
+    if timeout is not None and not timeout > 0:
         raise ValueError(f"timeout must be a number of seconds above zero, not {timeout!r}")
+    return DEFAULT_SECONDS if timeout is None and not isinstance(sandbox, AgentSandbox) else timeout
 
 
 async def heeding(context: ToolContext, items: AsyncGenerator[T, Any]) -> AsyncGenerator[T]:
-    """Yield what comes until the agent is cancelled; then end what makes it, and raise `AgentCancelled`."""
+    """Yield items until the agent is cancelled; then close the generator and raise `AgentCancelled`."""
     following: asyncio.Future[T] | None = None
     try:
         while True:

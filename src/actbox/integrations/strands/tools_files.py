@@ -17,8 +17,8 @@ from actbox.core.counted import counted
 from actbox.core.errors import InvalidValue
 
 from .files import FilesOfWorkspace
-from .per_agent import check_tool, sandbox_of
 from .tool_calls import LASTING
+from .tool_state import check_tool, sandbox_of
 
 READ_DESCRIPTION: Final = (
     "Returns a text file of the sandbox, whole or from one line to another; of one that is long, the beginning and the"
@@ -41,9 +41,9 @@ def make_file_read(
     description: str = READ_DESCRIPTION,
     max_chars: int = MAX_CHARS,
 ) -> DecoratedFunctionTool[..., Any]:
-    """Return a tool that reads text files of `sandbox`, or of that of the agent that calls it.
+    """Return a tool that reads text files of `sandbox`, by default that of the calling agent.
 
-    What it returns has at most `max_chars` characters. A file that is no UTF-8 is an error that says its size.
+    It returns at most `max_chars` characters. A file that is not UTF-8 is an error that names its size.
     """
     check_tool(sandbox, name)
 
@@ -78,7 +78,7 @@ def make_file_read(
 def make_file_write(
     *, sandbox: Sandbox | None = None, name: str = "file_write", description: str = WRITE_DESCRIPTION
 ) -> DecoratedFunctionTool[..., Any]:
-    """Return a tool that writes text files of `sandbox`, or of that of the agent that calls it."""
+    """Return a tool that writes text files of `sandbox`, by default that of the calling agent."""
     check_tool(sandbox, name)
 
     @tool(name=name, description=description, context="tool_context")
@@ -104,9 +104,9 @@ def make_file_editor(
     description: str = EDITOR_DESCRIPTION,
     max_chars: int = MAX_CHARS,
 ) -> DecoratedFunctionTool[..., Any]:
-    """Return Strands' own editor, over the files of `sandbox`, or of that of the agent that calls it.
+    """Return Strands' own editor for the files of `sandbox`, by default that of the calling agent.
 
-    What it returns has at most `max_chars` characters, and none that cannot be sent.
+    It returns at most `max_chars` characters, and none that cannot be sent.
     """
     check_tool(sandbox, name)
 
@@ -134,7 +134,7 @@ def make_file_editor(
             insert_line: After how many lines to insert, for `insert`.
         """
         active = sandbox_of(sandbox, tool_context)
-        editor = make_strands_file_editor(sandbox=active)  # one without would take this machine for a sandbox
+        editor = make_strands_file_editor(sandbox=active)  # without a sandbox it would edit files of this machine
         shown = await editor(
             command=command,
             path=_whole_path(path, active),
@@ -151,7 +151,7 @@ def make_file_editor(
 
 
 def _whole_path(path: str, sandbox: Sandbox) -> str:
-    """Return a path from the root on: of any other Strands' editor would suggest one on this machine."""
+    """Return an absolute path: for a relative one Strands' editor would suggest a path on this machine."""
     whole = sandbox.path_of(path) if isinstance(sandbox, FilesOfWorkspace) else path
     if not posixpath.isabs(whole):
         raise InvalidValue(f"{path!r} is no absolute path, which this sandbox needs")
@@ -161,8 +161,8 @@ def _whole_path(path: str, sandbox: Sandbox) -> str:
 
 
 file_read = make_file_read()
-"""The tool with its defaults, in the sandbox of whichever agent calls it."""
+"""The tool with its defaults, in the calling agent's sandbox."""
 file_write = make_file_write()
-"""The tool with its defaults, in the sandbox of whichever agent calls it."""
+"""The tool with its defaults, in the calling agent's sandbox."""
 file_editor = make_file_editor()
-"""The tool with its defaults, in the sandbox of whichever agent calls it."""
+"""The tool with its defaults, in the calling agent's sandbox."""

@@ -20,12 +20,12 @@ from actbox.content.render import MAX_CHARS
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, Unsupported
 from actbox.sync import background_loop
 
+from .agent_sandbox import AgentSandbox
 from .background import BackgroundSession
-from .languages import language_of
-from .observation import blocks_of
-from .per_agent import PerAgent, check_tool, sandbox_of
-from .sandbox import StrandsSandbox
-from .tool_calls import DEFAULT_SECONDS, OutputPiece, check_timeout, heeding
+from .result_blocks import blocks_of
+from .tool_calls import OutputPiece, advertised_seconds, checked_timeout, heeding
+from .tool_state import ToolState, check_tool, sandbox_of
+from .translation import language_of
 
 PYTHON_DESCRIPTION: Final = (
     "Runs a Python program in the sandbox and returns what it prints and the value of its last expression. Each call"
@@ -44,31 +44,32 @@ def make_python(
     description: str = PYTHON_DESCRIPTION,
     max_chars: int = MAX_CHARS,
 ) -> DecoratedFunctionTool[..., Any]:
-    """Return a tool that runs programs in `sandbox`, or in that of the agent that calls it, each in an interpreter.
+    """Return a tool that runs each program in a fresh interpreter in `sandbox`, by default that of the calling agent.
 
-    Output comes as stream events (`{"stream": "stdout", "text": "…"}`), and in the result with the value, the error and
-    pictures; its text has at most `max_chars` characters. A program that fails is a result with status `error`.
+    Output arrives as stream events (`{"stream": "stdout", "text": "…"}`), and in the result with the value, the error
+    and pictures; its text has at most `max_chars` characters. A failed program is a result with status `error`.
     """
     check_tool(sandbox, name)
+    seconds = advertised_seconds(sandbox)
 
     @tool(name=name, description=description, context="tool_context")
     async def run_python(
-        code: str, tool_context: ToolContext, timeout: float = DEFAULT_SECONDS
+        code: str, tool_context: ToolContext, timeout: float | None = seconds
     ) -> AsyncGenerator[OutputPiece | dict[str, Any]]:
         """Run a Python program.
 
         Args:
             code: The source of the program.
             tool_context: Given by the framework.
-            timeout: Seconds that it may take.
+            timeout: Seconds that it may take, as long as the sandbox allows unless told.
         """
-        check_timeout(timeout)
         active = sandbox_of(sandbox, tool_context)
-        if isinstance(active, StrandsSandbox):
+        timeout = checked_timeout(timeout, active)
+        if isinstance(active, AgentSandbox):
             events = active.events_of_code(code, timeout=timeout)
         else:
             events = _events_elsewhere(active, code, timeout)
-        async with aclosing(_told(heeding(tool_context, events), code, max_chars)) as items:
+        async with aclosing(_pieces_and_result(heeding(tool_context, events), code, max_chars)) as items:
             async for item in items:
                 yield item
 
@@ -77,23 +78,24 @@ def make_python(
 
 def make_python_session(
     *,
-    sandbox: StrandsSandbox | None = None,
+    sandbox: AgentSandbox | None = None,
     name: str = "python_session",
     description: str = SESSION_DESCRIPTION,
     max_chars: int = MAX_CHARS,
 ) -> DecoratedFunctionTool[..., Any]:
-    """Return a tool that runs code in a session of `sandbox`, or of that of the agent that calls it.
+    """Return a tool that runs code in a session of `sandbox`, by default that of the calling agent.
 
-    There is one session for each agent, conversation and sandbox; it ends with the sandbox, or with the agent. Calls of
-    one agent run one after the other. The results are those of `python`. Where a run ends its session, as when it uses
-    up the memory, the result says so, and the next call begins another.
+    Each agent, conversation and sandbox has one session, which ends with the sandbox or the agent. Calls of one agent
+    run one after the other. The results are those of `python`. If a run ends its session, as by using up the memory,
+    the result says so, and the next call begins another.
     """
-    check_tool(sandbox, name, kind=StrandsSandbox)
-    sessions: PerAgent[_Kept] = PerAgent(_Kept)
+    check_tool(sandbox, name, kind=AgentSandbox)
+    seconds = advertised_seconds(sandbox)
+    sessions: ToolState[_Kept] = ToolState(_Kept)
 
     @tool(name=name, description=description, context="tool_context")
     async def run_in_session(
-        code: str, tool_context: ToolContext, reset: bool = False, timeout: float = DEFAULT_SECONDS
+        code: str, tool_context: ToolContext, reset: bool = False, timeout: float | None = seconds
     ) -> AsyncGenerator[OutputPiece | dict[str, Any]]:
         """Run Python code in the session.
 
@@ -101,11 +103,11 @@ def make_python_session(
             code: The code; it may be empty to do nothing but reset.
             tool_context: Given by the framework.
             reset: Whether to drop all variables before.
-            timeout: Seconds that it may take.
+            timeout: Seconds that it may take, as long as the sandbox allows unless told.
         """
-        check_timeout(timeout)
         active = sandbox_of(sandbox, tool_context)
-        if not isinstance(active, StrandsSandbox):
+        timeout = checked_timeout(timeout, active)
+        if not isinstance(active, AgentSandbox):
             raise Unsupported(
                 f"{name} needs a sandbox that keeps sessions, such as Agent(sandbox=StrandsSandbox()); the agent's is"
                 f" a {type(active).__name__}"
@@ -121,7 +123,7 @@ def make_python_session(
         kept.end_with(tool_context.agent)
         program = actbox.Program(code, language_of("python", active.traits))
         events = kept.session.stream(program, tools=active.code_tools, timeout=timeout)
-        async with aclosing(_told(heeding(tool_context, events), code, max_chars)) as items:
+        async with aclosing(_pieces_and_result(heeding(tool_context, events), code, max_chars)) as items:
             async for item in items:
                 yield item
 
@@ -132,21 +134,21 @@ class _Kept:
     """The session of one caller."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        assert isinstance(sandbox, StrandsSandbox)
+        assert isinstance(sandbox, AgentSandbox)
         self.session = sandbox.session()
         self._sandbox = sandbox
         self._ends: weakref.finalize[..., Any] | None = None
 
     def end_with(self, agent: Any) -> None:
-        """Have it end when nobody has the agent any more."""
+        """End the session when the agent is freed."""
         if self._ends is None:
             self._ends = weakref.finalize(agent, _close_later, weakref.ref(self._sandbox), self.session)
             self._ends.atexit = False
 
 
-def _close_later(found: weakref.ref[StrandsSandbox], session: BackgroundSession) -> None:
-    async def close(sandbox: StrandsSandbox) -> None:
-        with contextlib.suppress(ActboxError):  # the sandbox has been stopped meanwhile
+def _close_later(found: weakref.ref[AgentSandbox], session: BackgroundSession) -> None:
+    async def close(sandbox: AgentSandbox) -> None:
+        with contextlib.suppress(ActboxError):  # the sandbox was stopped meanwhile
             await sandbox.close_session(session)
 
     sandbox = found()
@@ -154,10 +156,10 @@ def _close_later(found: weakref.ref[StrandsSandbox], session: BackgroundSession)
         asyncio.run_coroutine_threadsafe(close(sandbox), background_loop())
 
 
-# From events to a tool's result
+# Events to a tool's result
 
 
-async def _told(
+async def _pieces_and_result(
     events: AsyncGenerator[actbox.Event, Any], code: str, max_chars: int
 ) -> AsyncGenerator[OutputPiece | dict[str, Any]]:
     async with aclosing(events):
@@ -169,15 +171,15 @@ async def _told(
 
 
 def result_of(result: actbox.ExecutionResult, code: str, max_chars: int = MAX_CHARS) -> dict[str, Any]:
-    """Return a result as a tool of Strands gives it: text, and pictures as pictures."""
+    """Return a result in the form of a Strands tool: text, and pictures as image blocks."""
     text, *pictures = blocks_of(result, code, max_chars=max_chars)
     if result.state_kept is False:
         text["text"] += "\n\nThe variables are lost; the next call begins anew."
     return {"status": "success" if result.success else "error", "content": [text, *pictures]}
 
 
-async def _events_elsewhere(sandbox: Sandbox, code: str, timeout: float) -> AsyncGenerator[actbox.Event]:
-    """Run a program in a sandbox that is none of ours, and yield events as ours do."""
+async def _events_elsewhere(sandbox: Sandbox, code: str, timeout: float | None) -> AsyncGenerator[actbox.Event]:
+    """Run a program in a sandbox of another kind, and yield events like ours."""
     try:
         async with aclosing(sandbox.execute_code_streaming(code, "python3", timeout=timeout)) as items:
             async for item in items:
@@ -203,6 +205,6 @@ def _ours(result: ExecutionResult) -> actbox.ExecutionResult:
 
 
 python = make_python()
-"""The tool with its defaults, in the sandbox of whichever agent calls it."""
+"""The tool with its defaults, in the calling agent's sandbox."""
 python_session = make_python_session()
-"""The tool with its defaults, in the sandbox of whichever agent calls it."""
+"""The tool with its defaults, in the calling agent's sandbox."""

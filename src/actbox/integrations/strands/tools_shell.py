@@ -1,4 +1,4 @@
-"""The tool `shell`: commands in the agent's sandbox, with a folder and variables of the agent's own."""
+"""The tool `shell`: runs commands in the agent's sandbox, with a directory and variables for each agent."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from strands.types.tools import ToolContext
 
 from actbox.content.render import MAX_CHARS, cut
 
-from .per_agent import PerAgent, check_tool, sandbox_of
 from .shell_state import ShellState
-from .tool_calls import DEFAULT_SECONDS, LASTING, OutputPiece, check_timeout, heeding
+from .tool_calls import LASTING, OutputPiece, advertised_seconds, checked_timeout, heeding
+from .tool_state import ToolState, check_tool, sandbox_of
 
 SHELL_DESCRIPTION: Final = (
     "Runs a shell command (sh) in the sandbox and returns its output, its error output, its exit code (0 is success)"
@@ -33,30 +33,31 @@ def make_shell(
     description: str = SHELL_DESCRIPTION,
     max_chars: int = MAX_CHARS,
 ) -> DecoratedFunctionTool[..., Any]:
-    """Return a tool that runs shell commands in `sandbox`, or in that of the agent that calls it.
+    """Return a tool that runs shell commands in `sandbox`, by default that of the calling agent.
 
-    What `cd` and `export` do lasts for the agent that did it, in its conversation; the sandbox itself keeps nothing of
-    it, so that nobody else is led elsewhere. (A sandbox of Strands' own gives commands no standard input: there each
-    lies in a file until it begins, and agents that share it must trust each other.) Commands of one agent run one after
-    the other. Output comes as stream events (`{"stream": "stdout", "text": "…"}`), and whole in the result, of each
-    kind at most `max_chars` characters.
+    Effects of `cd` and `export` last for the agent that ran them, in its conversation; the sandbox keeps none of them,
+    so other agents are not affected. (A sandbox of Strands' own gives commands no standard input: there each command
+    lies in a file until it begins, and agents that share the sandbox must trust each other.) Commands of one agent run
+    one after the other. Output arrives as stream events (`{"stream": "stdout", "text": "…"}`), and in the result, with
+    at most `max_chars` characters of each stream.
     """
     check_tool(sandbox, name)
-    shells = PerAgent(lambda _: ShellState())
+    seconds = advertised_seconds(sandbox)
+    shells = ToolState(lambda _: ShellState())
 
     @tool(name=name, description=description, context="tool_context")
     async def run_shell(
-        command: str, tool_context: ToolContext, timeout: float = DEFAULT_SECONDS
+        command: str, tool_context: ToolContext, timeout: float | None = seconds
     ) -> AsyncGenerator[OutputPiece | dict[str, Any]]:
         """Run a shell command.
 
         Args:
             command: The command, which may have several lines.
             tool_context: Given by the framework.
-            timeout: Seconds that it may take.
+            timeout: Seconds that it may take, as long as the sandbox allows unless told.
         """
-        check_timeout(timeout)
         active = sandbox_of(sandbox, tool_context)
+        timeout = checked_timeout(timeout, active)
         shell = shells.of(tool_context, active)
         outcome: dict[str, Any] = {}
         try:
@@ -65,12 +66,12 @@ def make_shell(
                     if isinstance(item, StreamChunk):
                         yield OutputPiece(stream=item.stream_type, text=item.data)
                     elif isinstance(item, ExecutionResult):
-                        outcome |= _told(item.stdout, item.stderr, item.exit_code, max_chars)
+                        outcome |= _output_of(item.stdout, item.stderr, item.exit_code, max_chars)
                     else:
                         outcome["note"] = item
         except SandboxTimeoutError as error:
-            # A model reads nothing of the error but its words.
-            partial = json.dumps(_told(error.stdout, error.stderr, 124, max_chars), ensure_ascii=False)
+            # A model reads only the error's message.
+            partial = json.dumps(_output_of(error.stdout, error.stderr, 124, max_chars), ensure_ascii=False)
             error.args = (f"{error}\n{partial}",)
             raise
         yield outcome | {"folder": shell.folder}
@@ -78,9 +79,9 @@ def make_shell(
     return run_shell
 
 
-def _told(stdout: str, stderr: str, exit_code: int, max_chars: int) -> dict[str, Any]:
+def _output_of(stdout: str, stderr: str, exit_code: int, max_chars: int) -> dict[str, Any]:
     return {"output": cut(stdout, max_chars), "error": cut(stderr, max_chars), "exit_code": exit_code}
 
 
 shell = make_shell()
-"""The tool with its defaults, in the sandbox of whichever agent calls it."""
+"""The tool with its defaults, in the calling agent's sandbox."""

@@ -10,12 +10,10 @@ from actbox.rtfs.functions import Function
 from .arithmetic import ARITHMETIC
 from .errors import ERRORS, LENIENT_ERRORS
 from .higher_order import HIGHER_ORDER
-from .json import JSON
 from .maps import MAPS
 from .predicates import PREDICATES
-from .regular_expressions import REGULAR_EXPRESSIONS
 from .sequences import SEQUENCES
-from .strings import STRINGS
+from .strings import JSON, REGULAR_EXPRESSIONS, STRINGS
 
 LIBRARY: Mapping[str, Function] = MappingProxyType(
     {

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from actbox.rtfs.failures import RtfsError, invalid, type_error
-from actbox.rtfs.floats import float_text
-from actbox.rtfs.values import INT_MAX, INT_MIN, Value, described
+from actbox.rtfs.values import INT_MAX, INT_MIN, Value, described, float_text
 
 from .table import Table, expect_int
 

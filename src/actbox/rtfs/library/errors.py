@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from actbox.rtfs.failures import RtfsError, type_error
 from actbox.rtfs.syntax import Keyword, Symbol
-from actbox.rtfs.text import show
-from actbox.rtfs.values import ErrorValue, Map, Value, described
+from actbox.rtfs.values import ErrorValue, Map, Value, described, show
 
 from .table import Table, expect_string
 
@@ -47,5 +46,5 @@ def throw(error: Value, *message: Value) -> Value:
         raise RtfsError(error.name, error.message)
     if message:
         name = error.name if type(error) is Keyword or type(error) is Symbol else show(error)
-        raise RtfsError(name, show(message[0]))
+        raise RtfsError(name or "Generic", show(message[0]))
     raise RtfsError("Generic", show(error))

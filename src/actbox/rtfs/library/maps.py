@@ -1,4 +1,4 @@
-"""Maps, and what is read from and put into collections by key."""
+"""Functions on maps and on collections by key, and those that the compiler calls for vectors, maps and keywords."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from actbox.rtfs.failures import RtfsError, type_error
 from actbox.rtfs.syntax import Keyword
 from actbox.rtfs.values import (
     MISSING,
+    ErrorValue,
     List,
     Map,
     Value,
@@ -166,3 +167,24 @@ def vals(meter: Meter, m: Value) -> Value:
     found = a_map(m, "vals")
     meter.charge(len(found.entries) // ENTRIES_PER_STEP)
     return meter.made(Vector(found.entries.values()))
+
+
+def make_vector(meter: Meter, *items: Value) -> Value:
+    """Return `[a b …]`."""
+    return meter.made(Vector(items))
+
+
+def make_map(keys: tuple[Any, ...], meter: Meter, *values: Value) -> Value:
+    """Return `{k v …}`."""
+    return meter.made(Map(dict(zip(keys, values, strict=True))))
+
+
+def get_by_keyword(key: Keyword, where: Value, default: Value = None) -> Value:
+    """Return `(:key where default)`: of nil the default. Raises TypeError for what is neither map nor nil."""
+    if type(where) is Map:
+        return where.find(key, default)
+    if where is None:
+        return default
+    if type(where) is ErrorValue:
+        raise type_error(f":{key.name} is looked up in a map, not in an error, whose message is (.getMessage error)")
+    raise type_error(f":{key.name} is looked up in a map, not in {described(where)}")

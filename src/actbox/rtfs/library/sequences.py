@@ -52,7 +52,7 @@ def elements(meter: Meter, value: Value, name: str) -> tuple[Value, ...]:
 
 
 def vector(value: Value, name: str) -> Vector:
-    """Return the vector. Raises TypeError naming the function for anything else."""
+    """Return the argument if it is a vector; else raise a TypeError that names the function."""
     if type(value) is Vector:
         return value
     raise type_error(f"{name} takes a vector, not {described(value)}")
@@ -86,11 +86,11 @@ def _length(xs: Value, name: str) -> int:
 
 @SEQUENCES.metered("length", least=1, shown="xs")
 def length(meter: Meter, xs: Value) -> int:
-    """The number of elements or entries; of a string its bytes in UTF-8; of nil 0."""
+    """The number of elements or entries; of a string its bytes in UTF-8. An error of nil, of which `count` is 0."""
     if type(xs) is str:
         meter.charge(len(xs) // 1024)
         return len(xs) if xs.isascii() else len(xs.encode("utf-8", "surrogatepass"))
-    return 0 if xs is None else _length(xs, "length")
+    return _length(xs, "length")
 
 
 @SEQUENCES.plain("empty?", least=1, shown="xs")

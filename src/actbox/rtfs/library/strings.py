@@ -1,14 +1,17 @@
-"""Strings, and numbers read from them."""
+"""Strings: numbers and JSON read from them, and regular expressions that search them."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from actbox.rtfs.budget import COPIED_PER_STEP, Meter
+from actbox.rtfs.conversion import json_text, parse_json_text
 from actbox.rtfs.failures import RtfsError, invalid, type_error
-from actbox.rtfs.text import show
-from actbox.rtfs.values import INT_MAX, INT_MIN, List, Value, Vector, described, size_of
+from actbox.rtfs.regular_expressions import matches
+from actbox.rtfs.values import INT_MAX, INT_MIN, List, Value, Vector, described, show, size_of
 
 from .table import Table, expect_int, expect_string
 
@@ -16,6 +19,8 @@ STRINGS = Table()
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
+JSON = Table()
+REGULAR_EXPRESSIONS = Table()
 
 
 def spend(meter: Meter, *values: Value) -> None:
@@ -182,3 +187,72 @@ def _read_int(text: str) -> int | None:
 def _read_float(text: str) -> float | None:
     stripped = text.strip() if len(text) < 1000 else text
     return float(stripped) if len(stripped) < 1000 and _FLOAT.fullmatch(stripped) else None
+
+
+@JSON.metered("parse-json", "tool/parse-json", "tool.parse-json", least=1, shown="s")
+def parse_json(meter: Meter, s: Value) -> Value:
+    """The value of JSON text; objects become maps with string keys."""
+    text = expect_string(s, "parse-json")
+    meter.charge(len(text) // 4)
+    return meter.made(parse_json_text(text))
+
+
+@JSON.metered("serialize-json", "tool/serialize-json", "tool.serialize-json", least=1, shown="x")
+def serialize_json(meter: Meter, x: Value) -> str:
+    """The value as JSON text; keywords become strings."""
+    meter.charge(size_of(x) // COPIED_PER_STEP)
+    text = json_text(x)
+    meter.made(text)
+    return text
+
+
+@JSON.metered("serialize-json-pretty", "tool/serialize-json-pretty", least=1, shown="x")
+def serialize_json_pretty(meter: Meter, x: Value) -> str:
+    """The value as JSON text of several lines."""
+    meter.charge(size_of(x) // 8)
+    text = json_text(x, pretty=True, most=meter.value_bytes)
+    meter.made(text)
+    return text
+
+
+def _found(
+    meter: Meter, how: Literal["fullmatch", "search", "finditer"], pattern: Value, s: Value, name: str
+) -> Iterator[Any]:
+    expression, text = expect_string(pattern, name), expect_string(s, name)
+    meter.charge(1 + len(text) // COPIED_PER_STEP)
+    meter.check_time()  # what a search takes is no matter of steps
+    return matches(how, expression, text, meter.seconds_left())
+
+
+def _value(meter: Meter, match: Any) -> Value:
+    groups = match.groups()
+    if not groups:
+        return meter.made(match.group())
+    return meter.made(Vector((match.group(), *groups)))
+
+
+@REGULAR_EXPRESSIONS.metered("re-matches", least=2, shown="pattern s")
+def re_matches(meter: Meter, pattern: Value, s: Value) -> Value:
+    """The string if the whole of it matches, in a vector with the pattern's groups if it has any; else nil."""
+    return next((_value(meter, match) for match in _found(meter, "fullmatch", pattern, s, "re-matches")), None)
+
+
+@REGULAR_EXPRESSIONS.metered("re-find", least=2, shown="pattern s")
+def re_find(meter: Meter, pattern: Value, s: Value) -> Value:
+    """The first match, in a vector with the pattern's groups if it has any; nil where there is none."""
+    return next((_value(meter, match) for match in _found(meter, "search", pattern, s, "re-find")), None)
+
+
+@REGULAR_EXPRESSIONS.metered("re-seq", least=2, shown="pattern s")
+def re_seq(meter: Meter, pattern: Value, s: Value) -> Value:
+    """All matches, a vector of what re-find gives."""
+    found: list[Value] = []
+    total = 0
+    for match in _found(meter, "finditer", pattern, s, "re-seq"):
+        value = _value(meter, match)
+        meter.charge(1)
+        total += 8 + size_of(value)
+        if total > meter.value_bytes:
+            meter.bound(total)
+        found.append(value)
+    return meter.made(Vector(found))

@@ -1,4 +1,4 @@
-"""Schemas: what a value must be, in both dialects of RTFS, and as JSON Schema."""
+"""Schemas: types of values, in both dialects of RTFS and as JSON Schema."""
 
 from .checking import Path, Problem, check, explain, validate
 from .from_json import from_json_schema

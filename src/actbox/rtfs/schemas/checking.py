@@ -1,4 +1,4 @@
-"""Values against schemas: whether one fits, and what is wrong where it does not."""
+"""The check of values against schemas, with an explanation of each problem."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from .nodes import (
     TupleOf,
     UnionOf,
     VectorOf,
+    text_of,
 )
 from .predicates import holds
 from .trampoline import Steps, settle
-from .written import text_of
 
 MAX_PROBLEMS = 100
-"""Problems that `explain` names, unless the caller says otherwise."""
+"""The default limit of problems that `explain` reports."""
 MAX_STEPS = 1_000_000
-"""Parts of a value that a check looks at, unless the caller says otherwise; a union looks once for each option."""
+"""The default limit of parts of a value that a check visits; a union visits a part once for each option."""
 
 _SHOWN = 60
 
 Path: TypeAlias = tuple[Value, ...]
 _Trail: TypeAlias = tuple["_Trail", Value] | None
-"""A path as the check has it: the trail to the value around, and the key or index in that."""
+"""A path during a check: the trail to the enclosing value, and the key or index in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a value."""
+    """One problem with a value."""
 
     path: Path
-    """Keys and indexes from the outermost value to the one that is wrong; empty for the outermost itself."""
+    """The keys and indexes from the outermost value to the faulty one; empty for the outermost itself."""
     error_name: str
     """TypeMismatch, PredicateViolation, ShapeViolation or MissingRequiredKey."""
     message: str
@@ -58,7 +58,7 @@ class Problem:
 
 
 class _Found:
-    """The problems of a check so far, or of one option of a union, and the steps that all of them share."""
+    """The problems found so far by a check, or by one option of a union, and the shared count of steps."""
 
     __slots__ = ("most", "problems", "read", "steps")
 
@@ -76,7 +76,7 @@ class _Found:
         self.problems.append(Problem(tuple(reversed(path)), name, message))
 
     def mismatch(self, trail: _Trail, schema: Schema, value: Value) -> None:
-        """Add that a value is of another type; what an option of a union lacks, nobody reads."""
+        """Add a type mismatch; within an option of a union its text is left out, since nobody reads it."""
         expected = text_of(schema, _SHOWN) if self.read else ""
         self.add(trail, "TypeMismatch", f"expected {expected}, found {_shown(value)}")
 
@@ -90,7 +90,7 @@ class _Found:
 
 
 def validate(value: Value, schema: Schema, *, max_steps: int = MAX_STEPS) -> bool:
-    """Return whether the value fits the schema. Raises what `explain` raises."""
+    """Return True if the value fits the schema. Raises what `explain` raises."""
     return check(value, schema, max_steps=max_steps) is None
 
 
@@ -105,7 +105,7 @@ def check(value: Value, schema: Schema, *, max_steps: int = MAX_STEPS) -> Proble
 def explain(
     value: Value, schema: Schema, *, max_problems: int = MAX_PROBLEMS, max_steps: int = MAX_STEPS
 ) -> list[Problem]:
-    """Return what is wrong with the value, in its own order, at most `max_problems`; nothing when it fits.
+    """Return at most `max_problems` problems with the value, in the value's order; an empty list if it fits.
 
     Never uses the host's stack. Raises `BudgetExhausted`: `steps` when the value has more than `max_steps` parts to
     look at, `wall_seconds` when a regular expression of the schema takes too long.
@@ -221,7 +221,7 @@ def _map_of(schema: MapOf, value: Value, trail: _Trail, found: _Found) -> Steps[
         tried = _Found(1, found.steps)
         yield _check(schema.key, key, None, tried)
         if tried.problems and value.loose and isinstance(key, str):
-            # In data that came as JSON, a key is a string for a keyword too.
+            # In data from JSON, a string key stands for a keyword too.
             tried = _Found(1, found.steps)
             yield _check(schema.key, Keyword(key), None, tried)
         if tried.problems:
@@ -257,7 +257,8 @@ def _refined(schema: Refined, value: Value, trail: _Trail, found: _Found) -> Ste
 
 
 def _is_base64(value: Value) -> bool:
-    # An alphabet, four characters a group, at most two of them padding; decoding would only copy it.
+    # Checked by its alphabet: groups of four characters, at most two of them padding; decoding would only copy the
+    # text.
     if not isinstance(value, str) or len(value) % 4 or not value.isascii():
         return False
     return value[:-2].replace("+", "A").replace("/", "A").isalnum() and _is_tail(value[-2:]) if value else True
@@ -300,7 +301,7 @@ _CONTAINERS: dict[type, Callable[[Any, Value, _Trail, _Found], Steps[None]]] = {
 
 
 def _shown(value: Value) -> str:
-    """Name a value in a message: its type, and itself where it is small."""
+    """Return a description of a value for a message: its type, and the value itself if it is small."""
     kind = type_name(value)
     if value is None:
         return "nil"

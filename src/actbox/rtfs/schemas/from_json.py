@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12, and what earlier drafts call the same) as schemas."""
+"""The conversion of JSON Schema (draft 2020-12, and equivalent keywords of earlier drafts) to schemas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .predicates import predicate
 from .trampoline import Steps, settle
 
 MAX_PARTS = 100_000
-"""Schemas inside a schema; definitions count each time they are referred to."""
+"""The most schemas inside a schema; a definition counts each time it is referred to."""
 
 _SAID_ONLY = frozenset(
     (
@@ -40,7 +40,7 @@ _SAID_ONLY = frozenset(
         *("example", "deprecated", "readOnly", "writeOnly", "contentMediaType"),
     )
 )
-"""Words that say something to a reader, and nothing of values."""
+"""Keywords that inform a reader and do not constrain values."""
 _COMBINED = frozenset(("$ref", "const", "enum", "anyOf", "oneOf", "allOf", "not", "type"))
 _BOUNDS: Mapping[str, Mapping[str, str]] = {
     "string": {"minLength": "min-length", "maxLength": "max-length", "pattern": "matches-regex"},
@@ -48,7 +48,7 @@ _BOUNDS: Mapping[str, Mapping[str, str]] = {
     "array": {"minItems": "min-count", "maxItems": "max-count"},
     "object": {"minProperties": "min-count", "maxProperties": "max-count"},
 }
-"""By type: words that are predicates of one argument."""
+"""For each type, the keywords that become predicates of one argument."""
 _OTHERS: Mapping[str, frozenset[str]] = {
     "string": frozenset(("format", "contentEncoding")),
     "number": frozenset(("format",)),
@@ -68,7 +68,7 @@ _NO_WORDS = Literal(None)
 
 
 def from_json_schema(data: Mapping[str, Any] | bool) -> Schema:
-    """Return a schema for the values that this JSON Schema is for; names of properties become keywords.
+    """Return a schema for the values that this JSON Schema accepts; property names become keywords.
 
     An object without `type` is of the type that its words are for. `oneOf` is read as `anyOf`, and a `format` other
     than `uri` and `email` says nothing of values, as in JSON Schema itself. References stay within the document.
@@ -80,13 +80,13 @@ def from_json_schema(data: Mapping[str, Any] | bool) -> Schema:
 
 
 class _Reading:
-    """One document."""
+    """The conversion of one document."""
 
     def __init__(self, document: object) -> None:
         self.document = document
         self.parts = 0
         self.open: set[str] = set()
-        """The references that led to where the reading is."""
+        """The references that are being followed now."""
 
     def schema(self, data: object) -> Steps[Schema]:
         self.parts += 1
@@ -131,7 +131,7 @@ class _Reading:
         return found
 
     def target(self, reference: object) -> tuple[str, object]:
-        """Return the place that a reference names, and what stands there."""
+        """Return the place that a reference names, and the schema at that place."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise SchemaError(f"the reference {reference!r} leads out of the document")
         if reference in self.open:
@@ -153,11 +153,11 @@ class _Reading:
             raise SchemaError("`not` is known with nothing, or with one `const`, in it")
 
     def typed(self, name: str, data: Mapping[str, Any]) -> Steps[Schema]:
-        """Return what the words of one type say."""
+        """Return the schema that the keywords of one type make."""
         kind = "number" if name == "integer" else name
         predicates = [
-            predicate(said, (_literal(data[word]),), _NO_WORDS)
-            for word, said in _BOUNDS.get(kind, {}).items()
+            predicate(condition, (_literal(data[word]),), _NO_WORDS)
+            for word, condition in _BOUNDS.get(kind, {}).items()
             if word in data
         ]
         base: Schema
@@ -205,9 +205,9 @@ class _Reading:
         entries: list[Entry] = []
         for name, inner in properties.items():
             schema: Schema = yield self.schema(inner)
-            said = inner if isinstance(inner, Mapping) else {}
-            description = said.get("description", "")
-            default = _literal(said["default"]) if "default" in said else None
+            annotations = inner if isinstance(inner, Mapping) else {}
+            description = annotations.get("description", "")
+            default = _literal(annotations["default"]) if "default" in annotations else None
             shown = description if isinstance(description, str) and not isinstance(schema, MapWith) else ""
             entries.append(Entry(_key(name), schema, name not in required, shown, default))
         entries += (Entry(_key(name), ANY) for name in required if name not in properties)
@@ -227,13 +227,13 @@ def _text(name: object) -> str:
 
 
 def _key(name: object) -> Keyword | Literal:
-    """Return a property's key: a keyword where one can be written with this name, else a string."""
+    """Return a property's key: a keyword if the name can be written as one, else a string."""
     text = _text(name)
     return Keyword(text) if _NAME.fullmatch(text) else Literal(text)
 
 
 def _types_of(data: Mapping[str, Any]) -> list[str]:
-    """Return the types that a schema names, or that its words are for; none where it says nothing of types."""
+    """Return the types that a schema names, or else those that its keywords imply; empty if it implies none."""
     words = data.keys() - _SAID_ONLY - _COMBINED
     named = data.get("type", [])
     types = [named] if isinstance(named, str) else _listed("type", named)

@@ -1,4 +1,4 @@
-"""Literal forms as values and values as literal forms: what `[:enum …]` and `[:= x]` hold."""
+"""Conversion between literal forms and values, as `[:enum …]` and `[:= x]` need it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ATOMS = (Keyword, Symbol, Timestamp, Uuid, Resource)
 
 
 def value_of(form: Form) -> Value:
-    """Return the value that a literal form says, symbols as themselves. Raises `SchemaError` for other forms."""
+    """Return the value of a literal form; a symbol stands for itself. Raises `SchemaError` for other forms."""
     return settle(_value(form))
 
 

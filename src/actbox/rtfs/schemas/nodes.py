@@ -1,20 +1,27 @@
-"""What a schema consists of: small immutable values, whichever dialect or format they were written in.
+"""The nodes of schemas: small immutable values, the same for every dialect and format.
 
 Two schemas are equal when they would be written alike; `str()` writes one in RTFS. Neither uses the host's stack.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from actbox.core.errors import ActboxError
-from actbox.rtfs.syntax import NOWHERE, Form, Keyword, Literal, Position
+from actbox.rtfs.errors import WriteError
+from actbox.rtfs.printer import write
+from actbox.rtfs.syntax import NOWHERE, Form, Keyword, Literal, MapForm, Position, Symbol, VectorForm
 from actbox.rtfs.values import Value
+
+from .trampoline import Steps, settle
+
+_ANY_LENGTH = Symbol("?")
 
 
 class SchemaError(ActboxError):
-    """A form or a JSON schema that is no schema, or one that cannot be said in the other format.
+    """A form or JSON schema is not a valid schema, or cannot be expressed in the other format.
 
     `name` is the error's name in the language: UnknownPredicate, InvalidRegexPattern, or TypeValidationError for all
     else. `line` and `column` count from 1, and are 0 where no source text is to blame.
@@ -32,33 +39,28 @@ class SchemaError(ActboxError):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Schema:
-    """What a value must be."""
+    """The type of a value: the base class of all schemas."""
 
     def __eq__(self, other: object) -> bool:
-        from .written import form_of
 
         return form_of(self) == form_of(other) if isinstance(other, Schema) else NotImplemented
 
     def __hash__(self) -> int:
-        from .written import form_of
 
         return hash(form_of(self))
 
     def __str__(self) -> str:
         from actbox.rtfs.printer import write
 
-        from .written import form_of
-
         return write(form_of(self))
 
     def __repr__(self) -> str:
-        from .written import text_of
 
         return f"<schema {text_of(self, 400)}>"
 
 
 PRIMITIVES: Final = ("int", "float", "string", "bool", "nil", "keyword", "symbol", "any", "never", "bytes")
-"""The types that are one word. `bytes` is text in base64, as JSON carries bytes."""
+"""The types of one word. `bytes` is text in base64, as JSON carries bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -106,7 +108,7 @@ class ArrayOf(Schema):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Entry:
-    """A key of a map and what stands there."""
+    """A key of a map type and the type of its value."""
 
     key: Keyword | Literal
     """A keyword, or a string or integer literal."""
@@ -114,7 +116,7 @@ class Entry:
     optional: bool = False
     description: str = ""
     default: Form | None = None
-    """A literal form, said in JSON schemas; the checks do not fill it in."""
+    """The default, as a literal form; it appears in JSON schemas, but checks do not fill it in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -153,13 +155,13 @@ class OneOf(Schema):
 
     options: tuple[Form, ...]
     values: tuple[Value, ...]
-    """What the options say."""
+    """The values of the options."""
     single: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class UnionOf(Schema):
-    """`[:union A B]`: of one of these types."""
+    """`[:union A B]`: a value of one of these types."""
 
     options: tuple[Schema, ...]
 
@@ -171,12 +173,12 @@ class Predicate:
     name: str
     arguments: tuple[Form, ...]
     values: tuple[Value, ...]
-    """What the arguments say."""
+    """The values of the arguments."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Refined(Schema):
-    """`[:and T predicate…]`: of all of these types, and every condition holds."""
+    """`[:and T predicate…]`: a value of all of these types that meets every condition."""
 
     bases: tuple[Schema, ...]
     predicates: tuple[Predicate, ...]
@@ -190,3 +192,106 @@ class ResourceOf(Schema):
 
 
 ANY: Final = Primitive("any")
+
+
+def form_of(schema: Schema) -> Form:
+    """Return the schema as a form, always the same one for equal schemas."""
+    return settle(_form(schema))
+
+
+def text_of(what: Schema | Predicate, most: int) -> str:
+    """Return a schema or condition as text for a message: its own form if that has at most `most` characters."""
+    form = predicate_form(what) if isinstance(what, Predicate) else form_of(what)
+    try:
+        # A character has at most four bytes, so a text of `most` characters is never refused for its size.
+        text = write(form, max_bytes=4 * most)
+    except WriteError:
+        text = ""
+    if text and len(text) <= most:
+        return text
+    head = form.items[0] if isinstance(form, VectorForm) and form.items else form
+    return f"[{write(head, max_bytes=most)} …]" if isinstance(head, Keyword) else "…"
+
+
+def predicate_form(condition: Predicate) -> Form:
+    """Return a predicate as a form."""
+    return _tagged(condition.name, condition.arguments) if condition.arguments else Keyword(condition.name)
+
+
+def _tagged(tag: str, items: Iterable[Form]) -> VectorForm:
+    return VectorForm((Keyword(tag), *items))
+
+
+def _form(schema: Schema) -> Steps[Form]:
+    match schema:
+        case Primitive(name):
+            return Keyword(name)
+        case OptionalOf(Primitive(name)):
+            return Keyword(f"{name}?")
+        case OptionalOf(inner):
+            return _tagged("maybe", [(yield _form(inner))])
+        case VectorOf(element):
+            return _tagged("vector", [(yield _form(element))])
+        case ListOf(element):
+            return _tagged("list", [(yield _form(element))])
+        case TupleOf(elements):
+            return _tagged("tuple", (yield _forms(elements)))
+        case ArrayOf(element, shape):
+            lengths = VectorForm(tuple(_ANY_LENGTH if length is None else Literal(length) for length in shape))
+            return _tagged("array", [(yield _form(element)), lengths])
+        case MapWith():
+            found: Form = yield _map(schema)
+            return found
+        case MapOf(key, value):
+            return _tagged("map-of", [(yield _form(key)), (yield _form(value))])
+        case FunctionOf(parameters, rest, returns):
+            forms_of_parameters: list[Form] = yield _forms(parameters)
+            if rest is not None:
+                forms_of_parameters += Symbol("&"), (yield _form(rest))
+            return _tagged("fn", [VectorForm(tuple(forms_of_parameters)), (yield _form(returns))])
+        case OneOf(options, _, single):
+            return _tagged("val" if single else "enum", options)
+        case UnionOf(options):
+            return _tagged("union", (yield _forms(options)))
+        case Refined(bases, predicates):
+            return _tagged("and", [*(yield _forms(bases)), *map(predicate_form, predicates)])
+        case ResourceOf(name):
+            return _tagged("resource", [Literal(name)])
+    raise AssertionError(f"no form is known for {type(schema).__name__}")
+
+
+def _forms(schemas: Iterable[Schema]) -> Steps[list[Form]]:
+    forms: list[Form] = []
+    for schema in schemas:
+        forms.append((yield _form(schema)))
+    return forms
+
+
+def _map(schema: MapWith) -> Steps[Form]:
+    items: list[Form] = []
+    properties: list[tuple[Form, Form]] = []
+    if schema.closed:
+        properties.append((Keyword("closed"), Literal(True)))
+    if schema.description:
+        properties.append((Keyword("description"), Literal(schema.description)))
+    if properties:
+        items.append(MapForm(tuple(properties)))
+    for entry in schema.entries:
+        items.append((yield _entry(entry)))
+    if schema.rest is not None:
+        items.append(_tagged("*", [(yield _form(schema.rest))]))
+    return _tagged("map", items)
+
+
+def _entry(entry: Entry) -> Steps[Form]:
+    inner: Form = yield _form(entry.schema)
+    if not entry.description and entry.default is None:
+        return VectorForm((entry.key, inner, _ANY_LENGTH) if entry.optional else (entry.key, inner))
+    properties: list[tuple[Form, Form]] = []
+    if entry.optional:
+        properties.append((Keyword("optional"), Literal(True)))
+    if entry.description:
+        properties.append((Keyword("description"), Literal(entry.description)))
+    if entry.default is not None:
+        properties.append((Keyword("default"), entry.default))
+    return VectorForm((entry.key, MapForm(tuple(properties)), inner))

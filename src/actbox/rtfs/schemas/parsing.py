@@ -1,4 +1,4 @@
-"""Forms to schemas, in both dialects: the language's own, and the one that capabilities are written in.
+"""The parser of schemas from forms, in both dialects: the language's own, and that of capabilities.
 
 `[:map [:k T ?]]` and `[:map [:k {:optional true} T]]` say the same, as do `[:map-of K V]` and `[:map K V]`. The
 second dialect's `[:or A B]` and `[:maybe T]` are read as `[:union A B]` and `T?`.
@@ -49,11 +49,11 @@ _WHOLE: dict[str, Schema] = {
     "fn": FunctionOf((), ANY, ANY),
     "number": UnionOf((Primitive("int"), Primitive("float"))),
 }
-"""What a collection's word means by itself."""
+"""The schema of a collection's word without arguments."""
 
 
 def parse_schema(source: Form | Value, *, names: Mapping[str, Schema] = _NO_NAMES) -> Schema:
-    """Return the schema that a form says, or its text, or a value: what `[:vector :int]` evaluates to says the same.
+    """Return the schema of a form, of its text, or of its value: the value of `[:vector :int]` gives the same schema.
 
     `names` are types of the caller's own, as `defstruct` makes them. Raises `SchemaError` for what is no schema,
     and `ReadError` for text that is no source.
@@ -68,7 +68,7 @@ def parse_schema(source: Form | Value, *, names: Mapping[str, Schema] = _NO_NAME
 
 
 def one_of(options: tuple[Form, ...], *, single: bool = False) -> OneOf:
-    """Return the schema of these literals. Raises `SchemaError` for forms that are no literals."""
+    """Return the schema of these literals. Raises `SchemaError` for other forms."""
     return OneOf(options, tuple(value_of(option) for option in options), single)
 
 
@@ -104,7 +104,7 @@ class _Parser:
         raise SchemaError(f"`:{word}` begins no type; there are {_listed([*_WORDS, *_LITERAL_WORDS])}", at=form.at)
 
     def word(self, name: str, form: Form) -> Schema:
-        """Return the type of one word, which may be capitalised and may end with `?`."""
+        """Return the type of one word, which may be capitalized and may end with `?`."""
         if name in self.names:
             return self.names[name]
         plain = name[:1].lower() + name[1:]
@@ -252,8 +252,8 @@ class _Parser:
             _exactly(1, parameters[place + 1 :], form, "`& T` at the end of a function's parameters")
             rest = yield self.schema(parameters[place + 1])
             parameters = parameters[:place]
-        taken: tuple[Schema, ...] = yield self.schemas(parameters)
-        return FunctionOf(taken, rest, (yield self.schema(forms[1])) if len(forms) == 2 else ANY)
+        parameter_schemas: tuple[Schema, ...] = yield self.schemas(parameters)
+        return FunctionOf(parameter_schemas, rest, (yield self.schema(forms[1])) if len(forms) == 2 else ANY)
 
 
 def _enum(forms: tuple[Form, ...], form: Form) -> Schema:
@@ -300,7 +300,7 @@ _LITERAL_WORDS: Mapping[str, Callable[[tuple[Form, ...], Form], Schema]] = {
     "val": _val,
     "resource": _resource,
 }
-"""The words of types that have no types in them."""
+"""The words of types whose arguments are not types."""
 
 
 def _listed(words: Iterable[str]) -> str:
@@ -319,14 +319,14 @@ def _key(form: Form) -> Keyword | Literal:
 
 
 def _is_properties(form: MapForm) -> bool:
-    """Return whether a map in a map's type says something of the map: its values are no types."""
+    """Return True if a map inside a map type holds properties of the type: its values are no types."""
     return bool(form.entries) and all(
         isinstance(value, Literal) and isinstance(value.value, bool | str) for _, value in form.entries
     )
 
 
 def _properties(form: MapForm, known: Mapping[str, type]) -> dict[str, Any]:
-    """Return the properties in a map, of which only these are known, each of its type; a form for `object`."""
+    """Return the properties in a map; only `known` ones are allowed, each of its type (`object`: kept as a form)."""
     found: dict[str, Any] = {}
     for key, value in form.entries:
         kind = known.get(key.name) if isinstance(key, Keyword) else None

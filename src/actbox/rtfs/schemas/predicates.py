@@ -1,4 +1,4 @@
-"""The conditions of `[:and T predicate…]`, as one table."""
+"""A table of the conditions in `[:and T predicate…]`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from actbox.rtfs.failures import RtfsError
+from actbox.rtfs.regular_expressions import MAX_SECONDS, compiled, matches
 from actbox.rtfs.syntax import Form, Keyword
 from actbox.rtfs.values import MISSING, List, Map, Value, Vector, equal
 
 from .literals import value_of
 from .nodes import Predicate, SchemaError
-from .regular import check_pattern, found_in
+
+SECONDS = MAX_SECONDS
+"""The most seconds for one search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a predicate's name means."""
+    """A predicate's arguments and its check."""
 
     takes: tuple[str, ...]
     """The kind of each argument: number, count, any, pattern, key or keys."""
     holds: Callable[..., bool]
-    """Called with the value and the arguments as values; a value of a wrong type does not meet a condition."""
+    """The check, called with the value and the arguments as values; a value of the wrong type fails it."""
 
 
 def _number(value: Value) -> bool:
@@ -89,11 +93,13 @@ PREDICATES: Final[Mapping[str, Condition]] = {
     "is-url": Condition((), _is_url),
     "is-email": Condition((), _is_email),
 }
-"""By name. Lengths are characters of a string, counts elements of a collection, and `in-range` has both its ends."""
+"""All predicates by name. Lengths count characters of a string, counts count elements, and `in-range` includes both
+ends.
+"""
 
 
 def predicate(name: str, arguments: tuple[Form, ...], where: Form) -> Predicate:
-    """Return a predicate whose name is known and whose arguments make sense.
+    """Return a predicate after checking its name and arguments.
 
     Raises `SchemaError`: UnknownPredicate, InvalidRegexPattern, or TypeValidationError for other arguments.
     """
@@ -116,7 +122,7 @@ def predicate(name: str, arguments: tuple[Form, ...], where: Form) -> Predicate:
 
 
 def holds(condition: Predicate, value: Value) -> bool:
-    """Return whether a value meets a condition. Raises `BudgetExhausted` for a regular expression that takes long."""
+    """Return True if a value meets a condition. Raises `BudgetExhausted` for a slow regular expression."""
     return PREDICATES[condition.name].holds(value, *condition.values)
 
 
@@ -140,3 +146,20 @@ _FITS: dict[str, Callable[[Value], bool]] = {
     "key": _is_key,
     "keys": lambda value: isinstance(value, Vector) and all(map(_is_key, value.items)),
 }
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise `SchemaError` (InvalidRegexPattern) for an invalid pattern, or one that might take too much."""
+    try:
+        compiled(pattern)
+    except RtfsError as error:
+        raise SchemaError(error.message, "InvalidRegexPattern") from None
+
+
+def found_in(pattern: str, text: str) -> bool:
+    """Return True if the pattern matches anywhere in the text.
+
+    Raises `BudgetExhausted` (`wall_seconds`) when the search takes longer than `SECONDS`, and `RtfsError`
+    (InvalidArgument) for a text that is too long for the pattern.
+    """
+    return next(matches("search", pattern, text, SECONDS), None) is not None

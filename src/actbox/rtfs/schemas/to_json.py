@@ -1,4 +1,4 @@
-"""Schemas as JSON Schema (draft 2020-12), for values as JSON carries them.
+"""The conversion of schemas to JSON Schema (draft 2020-12), for values in their JSON form.
 
 Keywords and symbols are text in JSON, and so are they here; a vector and a list are both arrays.
 """
@@ -78,13 +78,13 @@ _PREDICATES: Mapping[str, tuple[tuple[str, ...], Callable[..., _Object]]] = {
     "has-key": (_OBJECTS, lambda key: {"required": [key]}),
     "required-keys": (_OBJECTS, lambda keys: {"required": list(dict.fromkeys(keys))}),
 }
-"""By name: the JSON types whose values can meet the condition, all of them where there are none; and the keywords."""
+"""For each predicate name, the JSON types whose values can meet it (empty: all types) and the JSON Schema keywords."""
 _ONLY = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties", "required"),
 }
-"""Keywords that say something of one type alone."""
+"""Keywords that constrain values of one type only."""
 
 
 def to_json_schema(schema: Schema) -> dict[str, Any]:
@@ -187,12 +187,12 @@ def _name(entry: Entry) -> str:
 
 
 def _both(bases: list[_Object], predicates: tuple[Predicate, ...]) -> _Object:
-    """Return what all of these say together, in one object where no word of it would stand twice."""
+    """Return the conjunction of all these schemas, as one object if no keyword occurs twice."""
     parts = [base for base in bases if base]
     for predicate in predicates:
         types, words = _PREDICATES[predicate.name]
-        said = words(*(_data(value) for value in predicate.values))
-        for key in said.get("required", ()):
+        keywords = words(*(_data(value) for value in predicate.values))
+        for key in keywords.get("required", ()):
             if not isinstance(key, str):
                 raise SchemaError(f"the key {key!r} is no text, and so none in JSON")
         base = parts[0] if parts else {}
@@ -200,13 +200,13 @@ def _both(bases: list[_Object], predicates: tuple[Predicate, ...]) -> _Object:
         known = "number" if kind == "integer" else kind if isinstance(kind, str) else None
         if known in types:
             others = {word for name, only in _ONLY.items() if name != known for word in only}
-            said = {word: value for word, value in said.items() if word not in others}
+            keywords = {word: value for word, value in keywords.items() if word not in others}
         elif types:
-            said["type"] = types[0] if len(types) == 1 else list(types)
-        if known in types and not said.keys() & base.keys():
-            parts[0] = base | said
+            keywords["type"] = types[0] if len(types) == 1 else list(types)
+        if known in types and not keywords.keys() & base.keys():
+            parts[0] = base | keywords
         else:
-            parts.append(said)
+            parts.append(keywords)
     if not parts:
         return {}
     return parts[0] if len(parts) == 1 else {"allOf": parts}

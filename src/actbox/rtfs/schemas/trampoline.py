@@ -1,4 +1,6 @@
-"""Recursion over deep data without the host's stack: a generator that yields to the generator it calls."""
+"""A trampoline: recursion over deep data without the host's stack, by generators that yield the generators they
+call.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ Steps: TypeAlias = Generator["Steps[Any]", Any, Outcome]
 
 
 def settle(first: Steps[Outcome]) -> Outcome:
-    """Run a recursive function to its end and return its outcome; what it raises, this raises."""
+    """Run a recursive function's generator to its end and return its outcome, or raise its exception."""
     waiting: list[Steps[Any]] = [first]
     found: Any = None
     while True:

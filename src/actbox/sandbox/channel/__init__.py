@@ -1,1 +1,1 @@
-"""The host's end of the channel: what it believes of what a guest says, and how tool calls are answered."""
+"""The host's end of the channel: checks a guest's messages, and answers its tool calls."""

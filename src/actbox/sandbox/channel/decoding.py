@@ -1,42 +1,55 @@
-"""Decodes a large message in small steps, so that the event loop can do something else between any two.
+"""Decodes a large message in small steps, so that the event loop can do other work between them.
 
-The text is cut before commas that stand outside of its texts. A piece is JSON again once what is open where it begins
-is opened before it, and what is open where it ends is closed behind it; what comes of it is added to what is open.
-All that looks at each byte runs at the speed of C, and what runs in Python is bounded by how many lists and objects a
-message may have.
+The text is cut before commas outside strings. A piece becomes valid JSON again by adding the open brackets before it
+and the closing brackets after it; its values are then added to the containers that were still open. Work on each byte
+runs in C; the number of steps in Python is bounded by the number of lists and objects that a message may have.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Generator, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from actbox.sandbox.guest.wire import (
     MAX_DEPTH,
     MAX_VALUES,
     NO_BRACKETS,
     VALUES_OF_A_CONTAINER,
+    FrameReader,
     ProtocolError,
-    place_blobs,
+    decode,
+    open_in_steps,
 )
 
+T = TypeVar("T")
+
 STEP_BYTES = 64 * 1024
-"""So much text, or the length of one text or number that is longer, is decoded in one step."""
-# A number takes 24 bytes, and 8 more in its list; ten of them are as much as the greatest object of one key.
+"""The bytes of text decoded in one step; a longer single string or number also takes one step."""
+# A number takes 24 bytes, and 8 more in its list; ten of them take as much as the largest object of one key.
 VALUE_BYTES = 32
 _CLOSING = {ord("["): ord("]"), ord("{"): ord("}")}
 
 
+def content_of(frame: bytes) -> tuple[bytes, bytes]:
+    """Return the JSON and the blobs of a frame that we encoded."""
+    reader = FrameReader(len(frame))
+    reader.receive(frame)
+    content = reader.take()
+    assert content is not None
+    return content
+
+
 def count_values(text: bytes) -> int:
-    """Return how many values JSON text has at most, where a list or an object counts as several."""
+    """Return an upper bound of the values in JSON text, where a list or an object counts as several."""
     return text.count(b",") + VALUES_OF_A_CONTAINER * (text.count(b"[") + text.count(b"{"))
 
 
 def decode_in_steps(text: bytes, blobs: bytes) -> Generator[None, None, tuple[dict[str, Any], int]]:
-    """Return what `wire.decode` returns and how many values it has, with a yield after each step.
+    """Decode a message as `wire.decode` does; return it and its number of values, yielding after each step.
 
     Raises `ProtocolError`.
     """
@@ -56,19 +69,50 @@ def decode_in_steps(text: bytes, blobs: bytes) -> Generator[None, None, tuple[di
     message = document.root
     if type(message) is not dict:
         raise ProtocolError("a message is not a JSON object")
-    yield from place_blobs(message, blobs)
+    yield from open_in_steps(message, blobs)
     return message, values
 
 
+async def decode_by_turns(text: bytes, blobs: bytes) -> tuple[dict[str, Any], int]:
+    """Decode a message as `decode_in_steps` does, giving the event loop a turn between steps.
+
+    Raises `ProtocolError`.
+    """
+    if len(text) <= STEP_BYTES:
+        return decode(text, blobs), count_values(text)
+    return await by_turns(decode_in_steps(text, blobs))
+
+
+async def by_turns(steps: Generator[None, None, T]) -> T:
+    """Run a generator to its end and return its result; the event loop has a turn after each step."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
+        await asyncio.sleep(0)
+
+
+def at_once(steps: Generator[None, None, T]) -> T:
+    """Run a generator to its end and return its result, without pauses; other threads may run between its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
+
+
 def _cut(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield where each piece ends, and what stands outside of texts since the last yield; 0 where a piece goes on."""
+    """Yield the end of each piece, and the text outside strings since the last yield; an end of 0 means it goes on."""
     start = 0
     inside = False
     while start < len(text):
         window = text[start : start + STEP_BYTES]
         is_last = start + len(window) == len(text)
         if not is_last and (len(window) - len(window.rstrip(b"\\"))) % 2:
-            window = window[:-1]  # nothing is cut between a backslash and what it escapes
+            window = window[:-1]  # never cut between a backslash and the character that it escapes
         window = window.replace(b"\\\\", b"__").replace(b'\\"', b"__")
         parts = window.split(b'"')
         comma = 0 if is_last else _last_comma(parts, inside)
@@ -82,9 +126,9 @@ def _cut(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _last_comma(parts: list[bytes], inside: bool) -> int:
-    """Return where the last comma outside of texts stands in a window that was split at its quotes; 0 for nowhere.
+    """Return the position of the last comma outside strings in a window that was split at its quotes; 0 for none.
 
-    That the window begins with one does not count: there the last piece ended.
+    A comma at the window's start does not count: it is where the last piece ended.
     """
     end = sum(map(len, parts)) + len(parts) - 1
     for number in range(len(parts) - 1, -1, -1):
@@ -98,23 +142,23 @@ def _last_comma(parts: list[bytes], inside: bool) -> int:
 
 
 class _Document:
-    """A JSON document that is put together of pieces, of which each but the first begins with a comma."""
+    """A JSON document assembled from pieces, each of which except the first begins with a comma."""
 
     def __init__(self) -> None:
         self.root: Any = None
         self._is_begun = False
         self._open: list[Any] = []
-        """The lists and objects that are open where the last piece ended, from the root on."""
+        """The lists and objects still open at the end of the last piece, from the root on."""
         self._before = b""
-        """What would close them, in the same order."""
+        """The closing brackets for them, in the same order."""
         self._closing = bytearray()
         self._kept = 0
-        """How many of them are still open after the brackets that were looked at."""
-        # Keys and a value that no guest can guess, so that none of them is taken for one of the message's own.
+        """The number of them still open after the brackets examined so far."""
+        # Random keys and a random value, so that a guest cannot use the same ones in its message.
         self._head, self._tail = secrets.token_hex(8), secrets.token_hex(8)
 
     def look_at(self, brackets: bytes) -> None:
-        """Take in the brackets of a piece, or of some of it."""
+        """Examine the brackets of a piece, or of a part of it."""
         closing, kept = self._closing, self._kept
         for bracket in brackets:
             if bracket in _CLOSING:
@@ -128,7 +172,7 @@ class _Document:
         self._kept = kept
 
     def add(self, piece: bytes, brackets: bytes, *, is_last: bool) -> None:
-        """Take in a piece, and the brackets of it that were not looked at. Raises `ProtocolError`."""
+        """Add a piece, and examine its remaining brackets. Raises `ProtocolError`."""
         self.look_at(brackets)
         if (self._is_begun and not self._before) or not (is_last or self._closing):
             raise ProtocolError("a message is not JSON: there is more than one value")
@@ -143,12 +187,12 @@ class _Document:
             whole = opening + piece.decode("utf-8") + ending
             parsed = json.loads(whole)
             spine = self._last_spine(parsed, is_last)
-            if spine is None:  # one of those on it took the place of a key that its object had already
+            if spine is None:  # one of the open containers replaced an earlier key of its object
                 parsed = json.loads(whole, object_pairs_hook=_in_order_of_the_last)
                 spine = self._last_spine(parsed, is_last)
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"a message is not JSON: {error}") from None
-        assert spine is not None  # its brackets match, and the mark is what comes last
+        assert spine is not None  # its brackets match, and the mark comes last
         if not self._is_begun:
             self._is_begun = True
             self.root = parsed
@@ -157,7 +201,7 @@ class _Document:
         self._before, self._kept = bytes(self._closing), len(self._closing)
 
     def _last_spine(self, parsed: Any, is_last: bool) -> list[Any] | None:
-        """Return what is open at the end of a piece, from the root on, without the mark there."""
+        """Return the containers still open at the end of a piece, from the root on, after removing the mark there."""
         if is_last:
             return []
         spine = []
@@ -178,7 +222,7 @@ class _Document:
         return spine
 
     def _join(self, parsed: Any) -> None:
-        """Add to what was open before a piece what the piece has of it."""
+        """Add a piece's values to the containers that were open before it."""
         for container in self._open:
             first = parsed[0] if type(parsed) is list else parsed.pop(self._head)
             if type(parsed) is list:
@@ -189,7 +233,7 @@ class _Document:
 
 
 def _in_order_of_the_last(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object in which a key stands where it was given last; `json` lets it stand where it came first."""
+    """Return an object whose keys stand where they were given last; `json` keeps them where they came first."""
     members: dict[str, Any] = {}
     for key, value in pairs:
         members.pop(key, None)

@@ -1,7 +1,7 @@
-"""The tool proxy: an HTTP server of this process, by which programs of sandboxes that give us no pipe call tools.
+"""The tool proxy: an HTTP server in this process, through which programs call tools from sandboxes without a pipe.
 
-It carries the channel's bytes and nothing else. What they say is read by the `Link` and answered by the `ToolCalls` of
-the run that a request's token belongs to; a token is made for each run, and means nothing when that is over.
+It carries only the channel's bytes. The `Link` and `ToolCalls` of the run that a request's token belongs to read and
+answer them. Each run gets a new token, which is invalid when the run is over.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ T = TypeVar("T")
 
 _TOKEN_BYTES = 32
 _HANDSHAKE_SECONDS = 10.0
+# How often, at the end, connections that began meanwhile are closed.
+_LAST_SECONDS = 0.01
 _READ_BYTES = 64 * 1024
 _MOST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAddress:
-    """Where the tool proxy of a sandbox listens, and under which URL its programs reach it.
+    """The address at which a sandbox's tool proxy listens, and the URL by which programs reach it.
 
-    `host` and `port` are bound on this machine: the loopback address, and any free port, unless told. `url` is what
-    programs use where that is something else, such as a public name or the end of a tunnel; it must be given where
-    `host` stands for all addresses. `tls` is whether they speak TLS: with a certificate that is made for the sandbox,
-    or with an `ssl.SSLContext` of a server. `ca` is, as PEM, what programs trust instead of the system's authorities;
-    for the certificate that is made here it is known. Raises `InvalidValue` for what is none of these.
+    `host` and `port` are bound on this machine; the defaults are the loopback address and any free port. `url` is the
+    programs' URL if it differs, such as a public name or the end of a tunnel; it is required if `host` stands for all
+    addresses. `tls` turns TLS on: true for a certificate made for the sandbox, or a server's `ssl.SSLContext`. `ca` is,
+    as PEM, what programs trust instead of the system's authorities; a certificate made here is known already. Raises
+    `InvalidValue` for invalid values.
     """
 
     host: str = "127.0.0.1"
@@ -82,19 +84,19 @@ def _address_of(address: Any) -> ToolAddress:
             return ToolAddress()
         case ToolAddress():
             return address
-        case (host, port, *_):  # of IPv6 a socket says four
+        case (host, port, *_):  # for IPv6 a socket's address has four items
             return ToolAddress(host=host, port=port)
     raise InvalidValue(f"tool_address is a ToolAddress(…) or a pair such as ('127.0.0.1', 8000), not {address!r}")
 
 
 class ToolProxy:
-    """Serves the runs of one sandbox, in a thread with an event loop of its own: runs may be in any others.
+    """Serves the runs of one sandbox, in a thread with its own event loop; the runs may use any other loops.
 
-    It listens from the first run with tools on, until `close`.
+    It listens from the first run with tools until `close`.
     """
 
     def __init__(self, address: ToolAddress | tuple[str, int] | None = None) -> None:
-        """Raise `InvalidValue` for what is no address."""
+        """Raise `InvalidValue` for an invalid address."""
         self.address = _address_of(address)
         self.callers = Callers()
         self._owner = Owner()
@@ -103,29 +105,29 @@ class ToolProxy:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: asyncio.Server | None = None
         self._ending: asyncio.Event
-        """Of the thread's event loop; set when it is to end."""
+        """Belongs to the thread's event loop; set to end the thread."""
         self._url = ""
         self._ca = self.address.ca
 
     async def open_mailbox(self, message_bytes: int) -> HttpMailbox:
-        """Return the mailbox of a new run, whose messages have at most so many bytes; it has a token of its own.
+        """Return the mailbox of a new run, with its own token; its messages have at most `message_bytes` bytes.
 
-        Raises `SandboxUnavailable` where the address cannot be had.
+        Raises `SandboxUnavailable` if the address cannot be bound.
         """
         self._owner.check()
         await run_blocking(self._start)
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        told = {"by": "http", "url": self._url, "token": token, "ca": self._ca}
+        settings = {"by": "http", "url": self._url, "token": token, "ca": self._ca}
         mail, number = await self.do(self._enter(token, min(message_bytes, PIECE_BYTES)))
-        return HttpMailbox(self, mail, number, told, min(message_bytes, PIECE_BYTES))
+        return HttpMailbox(self, mail, number, settings, min(message_bytes, PIECE_BYTES))
 
     async def close(self) -> None:
-        """Listen no more, and end what is under way; it may be opened again."""
+        """Stop listening, and end requests under way; the proxy may be opened again."""
         if self._owner.is_here:
             await run_blocking(self._stop)
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the proxy's event loop. Raises `RunIsOver` where there is none any more."""
+        """Run a coroutine in the proxy's event loop. Raises `RunIsOver` if the loop has ended."""
         loop = self._loop
         if loop is None:
             work.close()
@@ -168,8 +170,14 @@ class ToolProxy:
             return
         started.set_result(asyncio.get_running_loop())
         await self._ending.wait()
+        # No connection is accepted from now on. One accepted at the last moment may have tasks that have not started,
+        # and would never be closed if its server was closed before them.
+        for listening in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await self.callers.end_all()
+            await asyncio.wait(others, timeout=_LAST_SECONDS)
         self._server.close()
-        await self.callers.end_all()
 
     async def _listen(self) -> asyncio.Server:
         address = self.address
@@ -205,30 +213,32 @@ class ToolProxy:
 
 
 class HttpMailbox(Mailbox):
-    """The mail of one run at the tool proxy."""
+    """The mailbox of one run at the tool proxy."""
 
-    def __init__(self, proxy: ToolProxy, mail: RunMail, number: int, told: dict[str, Any], piece_bytes: int) -> None:
+    def __init__(
+        self, proxy: ToolProxy, mail: RunMail, number: int, settings: dict[str, Any], piece_bytes: int
+    ) -> None:
         self.piece_bytes = piece_bytes
         self._proxy = proxy
         self._mail = mail
         self._number = number
-        self._told = told
+        self._settings = settings
 
     @property
-    def told(self) -> dict[str, Any]:
-        """Where the proxy is, and the run's token."""
-        return self._told
+    def settings(self) -> dict[str, Any]:
+        """The proxy's URL, and the run's token."""
+        return self._settings
 
     async def wait(self, number: int) -> bytes | None:
-        """Return the piece when it was posted."""
+        """Return the piece once it was posted."""
         return await self._proxy.do(self._mail.take(number))
 
     async def put(self, number: int, piece: bytes) -> None:
-        """Have the piece given to whoever asks for it, once the one before it was had."""
+        """Make a piece of the answers ready for the program's next request, once the piece before it was received."""
         with contextlib.suppress(RunIsOver):
             await self._proxy.do(self._mail.leave(number, piece))
 
     async def close(self) -> None:
-        """End the token."""
+        """Invalidate the token."""
         with contextlib.suppress(RunIsOver):
             await self._proxy.do(self._proxy.callers.leave(self._number))

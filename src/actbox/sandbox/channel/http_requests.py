@@ -1,9 +1,9 @@
-"""Requests to the tool proxy, from whoever reaches it: what a stranger may take of this process is little.
+"""HTTP requests to the tool proxy; anyone who reaches it may send them, so strangers get few resources.
 
-There are two, both `POST` with the run's token in `Authorization` and a piece's number in `Actbox-Piece`: `/calls` has
-a piece in its body and is answered with 204 when that is taken, or with 202 when it was not for a while: then it is
-asked again, without the body. `/answers` is answered with a piece (200) as soon as there is one, or with 202 when there
-was none for a while. No body is read of a request that is refused.
+There are two, both `POST` with the run's token in `Authorization` and a piece's number in `Actbox-Piece`. `/calls` has
+a piece in its body; it is answered with 204 once the piece is taken, or with 202 if it was not for a while: then the
+client asks again, without the body. `/answers` is answered with a piece (200) as soon as there is one, or with 202 if
+there was none for a while. The body of a refused request is not read.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import h11
 
 from .run_mail import OutOfOrder, RunIsOver, RunMail
 
-# More connections of strangers, or of one run, than these are not served: the eldest is closed for a new one.
+# The most connections of strangers, or of one run; beyond these the oldest is closed for a new one.
 MOST_STRANGERS: Final = 32
 MOST_OF_A_RUN: Final = 6
 _MOST_HEAD_BYTES = 16 * 1024
-# How long a stranger may take for a head, and a connection of a run; and a body, with a second more for each of so many
-# bytes.
+# The time limits, in seconds, for a stranger to send a head, and for a run's connection; and for a body, with a second
+# more for each of so many bytes.
 HEAD_SECONDS, IDLE_SECONDS = 10.0, 60.0
 BODY_SECONDS, _BYTES_A_SECOND = 10.0, 64 * 1024
 LONG_POLL_SECONDS = 20.0
@@ -34,7 +34,7 @@ _MOST_DIGITS = 15
 
 
 class _Refused(Exception):
-    """A request that is answered with a status and a sentence."""
+    """Raised for a request that is answered with an error status and a sentence."""
 
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
@@ -42,7 +42,7 @@ class _Refused(Exception):
 
 
 class _Run:
-    """A run that may be asked for, and who asks for it now."""
+    """A run with a valid token, and its open connections."""
 
     def __init__(self, digest: bytes, mail: RunMail, piece_bytes: int) -> None:
         self.digest = digest
@@ -53,29 +53,29 @@ class _Run:
 
 
 class Callers:
-    """The runs whose tokens are good now, and the connections there are."""
+    """The runs with valid tokens, and all open connections."""
 
     def __init__(self) -> None:
         self._runs: dict[int, _Run] = {}
         self._last = 0
         self._strangers: list[asyncio.Task[None]] = []
         self._connections: set[asyncio.Task[None]] = set()
-        """All of them, those of runs that are over among them."""
+        """All connections, including those of runs that are over."""
 
     def enter(self, digest: bytes, mail: RunMail, piece_bytes: int) -> int:
-        """Let whoever has the token with this SHA-256 digest ask for a run's mail; return the run's number."""
+        """Give access to a run's mail by the token with this SHA-256 digest; return the run's number."""
         self._last += 1
         self._runs[self._last] = _Run(digest, mail, piece_bytes)
         return self._last
 
     async def leave(self, number: int) -> None:
-        """End a token."""
+        """Invalidate a run's token."""
         run = self._runs.pop(number, None)
         if run is not None:
             await run.mail.end()
 
     async def end_all(self) -> None:
-        """End all tokens and connections."""
+        """Invalidate all tokens and close all connections."""
         for number in list(self._runs):
             await self.leave(number)
         connections = list(self._connections)
@@ -84,7 +84,7 @@ class Callers:
         await asyncio.gather(*connections, return_exceptions=True)
 
     def find(self, authorization: bytes) -> _Run:
-        """Return the run that a request's token belongs to, in a time that says nothing of others' tokens."""
+        """Return the run of a request's token, in a time that reveals nothing about other tokens."""
         scheme, _, token = authorization.partition(b" ")
         digest = hashlib.sha256(token).digest()
         found = None
@@ -97,7 +97,7 @@ class Callers:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count this task's connection, until it is known better among those of strangers."""
+        """Count this task's connection as a stranger's, until `know` assigns it to a run."""
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
@@ -109,7 +109,7 @@ class Callers:
             self._forget(task)
 
     def know(self, run: _Run) -> None:
-        """Count this task's connection among those of a run."""
+        """Count this task's connection as a run's."""
         task = asyncio.current_task()
         assert task is not None
         if task not in run.connections:
@@ -128,14 +128,14 @@ class Callers:
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, callers: Callers) -> None:
-    """Serve one connection until its client, a refusal or a time ends it."""
+    """Serve one connection until its client, a refusal or a timeout ends it."""
     try:
         with callers.counted():
             await _Connection(reader, writer, callers).run()
     except (TimeoutError, OSError, h11.RemoteProtocolError):
-        pass  # the client has gone, is too slow or speaks no HTTP; there is nobody to tell it to
+        pass  # the client has disconnected, is too slow or speaks no HTTP; nobody can be told
     except asyncio.CancelledError:
-        pass  # by whoever needs its place; nothing waits for this task
+        pass  # closed to make room for another; nothing waits for this task
     finally:
         writer.transport.abort()
 
@@ -181,7 +181,7 @@ class _Connection:
         return True
 
     async def _done(self, request: h11.Request, headers: dict[bytes, bytes], run: _Run) -> tuple[HTTPStatus, bytes]:
-        """Do what is asked for; return what to say to it, and a piece of answers if there is one."""
+        """Carry out a request; return the status of its response, and a piece of answers if there is one."""
         if request.target not in (b"/calls", b"/answers"):
             raise _Refused(HTTPStatus.NOT_FOUND, "there is /calls, and /answers")
         if request.method != b"POST":
@@ -204,7 +204,7 @@ class _Connection:
         return HTTPStatus.ACCEPTED, b""
 
     async def _body(self, length: int, run: _Run) -> bytes:
-        # One body of a run is in memory at a time, however many connections there are.
+        # Only one body of a run is in memory at a time, however many connections there are.
         if length and run.is_reading:
             raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "another request of the run is being read")
         parts: list[bytes] = []

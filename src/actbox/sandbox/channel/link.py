@@ -1,4 +1,4 @@
-"""The host's end of a socket to a guest, on an event loop: frames in, frames out, and back-pressure both ways."""
+"""The host's end of a socket to a guest, on an event loop: reads and writes frames, with back-pressure both ways."""
 
 from __future__ import annotations
 
@@ -11,27 +11,36 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 
 from actbox.sandbox.guest import wire
+from actbox.sandbox.guest.spin import Spin
 from actbox.sandbox.nursery.passing import send_with
+from actbox.sandbox.readiness import Removal, when_readable, when_writable
 
-from .decoding import STEP_BYTES, VALUE_BYTES, count_values, decode_in_steps
-from .messages import Call, Done, parse, parse_in_steps
+from .decoding import STEP_BYTES, VALUE_BYTES, count_values
+from .messages import Call, Done, parse, take_in, unreadable
 
-_READ_BYTES = 256 * 1024
-# So much is decoded and handed on in one turn of the event loop, however much a guest sends: then others have theirs.
+_READ_BYTES = 64 * 1024
+# The most bytes decoded and delivered in one turn of the event loop, so that other work gets its turns.
 _TURN_BYTES = 64 * 1024
-# As so much counts a message at least, since it is handed on too.
+# The least that a message counts in a turn, because it is also delivered.
 _MESSAGE_BYTES = 1024
+# A guest that was answered often calls again at once. Its next call is awaited so long without a turn of the event
+# loop, and after this many calls in a row the loop has its turn.
+_SPIN_SECONDS = 40e-6
+_MOST_IN_A_ROW = 8
 
 
 class Link:
     """Reads messages from a guest and writes messages to it, without ever blocking the event loop.
 
-    `on_message` is called for each message, its size in bytes and how many bytes of memory it may take; `on_lost` once
-    when the guest's end is closed (with `None`) or breaks the rules (with the `ProtocolError`); `on_drained` when all
-    that was sent has been taken. `pause()` stops reading: a guest that floods then waits in its own `send`.
+    `on_message` is called for each message, with its size in bytes and, for a call, the bytes of memory that it may
+    take. `on_lost`
+    is called once: with `None` when the guest's end is closed, with the `ProtocolError` when the guest breaks the
+    rules, or with the `OSError` when this process cannot go on, such as for lack of memory. `on_drained` is called when
+    everything sent has been taken. `pause()` stops reading: a guest that floods then blocks in its own `send`. A link
+    may start `paused`.
 
-    Nothing more is read while messages are left that were received. They are handed on one at a time and in turn with
-    whatever else the event loop has to do, large ones in small steps, so that no guest keeps it from the others.
+    Nothing more is read while received messages wait for delivery. They are delivered one at a time, in turn with the
+    event loop's other work, large ones in small steps, so that no guest monopolizes the loop.
     """
 
     def __init__(
@@ -39,7 +48,9 @@ class Link:
         sock: socket.socket,
         max_bytes: int,
         on_message: Callable[[Call | Done, int, int], None],
-        on_lost: Callable[[wire.ProtocolError | None], None],
+        on_lost: Callable[[wire.ProtocolError | OSError | None], None],
+        *,
+        paused: bool = False,
     ) -> None:
         sock.setblocking(False)
         self._sock = sock
@@ -49,35 +60,43 @@ class Link:
         self._on_message = on_message
         self._on_lost = on_lost
         self._backlog: deque[memoryview] = deque()
-        self._reading = False
-        self._paused = False
+        self._stop_reading: Removal | None = None
+        self._stop_writing: Removal | None = None
+        self._paused = paused
         self._ended = False
         self._working = False
         self._steps: Generator[None, None, tuple[Call | Done, int]] | None = None
-        """Of the large message that is being decoded."""
+        """The decoding under way of a large message."""
         self._values = 0
-        """How many values the message has that was decoded last."""
+        """The number of values in the message decoded last, if it is a call."""
         self._turn: asyncio.Handle | None = None
-        """When this link goes on with what was received."""
+        """The scheduled turn in which this link continues with received data."""
         self._then: Callable[[], None] | None = None
+        self._spin = Spin(_SPIN_SECONDS)
+        self._has_sent = False
         self.backlog_bytes = 0
         self.on_drained: Callable[[], None] = lambda: None
-        self.resume()
+        self._listen()
 
     def send(self, frame: bytes) -> None:
-        """Write a frame as soon as the guest takes it. A guest that is gone is not an error here."""
+        """Write a frame as soon as the guest takes it. A guest that has ended is no error here."""
+        self._has_sent = True
         view = memoryview(frame)
         if not self._backlog:
             view = self._write(view)
             if not view:
                 return
-            self._loop.add_writer(self._fd, self._on_writable)
+            self._stop_writing = when_writable(self._loop, self._fd, self._on_writable)
         self._backlog.append(view)
         self.backlog_bytes += len(view)
 
+    def answer(self, call_id: int, frame: bytes) -> None:
+        """Write the answer to a call, whose id is in the frame."""
+        self.send(frame)
+
     @property
     def unheard(self) -> bool:
-        """Whether the guest has still to read some of what was sent."""
+        """True if the guest has not read everything that was sent."""
         if self._backlog:
             return True
         try:
@@ -86,47 +105,53 @@ class Link:
             return False
 
     def send_with(self, frame: bytes, descriptors: Sequence[int]) -> None:
-        """Write a frame, with copies of descriptors beside its first byte, while nothing else is under way."""
+        """Write a frame with copies of descriptors attached to its first byte; nothing else may be under way."""
         try:
             sent = send_with(self._sock, frame, descriptors)
-        except OSError:  # the guest is gone; the reading side says so
+        except ConnectionError:  # the guest has ended; the reading side reports it
+            return
+        except OSError as error:
+            self._lose(error)
             return
         if sent < len(frame):
             self.send(frame[sent:])
 
     def pause(self) -> None:
-        """Read nothing more for now, and hand on nothing of what was received already."""
+        """Stop reading, and deliver no received messages, for now."""
         self._paused = True
         self._listen()
 
     def resume(self) -> None:
-        """Go on, with what was received already first."""
+        """Continue, first with messages already received; does nothing if it was not paused."""
+        if not self._paused:
+            return
         self._paused = False
         self._work()
-        self._listen()
 
     def drain(self, then: Callable[[], None]) -> None:
-        """Take in what has arrived already, such as the last message of a guest that has ended, and call `then`.
+        """Deliver everything that has arrived, such as the last message of a guest that has ended, then call `then`.
 
-        That is at once, or where it is much in a later turn of the event loop; nothing is taken in while it is paused.
+        `then` is called at once, or in a later turn of the event loop if there is much; while paused nothing is
+        delivered.
         """
         self._then = then
         self._drain()
         self._listen()
 
     def close(self) -> None:
-        """Let go of the socket; a second call does nothing."""
+        """Close the socket; a second call does nothing."""
         if self._fd < 0:
             return
         self._ended = True
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._fd)
+        if self._stop_reading is not None:
+            self._stop_reading()
+            self._stop_reading = None
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
-        if self._backlog:
-            self._loop.remove_writer(self._fd)
+        if self._stop_writing is not None:
+            self._stop_writing()
+            self._stop_writing = None
         self._backlog.clear()
         self._steps = None
         self._fd = -1
@@ -135,28 +160,39 @@ class Link:
             self._drain()
 
     def _listen(self) -> None:
-        """Have the event loop say when there is something to read, or no longer, as it is now."""
-        if self._working:  # and when that is over it will be known
+        """Start or stop listening for data, according to the present state."""
+        if self._working:  # the state is known only after that
             return
         wanted = not (self._paused or self._ended or self._turn or self._then)
-        if wanted and not self._reading:
-            self._loop.add_reader(self._fd, self._on_readable)
-        elif self._reading and not wanted:
-            self._loop.remove_reader(self._fd)
-        self._reading = wanted
+        if wanted and self._stop_reading is None:
+            self._stop_reading = when_readable(self._loop, self._fd, self._on_readable)
+        elif self._stop_reading is not None and not wanted:
+            self._stop_reading()
+            self._stop_reading = None
 
     def _on_readable(self) -> None:
+        """Read; while the guest is answered at once and nothing else waits in the event loop, await its next call."""
+        self._has_sent = False
         self._receive()
-        self._listen()
+        for _ in range(_MOST_IN_A_ROW):
+            is_idle = self._has_sent and self._stop_reading is not None and not self._backlog
+            if not is_idle or getattr(self._loop, "_ready", True):
+                return
+            self._has_sent = False
+            if not self._spin.until(self._receive):
+                return
 
     def _receive(self) -> bool:
-        """Read once; return whether there was anything."""
+        """Read once; return whether data was read."""
         try:
             data = self._sock.recv(_READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return False
-        except OSError:
+        except ConnectionError:
             data = b""
+        except OSError as error:
+            self._lose(error)
+            return False
         if not data:
             self._lose(
                 wire.ProtocolError("the channel ended in the middle of a message") if self._reader.pending else None
@@ -166,14 +202,17 @@ class Link:
         self._work()
         return True
 
-    def _lose(self, error: wire.ProtocolError | None) -> None:
+    def _lose(self, error: wire.ProtocolError | OSError | None) -> None:
+        if self._ended:
+            return
         self._ended = True
         self._steps = None
+        self._listen()
         self._on_lost(error)
 
     def _work(self) -> None:
-        """Hand on what was received, as much as this turn of the event loop is for it."""
-        if self._working or self._turn is not None:  # further up, or soon
+        """Deliver received messages, as many as fit in this turn of the event loop."""
+        if self._working or self._turn is not None:  # already in progress, or scheduled
             return
         self._working = True
         left = _TURN_BYTES
@@ -193,45 +232,62 @@ class Link:
             self._lose(error)
         finally:
             self._working = False
+            self._listen()
 
     def _go_on(self) -> None:
         self._turn = None
-        self._work()
-        if self._then is not None:
-            self._drain()
-        self._listen()
+        try:
+            self._work()
+        finally:
+            if self._then is not None:
+                self._drain()
+            self._listen()
 
     def _drain(self) -> None:
-        while not (self._paused or self._ended or self._turn) and self._receive():
-            pass
-        if self._turn is None and self._then is not None:
-            then, self._then = self._then, None
-            then()
+        try:
+            while not (self._paused or self._ended or self._turn) and self._receive():
+                pass
+        finally:
+            if self._turn is None and self._then is not None:
+                then, self._then = self._then, None
+                then()
 
     def _next(self) -> tuple[Call | Done | None, int]:
-        """Return the next message that is complete, if one step is enough for it, and how much of a turn that cost."""
-        if self._steps is None:
-            frame = self._reader.take()
-            if frame is None:
-                return None, 0
-            if len(frame[0]) <= STEP_BYTES:
-                self._values = count_values(frame[0])
-                return parse(wire.decode(*frame)), max(len(frame[0]), _MESSAGE_BYTES)
-            self._steps = _take_in(*frame)
+        """Return the next complete message if one step decodes it, else `None`, with the step's share of the turn.
+
+        Raises `ProtocolError` for a message that cannot be read.
+        """
         try:
-            next(self._steps)
-        except StopIteration as end:
-            self._steps = None
-            message, self._values = end.value
-            return message, _MESSAGE_BYTES
-        return None, _TURN_BYTES
+            if self._steps is None:
+                frame = self._reader.take()
+                if frame is None:
+                    return None, 0
+                if len(frame[0]) <= STEP_BYTES:
+                    message = parse(wire.decode(*frame))
+                    self._values = count_values(frame[0]) if isinstance(message, Call) else 0
+                    return message, max(len(frame[0]), _MESSAGE_BYTES)
+                self._steps = take_in(*frame)
+            try:
+                next(self._steps)
+            except StopIteration as end:
+                self._steps = None
+                message, self._values = end.value
+                return message, _MESSAGE_BYTES
+            return None, _TURN_BYTES
+        except wire.ProtocolError:
+            raise
+        except Exception as error:
+            raise unreadable(error) from error
 
     def _write(self, view: memoryview) -> memoryview:
         try:
             return view[self._sock.send(view) :]
         except (BlockingIOError, InterruptedError):
             return view
-        except OSError:  # the guest is gone; the reading side says so
+        except ConnectionError:  # the guest has ended; the reading side reports it
+            return view[len(view) :]
+        except OSError as error:
+            self._lose(error)
             return view[len(view) :]
 
     def _on_writable(self) -> None:
@@ -243,11 +299,7 @@ class Link:
                 self._backlog[0] = rest
                 return
             self._backlog.popleft()
-        self._loop.remove_writer(self._fd)
+        if self._stop_writing is not None:  # else it was closed meanwhile
+            self._stop_writing()
+            self._stop_writing = None
         self.on_drained()
-
-
-def _take_in(text: bytes, blobs: bytes) -> Generator[None, None, tuple[Call | Done, int]]:
-    """Return what a large message says, and how many values it has, with a yield after each step."""
-    message, values = yield from decode_in_steps(text, blobs)
-    return (yield from parse_in_steps(message)), values

@@ -1,8 +1,8 @@
-"""The channel of a guest that no pipe leads to: carried in pieces, out of a mailbox and into it.
+"""The channel of a guest that no pipe reaches: carried in pieces through a mailbox.
 
-The two streams of bytes of a channel are cut into pieces, numbered from 1 each way and moved in their order, each once;
-`guest/mail/` is the other end. What the bytes say is none of a mailbox's business: they come to the very `Link` and
-`ToolCalls` that serve guests behind a socket.
+The channel's two streams of bytes are cut into pieces, which are numbered from 1 in each direction and moved in order,
+each once; `guest/mailbox/` is the other end. A mailbox does not interpret the bytes: the same `Link` and `ToolCalls`
+handle them as for guests behind a socket.
 """
 
 from __future__ import annotations
@@ -14,67 +14,67 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 PIECE_BYTES = 4 * 2**20
-"""The greatest size of a piece, unless a mailbox moves less at once."""
-# How long the next command that waits for calls is held back, so that it may take an answer along.
+"""The largest piece in bytes, unless a mailbox moves less at once."""
+# How long the next command that waits for calls is delayed, so that it can carry an answer too.
 _TOGETHER_SECONDS = 0.02
 
 
 class Mailbox(ABC):
-    """Where the mail of one run is fetched and left. An engine gives one for each run that has tools.
+    """The transport of one run's channel, in pieces. An engine makes one for each run that has tools.
 
-    The methods are called in the run's event loop, each by one task at a time; a `put` may be under way beside a `wait`
-    or an `exchange`. They raise `ProtocolError` (`guest/wire.py`) for what only a program can have put there; anything
-    else that they raise ends the run with `ErrorKind.SANDBOX` and that sentence.
+    The methods are called in the run's event loop, each by one task at a time; a `put` may overlap a `wait` or an
+    `exchange`. They raise `ProtocolError` (`guest/wire.py`) for data that only a program can have put there; any other
+    exception ends the run with `ErrorKind.SANDBOX` and its message.
     """
 
     brings_calls = True
-    """Whether what the program sends comes by `wait`; else the engine hears it in another way, and `wait` is unused."""
+    """True if the program's data comes by `wait`; else the engine receives it otherwise, and `wait` is unused."""
     piece_bytes = PIECE_BYTES
 
     @property
     @abstractmethod
-    def told(self) -> dict[str, Any]:
-        """What the sandbox's end needs to know, as JSON: `post_of` in `guest/mail/posts.py` makes a post of it.
+    def settings(self) -> dict[str, Any]:
+        """The settings for the sandbox's end, as JSON: `guest/shell_requests/run.py` uses them.
 
         `by` is `folder`, `written` or `http`. With `http` come `url`, `token` and `ca` of a `ToolProxy`.
 
-        With the two others comes `folder`, an absolute path that is not there yet. The sandbox's end makes it, with
-        `out` and `in` below; with the run's own folder, if it lies there, it goes when the run is over. N is a piece's
-        number, in decimal digits without zeros before it.
+        With the two others comes `folder`, an absolute path that does not exist yet. The sandbox's end makes it, with
+        `out` and `in` below it; if it lies in the run's own directory, it is removed when the run is over. N is a
+        piece's number, in decimal digits without leading zeros.
 
-        - `out/N` is a piece of what the program sends, written under another name and renamed, so that it is complete
-          when it is there. Whoever takes it removes it: before that no other is written. Programs can reach the
-          folder, so a link, a folder or a file of more than `piece_bytes` may lie there: it is no piece, and a
-          `ProtocolError`. Where `brings_calls` is false nothing lies in `out`.
-        - `in/N` is a piece of the answers. By `folder` it has to be complete when it is there: it is written in the
-          same folder under a name that is no number, and renamed. The sandbox's end removes it.
-        - By `written` a piece may grow, for a host that can only write files. It is complete when `in/N.size` says, in
-          decimal digits, how many bytes it has, and it has so many; so that is written after it. The sandbox's end
-          removes both.
+        - `out/N` is a piece of the program's data, written under another name and renamed, so that it is complete once
+          it exists. The reader removes it; until then no other is written. Programs can reach the directory, so a link,
+          a directory or a file of more than `piece_bytes` may lie there: it is no piece, and raises `ProtocolError`. If
+          `brings_calls` is false, `out` stays empty.
+        - `in/N` is a piece of the answers. With `folder` it must be complete once it exists: it is written in the same
+          directory under a name that is no number, and renamed. The sandbox's end removes it.
+        - With `written` a piece may grow, for a host that can only write files. It is complete when `in/N.size` says,
+          in decimal digits, how many bytes it has, and it has that many; so that file is written after it. The
+          sandbox's end removes both.
         """
 
     @property
-    def terms(self) -> dict[str, Any]:
-        """All that the sandbox's end is told: also what of the mail is its part, and how large its pieces may be."""
-        return {**self.told, "sends": self.brings_calls, "piece_bytes": self.piece_bytes}
+    def all_settings(self) -> dict[str, Any]:
+        """All settings for the sandbox's end: `settings`, whether it also sends, and how large its pieces may be."""
+        return {**self.settings, "sends": self.brings_calls, "piece_bytes": self.piece_bytes}
 
     @abstractmethod
     async def wait(self, number: int) -> bytes | None:
-        """Return piece `number` of what the program has sent as soon as it is there, of at most `piece_bytes`.
+        """Return piece `number` of the program's data, of at most `piece_bytes`, as soon as it exists.
 
-        All pieces before it have been taken, so that the sandbox's end may be told so, or they be removed. `None` says
-        that nothing came for so long that the service's own command was over: it is asked for again, at once.
+        All earlier pieces have been taken, so the sandbox's end may be told so, or they may be removed. `None` means
+        that the service's own command timed out without a piece: the caller waits again, at once.
         """
 
     @abstractmethod
     async def put(self, number: int, piece: bytes) -> None:
-        """Leave piece `number` of the answers where the sandbox's end finds it, all of it at once.
+        """Leave piece `number` of the answers where the sandbox's end finds it, whole and at once.
 
-        A run that is over by now is no error: nobody reads it.
+        It is no error if the run is over by now.
         """
 
     async def exchange(self, number: int, piece: bytes, wanted: int) -> bytes | None:
-        """Do as `put` with a piece of the answers, and as `wait` for piece `wanted` of what the program sends.
+        """Do as `put` with a piece of the answers, and as `wait` for piece `wanted` of the program's data.
 
         A mailbox whose service has one command for both saves a round trip for each call.
         """
@@ -82,12 +82,12 @@ class Mailbox(ABC):
         return await self.wait(wanted)
 
     async def close(self) -> None:
-        """The run is over; nothing more is taken and nothing more is given. Must not raise."""
+        """Close the mailbox at the end of the run; no piece is taken or left any more. Must not raise."""
         return
 
 
 class Carrier:
-    """Carries the mail of one run between a socket, whose other end is a `Link`, and a mailbox."""
+    """Carries one run's data between a mailbox and a socket, at whose other end is a `Link`."""
 
     def __init__(self, mailbox: Mailbox, channel: socket.socket) -> None:
         self._mailbox = mailbox
@@ -95,18 +95,18 @@ class Carrier:
         self._loop = asyncio.get_running_loop()
         self._passing = asyncio.Lock()
         self._passed = 0
-        """How many bytes of what the program has sent were passed on."""
+        """The number of bytes of the program's data passed on so far."""
         self._waiting = bytearray()
         self._change = asyncio.Condition()
         self._at_end = False
         self._holding = False
-        """Whether answers that come now go with the next command that waits for calls."""
+        """True while new answers are held for the next command that waits for calls."""
         self._left = 0
-        """How many pieces of answers were left."""
+        """The number of pieces of answers left in the mailbox."""
 
     async def run(self) -> None:
-        """Carry until this is cancelled, or nothing can come any more. Raises what the mailbox does."""
-        # What a mailbox does is cancelled once at most, so that it can end in peace what it has begun.
+        """Carry data until cancelled, or until nothing more can come. Raises the mailbox's errors."""
+        # A mailbox's calls are cancelled at most once, so that they can finish cleaning up.
         async with asyncio.TaskGroup() as tasks:
             if self._mailbox.brings_calls:
                 tasks.create_task(self._fetch())
@@ -114,9 +114,9 @@ class Carrier:
             await self._leave()
 
     async def pass_on(self, position: int, data: bytes) -> None:
-        """Pass on what the program sent from this position in its stream, as far as that is new.
+        """Pass on the program's data from this position in its stream, skipping what was passed on before.
 
-        Raises `OverflowError` where something before it is missing.
+        Raises `OverflowError` if data before it is missing.
         """
         async with self._passing:
             if position > self._passed:
@@ -141,7 +141,7 @@ class Carrier:
                 number += 1
 
     async def _answer_soon(self) -> bytes:
-        """Return the next piece of answers, if there is one soon."""
+        """Return the next piece of answers if there is one within a moment, else nothing."""
         async with self._change:
             self._holding = True
             with contextlib.suppress(TimeoutError):

@@ -1,16 +1,17 @@
-"""What the host believes of what a guest says: two kinds of message, every field of the right type, or nothing."""
+"""Validates a guest's messages: there are two kinds, and every field must have the right type."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.sandbox.guest.wire import ProtocolError
 
-# Kinds that a guest may name. The others are the host's to find out; a guest that claims one is not believed.
+from .decoding import decode_in_steps
+
+# The kinds of error that a guest may name. Only the host can determine the others; a guest's claim is ignored.
 _GUEST_KINDS = frozenset(
     {
         ErrorKind.SYNTAX,
@@ -27,24 +28,56 @@ _GUEST_KINDS = frozenset(
 )
 _MAX_FORMS = 32
 _MAX_LINE = 2**31
-# So much of a value is looked at in one step.
-_STEP_VALUES = 20_000
+_MAX_LOST = 400
+
+_MISSING: Final[Any] = object()
+_Field = tuple[type | tuple[type, ...], Any]
+"""A field's type and its default; `_MISSING` means that the field is required."""
+_CALL: Final[Mapping[str, _Field]] = {
+    "t": (str, _MISSING),
+    "line": (int, None),
+    "id": (int, _MISSING),
+    "tool": (str, _MISSING),
+    "args": (dict, _MISSING),
+}
+_DONE: Final[Mapping[str, _Field]] = {
+    "t": (str, _MISSING),
+    "cpu_ms": ((int, float), 0.0),
+    "exit": (int, _MISSING),
+    "value": (object, None),
+    "text": (str, None),
+    "forms": (dict, {}),
+    "error": (dict, None),
+    "max_rss_bytes": (int, 0),
+    "alone": (object, False),
+    "lost": (str, ""),
+    "run": (int, 0),
+}
+_ERROR: Final[Mapping[str, _Field]] = {
+    "kind": (str, _MISSING),
+    "line": (int, None),
+    "type": (str, ""),
+    "message": (str, ""),
+    "traceback": (str, ""),
+    "hint": (str, ""),
+    "limit": (str, ""),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The guest calls a tool."""
+    """A message by which the guest calls a tool."""
 
     id: int
     tool: str
     arguments: dict[str, Any]
     line: int | None = None
-    """Where in the program, by the guest's word alone: nothing may be decided by it."""
+    """The program's line, which only the guest claims: no decision may depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The program ended by itself; what the guest says of it."""
+    """A message by which the guest reports that the program ended by itself, with its result."""
 
     exit_code: int
     value: Any
@@ -54,73 +87,53 @@ class Done:
     cpu_ms: float
     max_rss_bytes: int
     alone: bool
-    """Whether the guest has no other process and no other thread, by its own word: others would have to be ended."""
+    """True if the guest claims to have no other process or thread, which would have to be ended."""
+    lost: str = ""
+    """The reason, given by the guest, why the value is missing."""
     run: int = 0
     """In a session, the number of the run that ended."""
 
 
 def parse(message: dict[str, Any]) -> Call | Done:
-    """Return what a message says. Raises `ProtocolError` for an unknown kind, or a field unknown or of a wrong type."""
-    steps = parse_in_steps(message)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            parsed: Call | Done = end.value
-            return parsed
-
-
-def parse_in_steps(message: dict[str, Any]) -> Generator[None, None, Call | Done]:
-    """Return what `parse` returns, with a yield after each step. Raises `ProtocolError`."""
-    fields = _Fields(message)
-    kind = fields.take("t", str)
+    """Return a validated message. Raises `ProtocolError` for an unknown kind or field, or a field of a wrong type."""
+    kind = message.get("t")
     if kind == "call":
-        line = fields.take("line", int, None)
-        call = Call(fields.take("id", int), fields.take("tool", str), fields.take("args", dict), line)
+        said = _checked(message, _CALL)
+        call = Call(said["id"], said["tool"], _by_name(said["args"]), line := said["line"])
         if not 0 < call.id < 2**53 or len(call.tool) > 256 or (line is not None and not 0 < line < _MAX_LINE):
             raise ProtocolError("a tool call with an id, name or line out of bounds")
-        fields.finish()
         return call
     if kind == "done":
-        cpu_ms = fields.take("cpu_ms", (int, float), 0.0)
-        if not 0 <= cpu_ms < 1e12:  # before it is made a fraction, which not every integer can be
+        said = _checked(message, _DONE)
+        if not 0 <= said["cpu_ms"] < 1e12:  # checked before the conversion to float, which huge integers fail
             raise ProtocolError("a result with usage out of bounds")
-        value = fields.take("value", object, None)
-        yield from _check_plain(value)
         done = Done(
-            exit_code=fields.take("exit", int),
-            value=value,
-            value_text=fields.take("text", str, None),
-            forms=_forms(fields.take("forms", dict, {})),
-            error=_error(fields.take("error", dict, None)),
-            cpu_ms=float(cpu_ms),
-            max_rss_bytes=fields.take("max_rss_bytes", int, 0),
-            alone=fields.take("alone", object, False) is True,
-            run=fields.take("run", int, 0),
+            exit_code=said["exit"],
+            value=said["value"],
+            value_text=said["text"],
+            forms=_forms(_by_name(said["forms"])) if said["forms"] else {},
+            error=_error(said["error"]) if said["error"] is not None else None,
+            cpu_ms=float(said["cpu_ms"]),
+            max_rss_bytes=said["max_rss_bytes"],
+            alone=said["alone"] is True,
+            lost=said["lost"][:_MAX_LOST],
+            run=said["run"],
         )
-        fields.finish()
         if not 0 <= done.exit_code <= 255 or (done.exit_code != 0) != (done.error is not None):
             raise ProtocolError("a result whose exit code and error contradict each other")
         if not 0 <= done.max_rss_bytes < 2**53:
             raise ProtocolError("a result with usage out of bounds")
         return done
+    if not isinstance(kind, str):
+        raise ProtocolError("a message without 't'" if "t" not in message else "a message whose 't' is of a wrong type")
     raise ProtocolError(f"a message of an unknown kind {kind[:40]!r}")
 
 
-def _check_plain(value: Any) -> Generator[None, None, None]:
-    """Refuse, in steps, a value that cannot be written as JSON again: with bytes, NaN or infinity in it."""
-    left: list[Any] = [[value]]
-    work = 0
-    while left:
-        holder = left.pop()
-        for item in holder.values() if isinstance(holder, dict) else holder:
-            work += 1
-            if work % _STEP_VALUES == 0:
-                yield
-            if isinstance(item, (dict, list)):
-                left.append(item)
-            elif isinstance(item, bytes) or (isinstance(item, float) and not math.isfinite(item)):
-                raise ProtocolError("a result whose value is not JSON")
+def _by_name(given: dict[Any, Any]) -> dict[str, Any]:
+    # The tagged form allows other keys; pydantic would accept some of them, such as b"path", as names.
+    if not {str}.issuperset(map(type, given)):
+        raise ProtocolError("a message with a name that is no text")
+    return given
 
 
 def _forms(given: dict[str, Any]) -> dict[str, str | bytes]:
@@ -132,47 +145,49 @@ def _forms(given: dict[str, Any]) -> dict[str, str | bytes]:
     return given
 
 
-def _error(given: dict[str, Any] | None) -> ErrorInfo | None:
-    if given is None:
-        return None
-    fields = _Fields(given)
-    name = fields.take("kind", str)
-    kind = next((kind for kind in _GUEST_KINDS if kind.value == name), None)
+def _error(given: dict[str, Any]) -> ErrorInfo:
+    said = _checked(given, _ERROR)
+    kind = next((kind for kind in _GUEST_KINDS if kind.value == said["kind"]), None)
     if kind is None:
         raise ProtocolError("a result with an error of a kind that is not the guest's to say")
-    line = fields.take("line", int, None)
-    error = ErrorInfo(
+    return ErrorInfo(
         kind=kind,
-        type=fields.take("type", str, "")[:200],
-        message=fields.take("message", str, "")[:100_000],
-        line=line,
-        traceback=fields.take("traceback", str, "")[:200_000],
-        hint=fields.take("hint", str, "")[:2_000],
-        limit=fields.take("limit", str, "")[:40],
+        type=said["type"][:200],
+        message=said["message"][:100_000],
+        line=said["line"],
+        traceback=said["traceback"][:200_000],
+        hint=said["hint"][:2_000],
+        limit=said["limit"][:40],
     )
-    fields.finish()
-    return error
 
 
-_MISSING: Any = object()
-
-
-class _Fields:
-    """Takes fields out of a message one by one, so that what is left over is what nobody knows."""
-
-    def __init__(self, message: dict[str, Any]) -> None:
-        self._left = dict(message)
-
-    def take(self, name: str, kind: type | tuple[type, ...], default: Any = _MISSING) -> Any:
-        value = self._left.pop(name, _MISSING)
+def _checked(message: dict[str, Any], fields: Mapping[str, _Field]) -> dict[str, Any]:
+    """Return all fields of a message, with defaults for those that are left out."""
+    said: dict[str, Any] = {}
+    for name, (kind, default) in fields.items():
+        value = message.get(name, _MISSING)
         if value is _MISSING or (value is None and default is None):
             if default is _MISSING:
                 raise ProtocolError(f"a message without {name!r}")
-            return default
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not object):
+            said[name] = default
+        elif not isinstance(value, kind) or (isinstance(value, bool) and kind is not object):
             raise ProtocolError(f"a message whose {name!r} is of a wrong type")
-        return value
+        else:
+            said[name] = value
+    if not message.keys() <= fields.keys():
+        raise ProtocolError("a message with a field that nobody knows")
+    return said
 
-    def finish(self) -> None:
-        if self._left:
-            raise ProtocolError("a message with a field that nobody knows")
+
+def unreadable(error: Exception) -> ProtocolError:
+    """Return a `ProtocolError` for an error in reading a message, because the guest chose the message.
+
+    So a fault of ours in reading it does not prevent the end of the run.
+    """
+    return ProtocolError(f"a message that cannot be read ({type(error).__name__})")
+
+
+def take_in(text: bytes, blobs: bytes) -> Generator[None, None, tuple[Call | Done, int]]:
+    """Decode a large message and return it validated with its number of values, yielding after each step."""
+    message, values = yield from decode_in_steps(text, blobs)
+    return parse(message), values

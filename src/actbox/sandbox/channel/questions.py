@@ -1,4 +1,4 @@
-"""Questions of one run: each holds a tool call back until its approver has decided, and the run's clock with it."""
+"""Questions of one run: each holds a tool call, and the run's clock, until its approver has decided."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import asyncio
 import functools
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from actbox.core.errors import ToolError
 from actbox.core.events import ApprovalDecided, ApprovalRequested, Event
-from actbox.sandbox.clock import WallClock
+from actbox.sandbox.wall_clock import WallClock
 from actbox.tools import Tool, Toolset
 from actbox.tools.approval import ApprovalDecision, ApprovalRequest, decision_of, line_count
-from actbox.tools.prepared import PreparedCall
+from actbox.tools.large_values import aside, json_pieces
+from actbox.tools.prepared_call import PreparedCall
 
 from .messages import Call
 
-# Calls beyond these are refused at once: nobody could look at so many, and they must not hold up the others.
+# Calls beyond this are refused at once: nobody could look at so many, and they must not delay the others.
 MAX_QUESTIONS = 1024
+MAX_EDITS = 8
+"""The most edits of one call. After an edit, conversion may change an argument that the approver had left as shown."""
 
 _TOO_MANY = ApprovalDecision(False, "too many calls wait for approval already", cause="unavailable")
 _NOBODY = ApprovalDecision(False, "nobody is there to be asked", cause="unavailable")
+
+
+class NotApproved(Exception):
+    """Raised for a call that its approver did not approve; the message tells the program why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,7 @@ class _Question:
 
 
 class Questions:
-    """Asks the approver of a toolset before calls. While a question is open the clock stands still.
+    """Asks a toolset's approver before calls. While a question is open, the run's clock is paused.
 
     At most `MAX_QUESTIONS` calls, of `max_bytes` together, wait at once. `on_change` is called when a call begins to
     wait and when it has stopped.
@@ -51,7 +59,7 @@ class Questions:
         on_change: Callable[[], None],
     ) -> None:
         self.held_bytes = 0
-        """What the calls that wait had as messages."""
+        """The message bytes of the waiting calls."""
         self._toolset = toolset
         self._program = program
         self._clock = clock
@@ -62,15 +70,57 @@ class Questions:
         self._closed = False
 
     def __len__(self) -> int:
-        """Return how many calls wait."""
+        """Return the number of waiting calls."""
         return len(self._open)
 
+    async def approved(
+        self, call: Call, tool: Tool, prepared: PreparedCall, size: int
+    ) -> tuple[Call, PreparedCall | ToolError]:
+        """Ask about a call, and return it as approved: ready to be made, or with the error of an invalid edit.
+
+        Arguments that the approver left as shown are converted again together with the edited ones. If that gives
+        another value, the approver is asked about the new call; after `MAX_EDITS` the call is refused.
+
+        Raises `NotApproved`, and `CancelledError` if the question is withdrawn.
+        """
+        for _ in range(MAX_EDITS):
+            decision = await self.ask(call, tool, prepared, size)
+            if not decision.approved:
+                how = "was not approved in time" if decision.cause == "timeout" else "was refused"
+                reason = f": {decision.reason}" if decision.reason else ""
+                raise NotApproved(f"the call of {tool.name!r} {how}{reason}")
+            if decision.edited is None:
+                return call, prepared
+            shown = await aside(_texts, await prepared.shown_aside())
+            edited = await aside(_texts, decision.edited)
+            if edited == shown:
+                return call, prepared
+            kept = {name for name in edited if edited[name] == shown.get(name)}
+            arguments = {name: value for name, value in decision.edited.items() if name not in kept}
+            arguments |= {name: value for name, value in call.arguments.items() if name in kept}
+            call = replace(call, arguments=arguments)
+            try:
+                prepared = await aside(tool.prepare, arguments)
+            except ToolError as failure:
+                return call, ToolError(
+                    f"the call of {tool.name!r} was not made: whoever approved it edited its arguments, so that they do"
+                    f" not fit; those of the program did: {failure}",
+                    tool=tool.name,
+                )
+            now = await aside(_texts, await prepared.shown_aside())
+            if all(now.get(name) == shown[name] for name in kept):
+                return call, prepared
+        raise NotApproved(
+            f"the call of {tool.name!r} was refused: its arguments were edited {MAX_EDITS} times, and each time the"
+            " tool made other values of those that were not edited"
+        )
+
     async def ask(self, call: Call, tool: Tool, prepared: PreparedCall, size: int) -> ApprovalDecision:
-        """Return what is decided about a call whose message had `size` bytes; to be awaited in a task of its own.
+        """Return the decision about a call whose message had `size` bytes; to be awaited in its own task.
 
-        Approver and events get a copy each of the arguments that will be passed.
+        Approver and events each get a copy of the arguments that will be passed.
 
-        Raises `CancelledError` where the question is withdrawn.
+        Raises `CancelledError` if the question is withdrawn.
         """
         line = call.line if call.line is not None and call.line <= self._line_count else None
         request = ApprovalRequest(
@@ -79,9 +129,11 @@ class Questions:
             program=self._program,
             reason=f"the tool {tool.name!r} requires approval",
             tool=tool.name,
-            arguments=prepared.shown(),
+            arguments=await prepared.shown_aside(),
+            hidden=prepared.hidden,
             line=line,
         )
+        copied = await prepared.shown_aside()
         self._emit(
             ApprovalRequested(
                 request_id=request.id,
@@ -89,7 +141,7 @@ class Questions:
                 reason=request.reason,
                 call_id=call.id,
                 tool=tool.name,
-                arguments=prepared.shown(),
+                arguments=copied,
                 line=line,
             )
         )
@@ -99,7 +151,7 @@ class Questions:
         return decision
 
     def withdraw(self) -> None:
-        """Ask nothing more: questions that are open are cancelled, and so are those that would follow."""
+        """Cancel all open questions, and all later ones."""
         self._closed = True
         questions, self._open = self._open, {}
         for question in questions.values():
@@ -119,15 +171,12 @@ class Questions:
         self._clock.pause()
         self._on_change()
         try:
-            decision = await decision_of(approver, question.request)
+            return await decision_of(approver, question.request)
         finally:
             self._clock.resume()
             self.held_bytes -= question.size
-            withdrawn = self._open.pop(key, None) is None
+            self._open.pop(key, None)
             self._on_change()
-        if withdrawn:  # and the approver has answered all the same
-            raise asyncio.CancelledError
-        return decision
 
     @functools.cached_property
     def _line_count(self) -> int:
@@ -149,3 +198,15 @@ class Questions:
                 waited_ms=(time.perf_counter() - question.asked_at) * 1000,
             )
         )
+
+
+def _texts(arguments: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return arguments as JSON text, in which 1, 1.0 and true differ; `None` for a value that is no JSON."""
+    return {name: _text(value) for name, value in arguments.items()}
+
+
+def _text(value: Any) -> str | None:
+    try:
+        return "".join(json_pieces(value))
+    except (TypeError, ValueError, RecursionError):
+        return None

@@ -1,4 +1,4 @@
-"""The mail of one run at the tool proxy: one piece each way that has not been taken yet, and who waits for it."""
+"""The mail of one run at the tool proxy: at most one untaken piece in each direction, and the tasks waiting for it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 
 class RunIsOver(Exception):
-    """There is no mail any more."""
+    """Raised when the run is over, so that there is no mail any more."""
 
 
 class OutOfOrder(Exception):
-    """A piece was sent or asked for whose turn it is not: one of long ago, or of the future."""
+    """Raised when a piece is sent or requested out of turn: an old one, or a future one."""
 
 
 class RunMail:
-    """Two places for one piece each. All methods belong to the event loop of the proxy.
+    """Two slots for one piece each. All methods must be called in the proxy's event loop.
 
-    The program's side sends a piece (`post`) and asks for one (`ask`), each of which it may do again: the last piece
-    that was sent is not taken twice, and the last that was asked for is given again. The host's side takes (`take`)
-    and leaves (`leave`).
+    The program's side sends a piece (`post`) and requests one (`ask`), and may repeat either: the last piece sent is
+    not taken twice, and the last piece requested is returned again. The host's side takes (`take`) and leaves
+    (`leave`).
     """
 
     def __init__(self) -> None:
@@ -28,15 +28,15 @@ class RunMail:
         self._posted = 0
         self._post = b""
         self._taken = 0
-        """How many pieces are in the run's hands and passed on there."""
+        """The number of pieces that the run has received and passed on."""
         self._left = 0
         self._piece = b""
         self._had = 0
-        """How many pieces of answers the program's side has, by its own word."""
+        """The number of answer pieces that the program's side says it has."""
         self._asking: object = None
 
     async def post(self, number: int, piece: bytes) -> None:
-        """Have a piece of calls taken. Raises `RunIsOver` and `OutOfOrder`."""
+        """Offer a piece of calls and wait until it is taken. Raises `RunIsOver` and `OutOfOrder`."""
         async with self._change:
             if number == self._posted + 1 == self._taken + 1 and piece:
                 self._posted, self._post = number, piece
@@ -46,7 +46,7 @@ class RunMail:
             await self._until(lambda: self._taken >= number)
 
     async def ask(self, number: int) -> bytes | None:
-        """Return a piece of answers when it is there; nothing if somebody else has asked since.
+        """Wait for a piece of answers and return it; return `None` if another request has come since.
 
         Raises `RunIsOver` and `OutOfOrder`.
         """
@@ -61,7 +61,7 @@ class RunMail:
             return self._piece if self._left == number else None
 
     async def take(self, number: int) -> bytes:
-        """Return a piece of calls when it is there; those before it have been passed on. Raises `RunIsOver`."""
+        """Wait for a piece of calls and return it; earlier pieces have been passed on. Raises `RunIsOver`."""
         async with self._change:
             self._taken = number - 1
             if self._posted < number:
@@ -71,14 +71,14 @@ class RunMail:
             return self._post
 
     async def leave(self, number: int, piece: bytes) -> None:
-        """Leave a piece of answers, once the one before it has been had. Raises `RunIsOver`."""
+        """Leave a piece of answers, once the piece before it was received. Raises `RunIsOver`."""
         async with self._change:
             await self._until(lambda: self._had >= number - 1)
             self._left, self._piece = number, piece
             self._change.notify_all()
 
     async def end(self) -> None:
-        """Have everybody stop waiting, and nobody begin."""
+        """Make all present and future waits raise `RunIsOver`."""
         async with self._change:
             self._is_over = True
             self._post = self._piece = b""

@@ -1,1 +1,1 @@
-"""The one way out of a sandbox: a proxy on the host that a policy's domains and secrets govern."""
+"""The network exit of a sandbox: a proxy on the host that enforces a policy's domains and secrets."""

@@ -1,6 +1,6 @@
-"""The authorities of one sandbox: they vouch to the guest for the hosts whose connections end at the proxy.
+"""The certificate authorities of one sandbox: they sign certificates for hosts whose connections end at the proxy.
 
-Their keys are made here, live in this process's memory only, and end with the sandbox.
+Their keys are made here, stay in this process's memory, and disappear with the sandbox.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _ALL_ADDRESSES = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"
 
 
 class Authority:
-    """Makes a certificate for each host on demand. Valid for 30 days, so no sandbox that it serves may live longer.
+    """Makes a certificate for each host on demand. Valid for 30 days, so no sandbox may live longer.
 
-    `hosts` are those that it may vouch for, `*.example.com` among them; its own certificate says so (RFC 5280, name
-    constraints), so that a guest's trust in it reaches no further.
+    `hosts` are those it may sign for, including wildcards such as `*.example.com`; its own certificate says so (RFC
+    5280, name constraints), so that a guest's trust in it reaches no further.
     """
 
     _common_name = "actbox egress"
@@ -46,15 +46,15 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """The certificate that guests trust."""
+        """The authority's certificate as PEM, which guests trust."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def vouches_for(self, host: str) -> bool:
-        """Return whether a guest would believe what it says of the host."""
+        """Return whether a guest would accept this authority's certificate for the host."""
         return self._is_among_hosts(host)
 
     def context(self, host: str) -> ssl.SSLContext:
-        """Return what a server needs to be taken for the host; HTTP/1.1 is the only protocol offered."""
+        """Return a TLS server context for the host; HTTP/1.1 is the only protocol offered."""
         context = self._contexts.get(host)
         if context is None:
             context = self._make_context(host)
@@ -72,7 +72,7 @@ class Authority:
         pem = self._make_leaf(host).public_bytes(serialization.Encoding.PEM) + self._leaf_key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        file = os.memfd_create("actbox-leaf", os.MFD_CLOEXEC)  # ssl reads keys from files only; this one has no name
+        file = os.memfd_create("actbox-leaf", os.MFD_CLOEXEC)  # ssl reads keys from files only; this file has no name
         try:
             os.write(file, pem)
             context.load_cert_chain(f"/proc/self/fd/{file}")
@@ -81,7 +81,7 @@ class Authority:
         return context
 
     def _is_among_hosts(self, host: str) -> bool:
-        """Return whether a host is one of those given, or below one: a constraint of names has no other form."""
+        """Return whether a host is one of `hosts`, or below one; name constraints have no other form."""
         names = [given.removeprefix("*.") for given in self._hosts]
         return host in names or (not is_address(host) and host.endswith(tuple("." + name for name in names)))
 
@@ -126,16 +126,16 @@ class Authority:
 
 
 class Refusals(Authority):
-    """Vouches for the names that no policy allows, so that a program that asks them for something can be told so.
+    """Signs for names that no policy allows, so that the proxy can tell a program that they are refused.
 
-    `hosts` are all that the policy allows: its own certificate excludes them, what is below them, and all addresses.
-    Whoever trusts it too is therefore told nothing by it but that a host is refused.
+    `hosts` are all hosts that the policy allows: its own certificate excludes them, the names below them, and all
+    addresses. So a client that trusts it can be told only that a host is refused.
     """
 
     _common_name = "actbox egress refusals"
 
     def vouches_for(self, host: str) -> bool:
-        """Return whether a guest would believe what it says of the host."""
+        """Return whether a guest would accept this authority's certificate for the host."""
         return not is_address(host) and not self._is_among_hosts(host)
 
     def _constraints(self) -> x509.NameConstraints:

@@ -1,7 +1,7 @@
-"""In which ways one character of a text may be spelled by the usual encodings, as regular expressions over bytes.
+"""The spellings of one character in the usual encodings, as regular expressions over bytes.
 
-A character has several patterns only where one of its spellings begins another one, as `%` begins `%25`. Each pattern
-alone ends in at most one place, so who keeps all the places that are reached misses nothing and never goes back.
+A character has several patterns only if one of its spellings begins another one, as `%` begins `%25`. Each pattern
+alone ends in at most one place, so a search that keeps all the places reached misses nothing and never backtracks.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import html.entities
 import re
 
 MOST_BYTES = 64
-"""How long the spelling of one UTF-8 byte of a text may be in any way, with a line break before each part of it."""
+"""The most bytes of a spelling of one UTF-8 byte of a text, with a line break before each part of it."""
 
 FULL_LINE = 16
-"""Letters of base64 or hexadecimal digits that a line has at least where it breaks in their midst."""
+"""The least number of base64 letters or hexadecimal digits in a line that is broken in their middle."""
 
 _IN_LINES = rb"[A-Za-z0-9+/_-]"
-_ESCAPE = rb"\\{1,8}"  # a backslash has eight in JSON in JSON in JSON
+_ESCAPE = rb"\\{1,8}"  # a backslash in JSON in JSON in JSON becomes eight
 _LINE_BREAK = (
     rb"(?:(?<=%(line)b{%(full)d})\r?\n|(?:%(escape)br)?%(escape)bn|(?:%%(?:25)?0[dD])?%%(?:25)?0[aA]|(?:&#13;)?&#10;)"
     % {b"line": _IN_LINES, b"full": FULL_LINE, b"escape": _ESCAPE}
@@ -29,7 +29,7 @@ WHOLE_LINES = re.compile(
     rb"(?s:.*)(?:%b%b\n|%b\r|[\r\n](?=[^A-Za-z0-9+/_=%%&\\\n-]|(?<=\n)\n))"
     % (_NO_FULL_LINE, _NO_FULL_LINE_AND_RETURN, _NO_FULL_LINE)
 )
-"""Text up to the last end of a line over which no spelling can go, whatever follows."""
+"""Text up to the last line end over which no spelling can continue, whatever follows."""
 
 Patterns = tuple[re.Pattern[bytes], ...]
 
@@ -56,13 +56,13 @@ def in_hex(digit: str, flags: int = 0) -> Patterns:
 
 @functools.cache
 def after_break(patterns: Patterns) -> Patterns:
-    """Return the patterns of a letter of base64 or a digit with a line break before it or without."""
+    """Return the patterns of a base64 letter or a digit, optionally with a line break before it."""
     return tuple(re.compile(rb"%b?(?:%b)" % (_LINE_BREAK, pattern.pattern), pattern.flags) for pattern in patterns)
 
 
 @functools.cache
 def base64_end(char: str, flags: int = 0) -> re.Pattern[bytes]:
-    """Return the pattern of the last letter and the padding of base64, of which anything may be missing."""
+    """Return the pattern of the last letter and the padding of base64, any part of which may be missing."""
     ((letter,), (padding,)) = after_break(in_base64(char)), after_break(spelled("="))
     return re.compile(rb"(?:%b)?(?:%b){0,2}" % (letter.pattern, padding.pattern), flags)
 
@@ -98,7 +98,7 @@ def _spellings(char: str) -> list[bytes]:
         ways.append(rb"\+")
     if code < 0x80:
         ways.append(re.escape(raw))
-    # A text in Latin-1 has one byte where UTF-8 may have the same one and another.
+    # A text in Latin-1 has one byte, while UTF-8 may have this byte and another.
     latin = [rb"%b|%b" % _byte(code)[:2]] if 0x80 <= code < 0x100 else []
     return [b"|".join(ways), *latin]
 

@@ -1,7 +1,7 @@
-"""What a TLS client says first, read by hand: which host it means (RFC 8446, section 4.1.2; RFC 6066, section 3).
+"""Parses a TLS ClientHello for the host that it names (RFC 8446, section 4.1.2; RFC 6066, section 3).
 
-Pure: bytes in, a value or `NotHello` out. It has to be read before it is known whether the connection is passed through
-unread, so no TLS library may have touched it.
+Pure: bytes in, a value or `NotHello` out. It must be parsed before it is known whether the connection is passed through
+unread, so no TLS library may have consumed it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ _CLIENT_HELLO = 1
 _SERVER_NAME = 0
 _ENCRYPTED_CLIENT_HELLO = 0xFE0D
 _RECORD_BYTES = 16384
-_RECORDS = 64  # a ClientHello in more pieces than that only makes work
+_RECORDS = 64  # a ClientHello in more records than this only costs work
 
 
 class NotHello(Exception):
-    """The bytes are not, and cannot become, a ClientHello; the message says in which way."""
+    """Raised for bytes that are not, and cannot become, a ClientHello; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientHello:
-    """The host that the client names, in normal form, or `None`; and whether it hides another (or pretends to)."""
+    """The host that the client names, in normal form, or `None`; and whether it hides another, or pretends to."""
 
     server_name: str | None
     encrypted: bool
 
 
 def parse_client_hello(data: bytes, max_bytes: int) -> ClientHello | None:
-    """Read a ClientHello from the first bytes of a connection; `None` while it is not complete.
+    """Return the ClientHello in a connection's first bytes; `None` while it is incomplete.
 
-    It may be spread over several records. Raises `NotHello`, also once it would be longer than `max_bytes`.
+    It may span several records. Raises `NotHello`, also once it would exceed `max_bytes`.
     """
     message = _first_handshake_message(data, max_bytes)
     if message is None:
@@ -59,7 +59,7 @@ def parse_client_hello(data: bytes, max_bytes: int) -> ClientHello | None:
 
 
 def _first_handshake_message(data: bytes, max_bytes: int) -> bytes | None:
-    """Return the first handshake message with its header, `None` while it is not complete."""
+    """Return the first handshake message with its header; `None` while it is incomplete."""
     message = b""
     start = 0
     records = 0
@@ -104,7 +104,7 @@ def _server_name(body: bytes) -> str:
 
 
 class _Fields:
-    """Takes fields off the front of some bytes; what is not there is `NotHello`."""
+    """Takes fields off the front of some bytes; raises `NotHello` if they are missing."""
 
     def __init__(self, data: bytes) -> None:
         self.left = data
@@ -112,8 +112,8 @@ class _Fields:
     def take(self, count: int) -> bytes:
         if count > len(self.left):
             raise NotHello("the ClientHello ends within a field")
-        taken, self.left = self.left[:count], self.left[count:]
-        return taken
+        data, self.left = self.left[:count], self.left[count:]
+        return data
 
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size), "big")

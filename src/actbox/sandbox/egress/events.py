@@ -1,4 +1,4 @@
-"""What one side of a connection says, as events of HTTP, worked off at the pace of the whole proxy."""
+"""Parses one side of a connection into HTTP events, at the pace of the whole proxy."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import h11
 
 from .pace import Share, steps_for
 
-# Each chunk of a body, line of a head and trailer has a line end, so pieces of few lines are parsed in little time.
+# Each chunk of a body, head line and trailer has a line end, so pieces with few lines are parsed quickly.
 _LINES = 256
 _PIECE = re.compile(rb"(?:[^\n]*+\n){%d}" % _LINES)
 
 
 class Events:
-    """Parses what `read` returns, empty at its end; `first` are bytes that were read before.
+    """Parses the data that `read` returns, until it is empty; `first` is data that was read before.
 
-    `by_lines` says that lines frame what comes: those of a head, or of chunks. A head or trailers of more than 512
-    lines are never parsed, and of more than 256 only where they come at once. All methods raise
-    `h11.RemoteProtocolError` for that as for other nonsense, and what `read` raises.
+    `by_lines` is true if lines frame the data: those of a head, or of chunks. A head or trailers of more than 512 lines
+    are never parsed, and of more than 256 only if they arrive at once. All methods raise `h11.RemoteProtocolError` for
+    that as for other invalid data, and the errors of `read`.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Events:
         self._parsed = 0
         self._lines = 0
         self.wire_bytes = 0
-        """How many bytes have been parsed: heads, bodies and what frames them."""
+        """The number of bytes parsed: heads, bodies and their framing."""
 
     async def head(self) -> object:
-        """Return the next event of h11, which is not a part of a body."""
+        """Return the next h11 event that is not a part of a body."""
         while (event := self._http.next_event()) is h11.NEED_DATA:
             await self._feed()
         self._lines = 0
@@ -52,12 +52,12 @@ class Events:
         return event
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield a body up to its end. What came at once is one piece, however it was cut into chunks."""
+        """Yield a body up to its end. Data that arrived at once is one piece, however it was chunked."""
         parts: list[bytes] = []
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
-                if parts and self._parsed == len(self._came):  # nothing that has come waits for what has not
+                if parts and self._parsed == len(self._came):  # data that has arrived is not held for data that has not
                     yield b"".join(parts)
                     parts = []
                 await self._feed()
@@ -72,11 +72,11 @@ class Events:
             return
 
     def rest(self) -> bytes:
-        """Return what was read beyond the end of the message."""
+        """Return the data read beyond the end of the message."""
         return self._http.trailing_data[0] + self._came[self._parsed :]
 
     async def _feed(self) -> None:
-        """Give the parser, which needs more, a piece more."""
+        """Give the parser, which needs more data, another piece."""
         if self._lines > _LINES:
             raise h11.RemoteProtocolError("too many lines")
         if self._parsed == len(self._came):

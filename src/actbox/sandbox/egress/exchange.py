@@ -1,10 +1,15 @@
-"""One request to a host and its response, streamed both ways."""
+"""One request to a host and its response, both streamed."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+import encodings
+import encodings.aliases
+import functools
+import re
+import string
+from collections.abc import Callable, Iterable, Sequence
 
 import h11
 
@@ -12,21 +17,34 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.secrets import Secret
 
 from .bounds import Bounds
-from .charset import is_like_ascii
 from .events import Events
-from .headers import Headers, end_to_end, to_be_readable, with_secrets, without_measures
 from .incoming import ClientGone, IncomingRequest
 from .pace import Pace
 from .record import Record
 from .redaction import Redactor, Spellings
-from .refusal import Denied, request_too_large, response_too_large
+from .refusal_responses import Denied, request_too_large, response_too_large
 from .streams import ByteStream
 
 _READ_BYTES = 64 * 1024
+Headers = list[tuple[bytes, bytes]]
+
+_FOR_ONE_CONNECTION = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization"}
+    | {b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+)
+# `Repr-Digest`, `Content-MD5`, `X-Amz-Checksum-Sha256`, `X-Goog-Stored-Content-Length` and their like.
+_MEASURES_THE_ANSWER = re.compile(
+    rb"(?:^|-)(?:content-length|content-range|etag|digest|checksum|hash|md5|sha-?[0-9]+|crc-?[0-9]+[a-z]*)(?:-|$)"
+)
+_SHAPE_THE_ANSWER = frozenset({b"accept-encoding", b"accept-charset", b"range", b"if-range"})
+_NEVER_NAMED_IN_CONNECTION = frozenset({b"host", b"content-length"})  # these frame and address the message
+_CHARSET = re.compile(rb"charset\*?[ \t]*=[^;,]*", re.IGNORECASE)
+_NAME = re.compile(rb"charset[ \t]*=[ \t]*(?:\"([^\"\\]*)\"|([^\";, \t]*))[ \t]*", re.IGNORECASE)
+_BESIDES = frozenset({"binary", "koi8_u"})  # the first is used for data that is no text
 
 
 class Broken(Exception):
-    """The exchange failed after its response had begun: all that is left is to let the client see the break."""
+    """Raised when an exchange failed after its response had begun, so the client can only see a broken response."""
 
     def __init__(self, denied: Denied) -> None:
         super().__init__(denied.sentence)
@@ -34,9 +52,11 @@ class Broken(Exception):
 
 
 class Exchange:
-    """Sends a request on and its response back.
+    """Sends a request to the host and its response to the client.
 
-    `secrets` are those that the request carries; `spellings` what the response may not contain, if there is any.
+    `secrets` are the ones that the request carries; `spellings` are what the response must not contain, if anything.
+    `on_answered` is called in the event loop's step that wrote the last of the response: the client's next act, such as
+    the end of the program, must not be reported before the request. It is not called for a failed exchange.
     """
 
     def __init__(
@@ -50,8 +70,10 @@ class Exchange:
         record: Record,
         bounds: Bounds,
         pace: Pace,
+        on_answered: Callable[[], None],
     ) -> None:
         self._request = request
+        self._on_answered = on_answered
         self._client = client
         reader, self._writer = upstream
         self._entry = entry
@@ -64,10 +86,10 @@ class Exchange:
         self._begun = False
 
     async def run(self, authority: str) -> bool:
-        """Do it; return whether the client may send another request on its connection.
+        """Run the exchange; return whether the client may send another request on its connection.
 
-        Raises `Denied` while nothing of a response has been sent, `Broken` afterwards, `ClientGone` where the client
-        went away.
+        Raises `Denied` while nothing of a response has been sent, `Broken` afterwards, and `ClientGone` if the client
+        disconnected.
         """
         try:
             await self._send_head(authority)
@@ -79,7 +101,7 @@ class Exchange:
         except ClientGone:
             raise
         except (OSError, h11.RemoteProtocolError, h11.LocalProtocolError):
-            # No word of the error itself: it may quote a header, and that may carry a secret.
+            # Without the error's own message, which may quote a header that carries a secret.
             failure = Denied(502, f"{self._record.host} broke off or answered nonsense.", by_policy=False)
             raise (Broken(failure) if self._begun else failure) from None
         finally:
@@ -87,7 +109,7 @@ class Exchange:
 
     @property
     def begun(self) -> bool:
-        """Whether anything of a response has been sent to the client."""
+        """True if anything of a response has been sent to the client."""
         return self._begun
 
     async def _send_head(self, authority: str) -> None:
@@ -103,7 +125,7 @@ class Exchange:
 
     async def _both_ways(self) -> bool:
         upload = asyncio.ensure_future(self._upload())
-        download = asyncio.ensure_future(self._download())
+        download = asyncio.ensure_future(self._download(upload))
         try:
             await asyncio.wait((upload, download), return_when=asyncio.FIRST_COMPLETED)
             if not download.done():
@@ -119,7 +141,7 @@ class Exchange:
     async def _upload(self) -> bool:
         """Send the request's body; return whether the host took all of it."""
         if self._request.http.they_are_waiting_for_100_continue:
-            # Said here, once the request may go out, and not asked of the host, which need not know.
+            # Sent by the proxy once the request may go out; the host need not support it.
             go_on = self._request.http.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
             await self._write(go_on or b"")
         async for piece in self._request.body():
@@ -131,7 +153,7 @@ class Exchange:
                 return False
         return await self._try_to_send(h11.EndOfMessage())
 
-    async def _download(self) -> None:
+    async def _download(self, upload: asyncio.Future[bool]) -> None:
         response = await self._response()
         headers = self._checked(response)
         reason = response.reason if self._spellings is None else self._spellings.redact(response.reason)
@@ -147,6 +169,8 @@ class Exchange:
         if redactor is not None and (rest := redactor.finish()):
             await self._answer(h11.Data(data=rest))
         await self._answer(h11.EndOfMessage())
+        if not upload.done() or upload.exception() is None:
+            self._on_answered()
 
     async def _response(self) -> h11.Response:
         for _ in range(self._bounds.informational + 1):
@@ -164,7 +188,7 @@ class Exchange:
             raise response_too_large(self._entry)
 
     def _checked(self, response: h11.Response) -> Headers:
-        """Return the headers for the client, or raise `Denied` for a response that may not pass."""
+        """Return the response's headers for the client, or raise `Denied` for a response that must not pass."""
         headers = end_to_end(response.headers)
         lengths = [value for name, value in headers if name == b"content-length"]
         reads_body = self._request.head.method != "HEAD"
@@ -199,7 +223,7 @@ class Exchange:
             await self._writer.drain()
 
     async def _try_to_send(self, event: h11.Event) -> bool:
-        """Send a part of the body; a host that takes no more has perhaps said why, which the response will tell."""
+        """Send a part of the body; return false if the host takes no more, since its response may explain why."""
         with contextlib.suppress(OSError):
             await self._send(event)
             return True
@@ -216,3 +240,64 @@ class Exchange:
             await self._client.write(data)
         except ConnectionError:
             raise ClientGone from None
+
+
+def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return the headers without those that apply to one connection only, including those that `Connection` names."""
+    headers = [(name.lower(), value) for name, value in headers]
+    named = {option.strip().lower() for name, value in headers if name == b"connection" for option in value.split(b",")}
+    left_out = _FOR_ONE_CONNECTION | (named - _NEVER_NAMED_IN_CONNECTION)
+    return [(name, value) for name, value in headers if name not in left_out]
+
+
+def with_secrets(headers: Headers, secrets: Sequence[Secret]) -> Headers:
+    """Return a request's headers with each secret's header in place of the program's."""
+    carried = {}
+    for secret in secrets:
+        name, _, value = secret.header.partition(": ")
+        carried[name.lower().encode("ascii")] = value.replace("{}", secret.value).encode()
+    return [*((name, value) for name, value in headers if name not in carried), *carried.items()]
+
+
+def to_be_readable(headers: Headers) -> Headers:
+    """Return a request's headers such that its response will be readable and whole, so that echoes can be found.
+
+    That excludes encodings, a charset of the program's choice, and ranges.
+    """
+    left = [(name, value) for name, value in headers if name not in _SHAPE_THE_ANSWER]
+    return [*left, (b"accept-encoding", b"identity")]
+
+
+def without_measures(headers: Headers) -> Headers:
+    """Return a response's headers without those that give its body's length or a hash of it.
+
+    They would reveal what is replaced in the body: the length of a value, or whether a guess at it is right.
+    """
+    return [(name, value) for name, value in headers if not _MEASURES_THE_ANSWER.search(name)]
+
+
+def is_like_ascii(content_type: bytes) -> bool:
+    """Return whether a Content-Type names an ASCII-compatible charset, or none. An unknown charset counts as not."""
+    for said in _CHARSET.findall(content_type):
+        named = _NAME.fullmatch(said)
+        if named is None or not _is_known(named[1] or named[2] or b""):
+            return False
+    return True
+
+
+def _is_known(name: bytes) -> bool:
+    return not name or encodings.normalize_encoding(name.decode("latin-1")).lower() in _like_ascii()
+
+
+@functools.cache
+def _like_ascii() -> frozenset[str]:
+    """Return the names of Python's ASCII-compatible charsets; only these are looked up, never a host's own names."""
+    good = {codec for codec in {"ascii", *encodings.aliases.aliases.values()} if _keeps_ascii(codec)}
+    return _BESIDES | good | {alias for alias, codec in encodings.aliases.aliases.items() if codec in good}
+
+
+def _keeps_ascii(codec: str) -> bool:
+    try:
+        return string.printable.encode(codec) == string.printable.encode("ascii")
+    except (LookupError, UnicodeError, ValueError):  # not a charset, or one without some of these
+        return False

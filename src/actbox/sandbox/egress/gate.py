@@ -1,4 +1,4 @@
-"""The host's end of one guest's way to the network: the proxy answers on its sockets for as long as it lives."""
+"""The host's end of one guest's network: the proxy serves the guest's sockets as long as the guest lives."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from .proxy import EgressProxy
 
 
 class Gate:
-    """Belongs to one guest, and to the event loop in which it was made."""
+    """The network of one guest; must be used in the event loop in which it was made, unless stated otherwise."""
 
-    def __init__(self, proxy: EgressProxy, ways: Sequence[Way], tell: Callable[[NetworkRequest], None]) -> None:
+    def __init__(self, proxy: EgressProxy, ways: Sequence[Way], report: Callable[[NetworkRequest], None]) -> None:
         self._proxy = proxy
         self._ways = ways
-        self._allotment = proxy.allot(tell)
+        self._quota = proxy.new_quota(report)
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
 
     def open_soon(self, descriptors: list[int]) -> None:
-        """Answer on these sockets, one for each way, from now on; they are the gate's. From any thread."""
+        """Start serving these sockets, one for each way, which the gate takes over. May be called from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._open, descriptors)
         except RuntimeError:  # the event loop is closed, and with it the run
             _close(descriptors)
 
     def end(self) -> None:
-        """Begin to end all connections."""
+        """Start closing all connections."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
 
     async def close(self) -> None:
-        """End all connections; returns when each has been told of."""
+        """Close all connections; returns when each has been reported."""
         self.end()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self._allotment.tell_rest()
+        self._quota.report_rest()
 
     def _open(self, descriptors: list[int]) -> None:
         if self._closed:
@@ -60,13 +60,13 @@ class Gate:
     async def _serve(self, listener: socket.socket, way: Way) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             if way.datagrams:
-                await answer_datagrams(listener, self._allotment)
+                await answer_datagrams(listener, self._quota)
             else:
-                await self._proxy.serve(listener, way.kind, self._allotment, way.port)
+                await self._proxy.serve(listener, way.kind, self._quota, way.port)
 
 
 def _close_listener(listener: socket.socket, _: asyncio.Task[None]) -> None:
-    listener.close()  # a task that was cancelled before it began has not
+    listener.close()  # a task that was cancelled before it began has not closed it
 
 
 def _close(descriptors: list[int]) -> None:

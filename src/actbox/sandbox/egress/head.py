@@ -1,7 +1,7 @@
-"""The head of a request, taken strictly.
+"""Strict parsing of a request's head.
 
-What two readers of HTTP might read in two ways is refused here, before a lenient parser sees it: that is what request
-smuggling lives on (RFC 9112, sections 2.2, 3.2, 5 and 6.3). Pure: bytes in, a value or `Malformed` out.
+Anything that two HTTP parsers might read differently is refused here, before a lenient parser sees it, because request
+smuggling relies on it (RFC 9112, sections 2.2, 3.2, 5 and 6.3). Pure: bytes in, a value or `Malformed` out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from actbox.core.domains import host_name
 
 from .bounds import Bounds
-from .refusal import Denied
+from .refusal_responses import Denied
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) (HTTP/1\.[01])")
@@ -25,7 +25,7 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
 class Malformed(Denied):
-    """A request that is not plain HTTP/1.1."""
+    """Raised for a request that is not plain HTTP/1.1."""
 
     def __init__(self, why: str) -> None:
         super().__init__(400, f"The request is malformed: {why}.")
@@ -33,7 +33,7 @@ class Malformed(Denied):
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A host in its normal form and the port, where one was said."""
+    """A host in its normal form, and the port if one was given."""
 
     host: str
     port: int | None
@@ -41,7 +41,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """A request line and headers, whose names are lower-case. `host` is what the Host header says."""
+    """A request line and headers, with lower-case names. `host` is the value of the Host header."""
 
     method: str
     target: str
@@ -56,7 +56,7 @@ class RequestHead:
 
 
 def parse_head(raw: bytes, bounds: Bounds) -> RequestHead:
-    """Read a head up to and with its empty line, or raise `Malformed`."""
+    """Parse a head, including its empty line; raises `Malformed`."""
     check_line_ends(raw)
     first, *lines = raw.removesuffix(b"\r\n\r\n").split(b"\r\n")
     if any(len(line) > bounds.line_bytes for line in (first, *lines)):
@@ -81,12 +81,12 @@ def parse_head(raw: bytes, bounds: Bounds) -> RequestHead:
 
 def check_line_ends(raw: bytes) -> None:
     """Raise `Malformed` for a line that ends in anything but CR LF."""
-    if _LONE_LINE_END.search(raw.removesuffix(b"\r")):  # the LF of a last CR may be on its way
+    if _LONE_LINE_END.search(raw.removesuffix(b"\r")):  # the LF of a last CR may still arrive
         raise Malformed("a line ends in a lone CR or LF")
 
 
 def parse_authority(text: str) -> Authority:
-    """Read `host`, `host:port` or `[address]:port`, or raise `Malformed`."""
+    """Parse `host`, `host:port` or `[address]:port`; raises `Malformed`."""
     found = _AUTHORITY.fullmatch(text)
     if found is None:
         raise Malformed("it does not name one host and port")
@@ -103,7 +103,7 @@ def parse_authority(text: str) -> Authority:
 
 
 def split_absolute(target: str, method: str) -> tuple[Authority, str]:
-    """Take an absolute target `http://host:port/path?query` apart: its authority, and path with query."""
+    """Split an absolute target `http://host:port/path?query` into its authority, and path with query."""
     if "#" in target:
         raise Malformed("its target has a fragment")
     scheme, separator, rest = target.partition("://")

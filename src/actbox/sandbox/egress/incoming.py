@@ -1,4 +1,4 @@
-"""Requests as a client sends them over one connection, one after the other."""
+"""Reads the requests that a client sends over one connection, one after the other."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 
 class ClientGone(Exception):
-    """The client closed the connection, or sent nothing for too long."""
+    """Raised when the client closed the connection, or sent nothing for too long."""
 
 
 class IncomingRequest:
-    """A request whose head is here and whose body may still be coming. `http` is the server's side of the protocol."""
+    """A request whose head has arrived and whose body may still be arriving. `http` is h11's server side."""
 
     def __init__(self, head: RequestHead, http: h11.Connection, events: Events) -> None:
         self.head = head
@@ -29,26 +29,26 @@ class IncomingRequest:
         self._events = events
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes. Raises `Malformed` where it is not framed as it should be, and `ClientGone`."""
+        """Yield the body as it arrives. Raises `Malformed` if its framing is invalid, and `ClientGone`."""
         try:
-            async for piece in self._events.body():  # what trailers it has end with it
+            async for piece in self._events.body():  # trailers, if any, end with it
                 yield piece
         except h11.RemoteProtocolError:
             raise Malformed("its body is not framed as its head says") from None
 
     @property
     def wire_bytes(self) -> int:
-        """How many bytes of the body have come, with what frames it."""
+        """The bytes of the body that have arrived, including its framing."""
         return self._events.wire_bytes
 
     @property
     def may_go_on(self) -> bool:
-        """Whether the exchange is over on both sides and the connection may be used again."""
+        """True if the exchange is over on both sides and the connection may be used again."""
         return self.http.our_state is h11.DONE and self.http.their_state is h11.DONE
 
 
 class RequestReader:
-    """Takes requests off a stream; `first` are bytes that were read from it already."""
+    """Reads requests from a stream; `first` is data that was read from it already."""
 
     def __init__(self, stream: ByteStream, bounds: Bounds, pace: Pace, first: bytes = b"") -> None:
         self._stream = stream
@@ -59,9 +59,9 @@ class RequestReader:
         self._events: Events | None = None
 
     async def next(self) -> IncomingRequest | None:
-        """Return the next request, `None` where the client is done. Raises `Malformed` and `ClientGone`.
+        """Return the next request, or `None` if the client has finished. Raises `Malformed` and `ClientGone`.
 
-        The one before must have been read to its end.
+        The previous request must have been read to its end.
         """
         if self._events is not None:
             self._buffer = self._events.rest()
@@ -87,7 +87,7 @@ class RequestReader:
         return IncomingRequest(head, http, self._events)
 
     def rest(self) -> bytes:
-        """Return what was read beyond the last request, which has no body; nothing more is taken from the stream."""
+        """Return the data read beyond the last request, which has no body; nothing more is read from the stream."""
         return self._events.rest() if self._events is not None else self._buffer
 
     async def _read(self) -> bytes:
@@ -95,7 +95,7 @@ class RequestReader:
 
     @property
     def head(self) -> bytes:
-        """The last head as it was sent; where it was refused before it was complete, as much of it as was read."""
+        """The last head as it was sent; if it was refused while incomplete, the part that was read."""
         return self._raw or self._buffer
 
     async def _head(self) -> bytes | None:
@@ -112,12 +112,12 @@ class RequestReader:
         return raw
 
     async def _end_of_head(self) -> int | None:
-        """Read until a head is there and return where it ends; `None` where the client ended instead of beginning."""
+        """Read until the head is complete and return its end; `None` if the client closed instead of sending one."""
         searched = 0
         while (end := self._buffer.find(_END_OF_HEAD, max(0, searched - 3))) < 0:
             if len(self._buffer) > self._bounds.head_bytes:
                 raise self._too_long()
-            check_line_ends(self._buffer[max(0, searched - 1) :])  # or the end might never be seen
+            check_line_ends(self._buffer[max(0, searched - 1) :])  # otherwise the end might never be found
             searched = len(self._buffer)
             data = await self._stream.read()
             await self._share.take()
@@ -133,7 +133,7 @@ class RequestReader:
 
 
 async def read(stream: ByteStream, idle: float) -> bytes:
-    """Read from a client that is expected to send something; raises `ClientGone` where it does not, but for the end."""
+    """Return data of a client, empty at its end; raises `ClientGone` after `idle` seconds or if it is disconnected."""
     try:
         async with asyncio.timeout(idle):
             return await stream.read()

@@ -1,8 +1,8 @@
-"""What a sandbox needs inside for its programs to reach the proxy: ports, names, variables and certificates.
+"""The parts inside a sandbox by which its programs reach the proxy: ports, names, variables and certificates.
 
-Clients that heed proxy variables, which most do, speak to a forward proxy on the sandbox's own loopback. For those that
-do not, all names lead to the same loopback, where the proxy answers in the place of the real host, or says that it is
-refused: the exact names that the policy allows by the sandbox's `/etc/hosts`, all others by a name server of its own.
+Clients that use proxy variables, which most do, speak to a forward proxy on the sandbox's own loopback. For the others,
+all names resolve to the same loopback, where the proxy answers in place of the real host, or says that the host is
+refused: exact names of the policy through the sandbox's `/etc/hosts`, all others through its own name server.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import Literal
 
 from actbox.core.domains import AllowedDomain, is_address
 
-from .names import LOOPBACK
+from .dns import LOOPBACK
 
 Kind = Literal["proxy", "http", "https", "names"]
-"""What clients take a port for: a forward proxy, a host that speaks HTTP or HTTPS, or a name server."""
+"""The kind of server behind a port: a forward proxy, a host that speaks HTTP or HTTPS, or a name server."""
 
 PROXY_PORT = 3128
 _NAMES_PORT = 53
 _USUAL_KINDS: dict[int, Kind] = {80: "http", 443: "https"}
 
 FOLDER = "/etc/actbox"
-"""Where the files below lie in a sandbox."""
+"""The directory of the files below in a sandbox."""
 
 _BUNDLE, _AUTHORITY = f"{FOLDER}/ca-bundle.pem", f"{FOLDER}/ca.pem"
 _HOSTS, _NAME_SERVER, _NAME_SOURCES = f"{FOLDER}/hosts", f"{FOLDER}/resolv.conf", f"{FOLDER}/nsswitch.conf"
 _PROXY = f"http://{LOOPBACK}:{PROXY_PORT}"
-# For what replaces the usual authorities by this file, and for what adds it to them.
+# For programs that replace the usual authorities by this file, and for those that add it to them.
 _BUNDLE_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO")
 _AUTHORITY_VARIABLES = ("NODE_EXTRA_CA_CERTS",)
-# By which whoever runs this process names authorities of their own.
+# The variable by which the user of this process names their own authorities.
 _OWN_BUNDLE = ssl.get_default_verify_paths().openssl_cafile_env
-# Where systems that say nothing else keep the authorities that they trust.
+# Usual places of the trusted authorities on systems that name none.
 _SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A port on the sandbox's loopback, and how the proxy is spoken to there: by datagrams or over connections."""
+    """A port on the sandbox's loopback, and its kind of server, by datagrams or connections."""
 
     port: int
     kind: Kind
@@ -50,10 +50,10 @@ class Way:
 
 
 def ways(domains: Sequence[AllowedDomain]) -> tuple[Way, ...]:
-    """Return the ports that a sandbox with this allow-list listens on.
+    """Return the ports on which a sandbox with this allow-list listens.
 
-    On each the proxy takes clients for what the first entry with that port means; 80 and 443 are there in any case, so
-    that what is refused can be told so.
+    Each port's kind is that of the first entry with it; 80 and 443 are always included, so that refusals can be
+    explained there.
     """
     kinds: dict[int, Kind] = {PROXY_PORT: "proxy", _NAMES_PORT: "names"}
     for domain in domains:
@@ -68,7 +68,7 @@ def ways(domains: Sequence[AllowedDomain]) -> tuple[Way, ...]:
 def variables(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> Mapping[str, str]:
     """Return the environment variables by which clients find the proxy and trust it."""
     found = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _PROXY)
-    # What the policy names is the host's own loopback, and not the sandbox's.
+    # These names in the policy mean the host's own loopback, not the sandbox's.
     own = [name for name in ("localhost", "127.0.0.1", "::1") if name not in {domain.host for domain in domains}]
     found |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(own))
     if _needs_bundle(authority_pem):
@@ -79,7 +79,7 @@ def variables(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> 
 
 
 def files(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> dict[str, bytes]:
-    """Return what is to lie in `FOLDER`, by path: where names lead, and what to trust where that is not the usual."""
+    """Return the files for `FOLDER`, by path: the hosts file, resolver settings, and trusted certificates if needed."""
     names = sorted({domain.host for domain in domains if _exact_name(domain)})
     lines = [f"{LOOPBACK} localhost actbox", "::1 localhost", *(f"{LOOPBACK} {name}" for name in names)]
     found = {
@@ -95,7 +95,7 @@ def files(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> dict
 
 
 def _needs_bundle(authority_pem: bytes | None) -> bool:
-    """Whether the authorities that guests see of this machine are not those to trust."""
+    """Return whether guests must trust other authorities than those that they see of this machine."""
     return authority_pem is not None or _OWN_BUNDLE in os.environ
 
 
@@ -104,7 +104,7 @@ def _exact_name(domain: AllowedDomain) -> bool:
 
 
 def _system_authorities() -> bytes:
-    """The authorities that this process trusts: connections that are passed through are the program's own to check."""
+    """Return the authorities that this process trusts, with which programs check connections that pass through."""
     paths = ssl.get_default_verify_paths()
     for path in (os.environ.get(paths.openssl_cafile_env), paths.openssl_cafile, *_SYSTEM_BUNDLES):
         if path and os.path.isfile(path):

@@ -1,4 +1,4 @@
-"""Where programs in a sandbox ask for names: datagrams, and connections for those that ask over TCP (RFC 7766)."""
+"""The name server for programs in a sandbox: over datagrams, and over TCP connections (RFC 7766)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import asyncio
 import contextlib
 import socket
 
-from .allotment import Allotment
+from actbox.sandbox.readiness import NOT_LISTENING, RETRY_SECONDS, readable
+
 from .bounds import Bounds
+from .dns import answer
+from .guest_quota import GuestQuota
 from .incoming import ClientGone, read
-from .names import answer
-from .readiness import OUT_OF_RESOURCES, RETRY_SECONDS, readable
 from .streams import ByteStream
 
 _MOST_BYTES = 4096
 _LENGTH_BYTES = 2
 
 
-async def answer_datagrams(sock: socket.socket, allotment: Allotment) -> None:
-    """Answer what comes to a socket until cancelled, when it is closed.
+async def answer_datagrams(sock: socket.socket, quota: GuestQuota) -> None:
+    """Answer a socket's datagrams until cancelled, then close it.
 
-    One after the other and at the guest's pace: what comes faster waits in the kernel, which keeps a little of it on
-    the guest's account and drops the rest.
+    Answers one at a time and at the guest's pace: faster queries wait in the kernel, which keeps a few on the guest's
+    account and drops the rest.
     """
     sock.setblocking(False)
     with sock:
@@ -32,19 +33,19 @@ async def answer_datagrams(sock: socket.socket, allotment: Allotment) -> None:
                 await readable(sock)
                 continue
             except OSError as error:
-                if error.errno not in OUT_OF_RESOURCES:
+                if error.errno in NOT_LISTENING:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            await allotment.ask_name()
+            await quota.acquire_name()
             reply = answer(message)
             if reply is not None:
-                with contextlib.suppress(OSError):  # whoever asked takes nothing more; it may ask again
+                with contextlib.suppress(OSError):  # the client takes nothing more; it may ask again
                     sock.sendto(reply, sender)
 
 
-async def answer_connection(stream: ByteStream, allotment: Allotment, bounds: Bounds) -> None:
-    """Answer messages, each behind its length, until the client is done or sends none. Raises `ClientGone`."""
+async def answer_connection(stream: ByteStream, quota: GuestQuota, bounds: Bounds) -> None:
+    """Answer length-prefixed messages until the client is done or sends none. Raises `ClientGone`."""
     received = b""
     while True:
         while len(received) < _LENGTH_BYTES or len(received) < _end(received):
@@ -55,7 +56,7 @@ async def answer_connection(stream: ByteStream, allotment: Allotment, bounds: Bo
                 return
             received += data
         message, received = received[_LENGTH_BYTES : _end(received)], received[_end(received) :]
-        await allotment.ask_name()
+        await quota.acquire_name()
         reply = answer(message)
         if reply is None:
             return
@@ -67,5 +68,5 @@ async def answer_connection(stream: ByteStream, allotment: Allotment, bounds: Bo
 
 
 def _end(received: bytes) -> int:
-    """Return where the first message ends."""
+    """Return the end of the first message."""
     return _LENGTH_BYTES + int.from_bytes(received[:_LENGTH_BYTES], "big")

@@ -1,8 +1,8 @@
-"""How much the connections of one proxy may work off in one turn of the event loop, all together.
+"""Limits the work of all connections of one proxy together in one turn of the event loop.
 
-What comes over a connection costs more than its bytes: a body in chunks of one byte is ten thousand events a read. Each
-connection would work off what it has read without a pause, and everything else in the loop, other sandboxes and their
-limits among it, would wait for all of them.
+The cost of data is more than its bytes: a body in chunks of one byte means ten thousand events a read. Without a limit
+each connection would handle all the data it has read without a pause, and everything else in the loop, including other
+sandboxes and their limits, would wait for all of them.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ _BYTES_A_STEP = 4096
 
 
 def steps_for(size: int) -> int:
-    """Return how many steps it takes to pass on so many bytes of a body that came at once."""
+    """Return the number of steps to pass on `size` bytes of a body that arrived at once."""
     return 1 + size // _BYTES_A_STEP
 
 
 class Share:
-    """One connection's part of the turns, in one direction."""
+    """One connection's share of the turns, in one direction."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self.left = 0
-        """Steps that may be done before another turn; below zero, steps that were done already."""
+        """Steps left before another turn is needed; negative if steps were done in advance."""
 
     async def take(self, steps: int = 1) -> None:
-        """Take steps, which have just been done or are done next; wait for as many turns as they need."""
+        """Take steps, which were just done or are done next; wait for as many turns as they need."""
         self.left -= steps
         while self.left < 0:
             await self._pace.turn(self)
 
 
 class Pace:
-    """Divides each turn of an event loop among those who wait for one. A step takes some ten microseconds.
+    """Divides each turn of an event loop among the waiting shares. A step takes some ten microseconds.
 
-    Of more than there are steps in a turn, those come first who have waited longest.
+    If there are more shares than steps in a turn, those that have waited longest come first.
     """
 
     def __init__(self, steps_a_turn: int) -> None:
@@ -47,7 +47,7 @@ class Pace:
         self._turning = False
 
     def share(self) -> Share:
-        """Return the part of a connection that begins."""
+        """Return the share of a new connection."""
         return Share(self)
 
     async def turn(self, share: Share) -> None:
@@ -61,14 +61,14 @@ class Pace:
         await given
 
     def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Those served last time go on after this. What those before them have left is not saved up.
+        # Shares served last time continue after this. Steps left over from earlier turns are not saved up.
         for share in self._expiring:
             share.left = min(share.left, 0)
         self._expiring, self._served = self._served, []
         each = max(1, self._steps // max(1, len(self._waiting)))
         while self._waiting and len(self._served) * each < self._steps:
             share, given = self._waiting.popleft()
-            if not given.done():  # or it was cancelled, and takes nothing
+            if not given.done():  # else it was cancelled, and takes nothing
                 share.left += each
                 self._served.append(share)
                 given.set_result(None)

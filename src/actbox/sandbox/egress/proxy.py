@@ -1,9 +1,10 @@
-"""The proxy of one sandbox: it accepts on sockets inside, and lets out what the policy allows."""
+"""The proxy of one sandbox: accepts connections on the sandbox's sockets, and lets out what the policy allows."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import socket
 import traceback
@@ -12,17 +13,17 @@ from collections.abc import Callable, Sequence
 from actbox.core.domains import AllowedDomain
 from actbox.core.events import NetworkRequest
 from actbox.core.secrets import Secret
+from actbox.sandbox.readiness import NOT_LISTENING, RETRY_SECONDS, readable
 
-from .allotment import Allotment
 from .authority import Authority, Refusals
 from .bounds import Bounds
-from .conversation import Conversation, Enforcement, Place
+from .connection import Destination, EgressConnection, Enforcement
+from .domain_rules import Rules
+from .guest_quota import GuestQuota
 from .incoming import ClientGone
 from .inside import Kind
 from .name_server import answer_connection
 from .pace import Pace
-from .readiness import OUT_OF_RESOURCES, RETRY_SECONDS, readable
-from .rules import Rules
 from .streams import TcpStream
 from .upstream import Dialer, Upstream
 
@@ -30,9 +31,9 @@ _log = logging.getLogger("actbox.egress")
 
 
 class EgressProxy:
-    """Lets a sandbox reach the hosts of its policy, and puts secrets into its requests.
+    """Lets a sandbox reach the hosts of its policy, and adds secrets to its requests.
 
-    `upstream` is the way to the hosts; `bounds` what the sandbox may take of this process. Use from one event loop.
+    `upstream` connects to the hosts; `bounds` limits the sandbox's use of this process. Use it from one event loop.
     """
 
     def __init__(
@@ -53,24 +54,24 @@ class EgressProxy:
         self._bounds = bounds
         self._slots = asyncio.Semaphore(bounds.connections)
         self.authority_pem: bytes | None = b"".join(authority.pem for authority in authorities) or None
-        """The certificates that guests must trust, where some entry has methods or a secret to enforce on https."""
+        """The certificates that guests must trust, if an entry has methods or a secret to enforce on https."""
 
-    def allot(self, tell: Callable[[NetworkRequest], None]) -> Allotment:
-        """Return a new guest's part of the proxy. `tell` gets each request when it is over; it must not raise."""
-        return Allotment(self._bounds, tell, self._enforcement.rules.requests_per_second)
+    def new_quota(self, report: Callable[[NetworkRequest], None]) -> GuestQuota:
+        """Return a new guest's share of the proxy. `report` gets each request when it is over; it must not raise."""
+        return GuestQuota(self._bounds, report, self._enforcement.rules.requests_per_second)
 
     async def serve(
         self,
         listener: socket.socket,
         kind: Kind,
-        allotment: Allotment,
+        quota: GuestQuota,
         port: int | None = None,
     ) -> None:
-        """Accept connections until cancelled, when all of them are closed, and the listener with them.
+        """Accept connections until cancelled, then close them and the listener.
 
-        `kind` says what clients take the listener for: a forward proxy for HTTP/1.1; or, for clients that were led here
-        by a name's address, port 80 (`http`) or 443 (`https`) of whichever host they name, unless `port` is given;
-        or a name server (`names`). All listeners of a guest share its allotment.
+        `kind` is the listener's kind of server: a forward proxy for HTTP/1.1; or, for clients that resolved a name to
+        this address, port 80 (`http`) or 443 (`https`) of whichever host they name, unless `port` is given; or a name
+        server (`names`). All listeners of a guest share its quota.
         """
         listener.setblocking(False)
         under_way: set[asyncio.Task[None]] = set()
@@ -78,47 +79,48 @@ class EgressProxy:
             while True:
                 sock = await self._accept(listener)
                 try:
-                    await self._admit(allotment)
+                    await self._admit(quota)
                 except BaseException:
                     sock.close()
                     raise
-                task = asyncio.create_task(self._converse(sock, kind, allotment, port))
+                task = asyncio.create_task(self._serve_connection(sock, kind, quota, port))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
-                task.add_done_callback(lambda _: self._dismiss(allotment))
+                task.add_done_callback(functools.partial(self._dismiss, quota, sock))
         finally:
             listener.close()
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    async def serve_own(self, sock: socket.socket, place: Place, allotment: Allotment) -> None:
-        """Serve a connected socket whose other end a client in this process has, until either closes it.
+    async def serve_own(self, sock: socket.socket, destination: Destination, quota: GuestQuota) -> None:
+        """Serve a connected socket, whose other end is a client in this process, until either side closes it.
 
-        The client speaks HTTP/1.1 and no TLS, also where the place does: the proxy does that with the host.
+        The client speaks HTTP/1.1 without TLS, even if the destination uses TLS: the proxy speaks TLS with the host.
         """
         try:
-            await self._admit(allotment)
+            await self._admit(quota)
         except BaseException:
             sock.close()
             raise
         try:
-            await self._converse(sock, place, allotment)
+            await self._serve_connection(sock, destination, quota)
         finally:
-            self._dismiss(allotment)
+            self._dismiss(quota, sock)
 
-    async def _admit(self, allotment: Allotment) -> None:
-        await allotment.ask()
-        await allotment.connections.acquire()
+    async def _admit(self, quota: GuestQuota) -> None:
+        await quota.acquire_request()
+        await quota.connections.acquire()
         try:
             await self._slots.acquire()
         except BaseException:
-            allotment.connections.release()
+            quota.connections.release()
             raise
 
-    def _dismiss(self, allotment: Allotment) -> None:
+    def _dismiss(self, quota: GuestQuota, sock: socket.socket, _: object = None) -> None:
+        sock.close()  # here, because a task that is cancelled before its first step does nothing
         self._slots.release()
-        allotment.connections.release()
+        quota.connections.release()
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
         while True:
@@ -129,38 +131,37 @@ class EgressProxy:
             except ConnectionAbortedError:  # it was closed while it waited
                 continue
             except OSError as error:
-                if error.errno not in OUT_OF_RESOURCES:
+                if error.errno in NOT_LISTENING:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return sock
 
-    async def _converse(
+    async def _serve_connection(
         self,
         sock: socket.socket,
-        kind: Kind | Place,
-        allotment: Allotment,
+        kind: Kind | Destination,
+        quota: GuestQuota,
         port: int | None = None,
     ) -> None:
         stream = None
         try:
-            with contextlib.suppress(OSError):  # a socket that is not TCP sends at once anyway
+            with contextlib.suppress(OSError):  # a socket other than TCP sends at once anyway
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream = await TcpStream.of(sock)
-            if isinstance(kind, Place):
-                await Conversation(self._enforcement, stream, allotment).serve(kind)
+            if isinstance(kind, Destination):
+                await EgressConnection(self._enforcement, stream, quota).serve(kind)
             elif kind == "names":
                 with contextlib.suppress(ClientGone):
-                    await answer_connection(stream, allotment, self._bounds)
+                    await answer_connection(stream, quota, self._bounds)
             else:
-                await Conversation(self._enforcement, stream, allotment).run(kind, port)
+                await EgressConnection(self._enforcement, stream, quota).run(kind, port)
             await stream.close()
         except Exception as error:
-            # A fault of ours ends this connection only. Where it arose is logged, not what it says: that may quote a
+            # A fault of ours ends this connection only. The log has its place but not its message, which may quote a
             # request.
             where = "".join(traceback.format_tb(error.__traceback__))
             _log.error("a connection ended by %s at:\n%s", type(error).__name__, where)
         finally:
             if stream is not None:
                 stream.abort()
-            sock.close()

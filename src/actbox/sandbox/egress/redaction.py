@@ -1,11 +1,11 @@
-"""Takes the values of secrets out of what a host answers, should it echo them.
+"""Removes the values of secrets from a host's responses, in case it echoes them.
 
-Pure: bytes in, bytes out. Found are the value itself, each of its characters in any spelling of `characters`, and its
-bytes in base64 or hexadecimal, also where they are split over lines or pieces. A host that means to tell a program the
-value can always spell it in a way that is not here.
+Pure: bytes in, bytes out. It finds the value itself, each of its characters in any spelling of `characters`, and its
+bytes in base64 or hexadecimal, also if split over lines or pieces. A host that wants to give a program the value can
+always use a spelling that is not covered.
 
-One pattern finds where a value may begin. From there each way to spell it is walked along, character by character, at
-all places at once that it may have come to: time grows with the length of the text, whatever the text is.
+One pattern finds possible beginnings of a value. From there each spelling is followed character by character, at all
+positions it may have reached at once: the time grows linearly with the length of the text, whatever the text is.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from .characters import (
     spelled,
 )
 
-_HELD_IN = 64  # bytes of a value; what is held back is for a multiple, so as not to tell the length of a value
-_LEAST_ENCODED = 4  # bytes of an encoded form below which it would be found everywhere
-_BEGINNING = 16  # characters of a value that are looked for at every place
-_CONTEXT = FULL_LINE + 1  # bytes that patterns look back over, with the first half of a line's end
+_HELD_IN = 64  # bytes of a value; the held-back size is a multiple, so that it does not reveal a value's length
+_LEAST_ENCODED = 4  # shorter encoded forms, in bytes, would be found everywhere
+_BEGINNING = 16  # characters of a value that are searched for at every position
+_CONTEXT = FULL_LINE + 1  # bytes that patterns look back over, with the first half of a line end
 
 
 class Spellings:
-    """All the ways in which the values of some secrets, at least one, may be spelled."""
+    """All spellings of the values of some secrets, at least one."""
 
     def __init__(self, secrets: Sequence[Secret]) -> None:
         self._secrets = tuple(secrets)
         self.values = _Values(self._secrets)
         longest = max(len(secret.value.encode()) for secret in secrets)
         self.reach = MOST_BYTES * _HELD_IN * -(-longest // _HELD_IN)
-        """No spelling has more bytes."""
+        """The most bytes of any spelling."""
 
     def redact(self, data: bytes) -> bytes:
-        """Return some bytes that are whole, such as a header's value, with `[secret NAME]` for each value."""
+        """Return complete data, such as a header's value, with `[secret NAME]` for each value."""
         redactor = Redactor(self)
         return redactor.feed(data) + redactor.finish()
 
     def in_a_name(self, name: bytes) -> bool:
-        """Return whether a value stands in a header's name, the case of whose letters is lost on the way."""
+        """Return whether a value occurs in a header's name, in any case of its letters, since names lose their case."""
         return any(self._in_any_case.ends(name, start) for start in self._in_any_case.starts(name))
 
     @functools.cached_property
@@ -66,18 +66,20 @@ class Redactor:
     def __init__(self, spellings: Spellings) -> None:
         self._values = spellings.values
         self._reach = spellings.reach
-        self._data = b""  # the end of what has been decided, then what is held back
+        self._data = b""  # the end of the decided data, then the data held back
         self._decided = 0  # all offsets are into `_data`
-        self._searched = 0  # before it no value begins that has not been found
-        self._found = 0  # where the values end that have been found
-        self._replaced = b""  # by what
+        self._searched = 0  # no undiscovered value begins before this
+        self._found = 0  # the end of the values found so far
+        self._replaced = b""  # their replacement
 
     def feed(self, data: bytes) -> bytes:
-        """Return what may be passed on. What follows the last end of a line is held back, as far as a value may reach.
+        """Return the data that may be passed on.
 
-        An end of a line counts unless base64 might go on over it: after sixteen letters or digits. How much is held
-        back depends on nothing but that and the length of the data. If only the beginning of a value were held, a
-        program could have a host repeat its guesses, and learn from silence which one is right so far.
+        Data after the last line end is held back, as far as a value may reach.
+
+        A line end counts unless base64 might continue over it: after sixteen letters or digits. The amount held back
+        depends only on that and on the length of the data. If only the start of a possible value were held, a program
+        could have a host repeat its guesses, and learn from the delay which one is right so far.
         """
         before = len(self._data)
         self._data += data
@@ -86,17 +88,17 @@ class Redactor:
         return self._decide(lines.end() if lines else within_reach)
 
     def finish(self) -> bytes:
-        """Return what was held back, at the end of the stream."""
+        """Return the data held back, at the end of the stream."""
         return self._decide(len(self._data))
 
     def _decide(self, until: int) -> bytes:
-        """Return what to say for the data up to there; values that begin before it also end in the data."""
+        """Return the output for the data up to `until`; values that begin before it also end in the data."""
         data, out = self._data, []
         said = max(self._decided, min(self._found, until))
         searched = len(data) - self._values.reach
         for start in self._values.starts(data, self._searched):
             if start >= until:
-                searched = min(start, searched)  # one that begins before it may be seen later
+                searched = min(start, searched)  # an earlier one may be seen later
                 break
             for end, instead in self._values.ends(data, start):
                 if start >= self._found:
@@ -116,9 +118,9 @@ class Redactor:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Way:
-    """One way to spell a value: each of its characters in turn, and what may follow them.
+    """One way to spell a value: its characters in turn, and what may follow them.
 
-    `rest` are the bytes of the first character after its first one.
+    `rest` are the bytes of the first character after its first byte.
     """
 
     characters: list[Patterns]
@@ -127,11 +129,11 @@ class _Way:
     instead: bytes
 
     def may_begin(self, first: int) -> bool:
-        """Return whether a spelling may begin with a byte."""
+        """Return whether a spelling may begin with this byte."""
         return first in b"%&\\" or any(pattern.match(bytes([first]) + self.rest) for pattern in self.characters[0])
 
     def end(self, data: bytes, start: int) -> int | None:
-        """Return where the longest spelling ends that starts there."""
+        """Return the end of the longest spelling that starts at this position, or `None`."""
         ends = {start}
         for patterns in self.characters:
             ends = {found.end() for pattern in patterns for at in ends if (found := pattern.match(data, at))}
@@ -142,7 +144,7 @@ class _Way:
         return found.end() if found else end
 
     def beginning(self) -> bytes:
-        """Return a pattern for the first characters, of which few have more than one pattern, so as to be quick."""
+        """Return a fast pattern for the first characters, with few characters that have more than one pattern."""
         first: list[bytes] = []
         several = 0
         for patterns in self.characters[:_BEGINNING]:
@@ -154,24 +156,24 @@ class _Way:
 
 
 class _Values:
-    """Where the values of some secrets begin and end in some data."""
+    """Finds the values of some secrets in data: where they begin and end."""
 
     def __init__(self, secrets: Sequence[Secret], flags: int = 0) -> None:
         ways = [way for secret in secrets for way in _ways(secret, flags)]
         self.reach = MOST_BYTES * _BEGINNING
-        """What has to be there for a beginning to be seen."""
+        """The bytes that must be present for a beginning to be recognized."""
         self._ways = {first: [way for way in ways if way.may_begin(first)] for first in range(256)}
         firsts = b"".join(re.escape(bytes([first])) for first, beginning in self._ways.items() if beginning)
-        # The set in front is what makes searching quick; the rest is looked for from the byte before.
+        # The set in front makes searching fast; the rest is matched from the byte before.
         beginnings = b"|".join(way.beginning() for way in ways)
         self._start = re.compile(rb"[%b](?<=(?=%b)(?s:.))" % (firsts, beginnings), flags)
 
     def starts(self, data: bytes, searched: int = 0) -> Iterator[int]:
-        """Yield the places where values may begin."""
+        """Yield the positions where values may begin."""
         return (found.start() for found in self._start.finditer(data, searched))
 
     def ends(self, data: bytes, start: int) -> list[tuple[int, bytes]]:
-        """Return where values end that begin there, the longest first, each with what stands for it."""
+        """Return the ends of values that begin at `start`, the longest first, each with its replacement."""
         ends = [(end, way.instead) for way in self._ways[data[start]] if (end := way.end(data, start)) is not None]
         return sorted(ends, key=lambda found: -found[0])
 

@@ -1,4 +1,4 @@
-"""This machine's resolver, asked from threads of its own: a name server that does not answer holds up nothing else."""
+"""This machine's resolver, called in its own threads, so that a silent name server blocks nothing else."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 _MOST_THREADS = 32
-_AT_ONCE = 4  # for one sandbox, so that its slow names leave threads for the names of others
+_AT_ONCE = 4  # for one sandbox, so that its slow names leave threads for other sandboxes
 
 _Lookup = tuple["Future[Sequence[str]]", Callable[[], Sequence[str]]]
 
 
 class SystemResolver:
-    """Returns the addresses that this machine knows for a name; for one sandbox and one event loop.
+    """Resolves a name with this machine's resolver; for one sandbox and one event loop.
 
-    Raises `OSError` where there are none. A look-up goes on after its caller was cancelled, since the system offers no
-    way to end it, and counts among those at once until it is over.
+    Raises `OSError` if the name has no addresses. A look-up continues after its caller was cancelled, because the
+    system cannot cancel it, and counts against the limit until it is over.
     """
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def __call__(self, name: str, port: int) -> Sequence[str]:
-        """Look the name up."""
+        """Return the addresses of a name."""
         await self._turns.acquire()
         loop = asyncio.get_running_loop()
 
         def over(_: Future[Sequence[str]]) -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed, and nobody waits for a turn
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, and nothing waits for a turn
                 loop.call_soon_threadsafe(self._turns.release)
 
         found = _THREADS.run(lambda: _look_up(name, port))
@@ -46,13 +46,13 @@ def _look_up(name: str, port: int) -> Sequence[str]:
 
 
 class _Threads:
-    """Started as they are needed, and daemons: the process ends without waiting for a look-up that is stuck."""
+    """Daemon threads, started when needed: the process can end without waiting for a stuck look-up."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Have no threads yet; also in a fork of the process, where those of its parent do not run."""
+        """Start without threads; called again in a fork of the process, which lacks its parent's threads."""
         self._lookups: queue.SimpleQueue[_Lookup] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._count = 0
@@ -74,7 +74,7 @@ class _Threads:
             if future.set_running_or_notify_cancel():
                 try:
                     found = look_up()
-                except Exception as error:  # the caller's to handle
+                except Exception as error:  # the caller handles it
                     future.set_exception(error)
                 else:
                     future.set_result(found)

@@ -1,4 +1,4 @@
-"""The two kinds of connection with a client: plain, and TLS that ends here."""
+"""The two kinds of connection with a client: plain TCP, and TLS that ends at the proxy."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ T = TypeVar("T")
 class ByteStream(Protocol):
     """Bytes to and from a client. Reading and writing may go on at once, each by one task.
 
-    All methods raise `ConnectionError` where the client has gone without a word.
+    All methods raise `ConnectionError` if the client disconnected without closing properly.
     """
 
     async def read(self) -> bytes:
-        """Return what has come, at least one byte; nothing at the end."""
+        """Return the bytes that have arrived, at least one; nothing at the end."""
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, and wait while too many are under way."""
+        """Send bytes, and wait while too many are unsent."""
 
     async def finish(self) -> None:
-        """Say that nothing more will be sent."""
+        """Announce that nothing more will be sent."""
 
     def abort(self) -> None:
-        """End at once, so that the client can tell that something is missing."""
+        """Close at once, so that the client can tell that data is missing."""
 
 
 class TcpStream:
@@ -45,7 +45,7 @@ class TcpStream:
 
     @classmethod
     async def of(cls, sock: socket.socket) -> TcpStream:
-        """Take over a connected socket."""
+        """Return a stream over a connected socket, which it takes over."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_READ_BYTES, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -70,17 +70,17 @@ class TcpStream:
         self._writer.transport.abort()
 
     async def close(self) -> None:
-        """Close once what was written has been sent, or the client has not taken it for half a minute."""
+        """Close after the written data was sent, or after half a minute in which the client did not take it."""
         self._writer.close()
         try:
             async with asyncio.timeout(_FLUSH_SECONDS):
                 await self._writer.wait_closed()
-        except OSError:  # also a timeout; in either case there is nobody to say it to
+        except OSError:  # also a timeout; in either case nobody can be told
             self.abort()
 
 
 class TlsServerStream:
-    """The server's end of TLS over a stream from which some bytes, the ClientHello, have been read already."""
+    """The server's end of TLS over a stream from which the ClientHello has been read already."""
 
     def __init__(self, below: ByteStream, context: ssl.SSLContext, first: bytes) -> None:
         self._below = below
@@ -90,12 +90,12 @@ class TlsServerStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     async def handshake(self) -> None:
-        """Shake hands; raises `ssl.SSLError` where that fails, for one because the client does not trust us."""
+        """Do the TLS handshake; raises `ssl.SSLError` if it fails, for example because the client does not trust us."""
         try:
             await self._drive(self._tls.do_handshake)
         finally:
             with contextlib.suppress(ConnectionError):
-                await self._flush()  # the alert that says what was wrong
+                await self._flush()  # sends the alert that explains the failure
 
     async def read(self) -> bytes:
         try:
@@ -115,7 +115,7 @@ class TlsServerStream:
         await self._flush()
 
     async def finish(self) -> None:
-        with contextlib.suppress(ssl.SSLError):  # it says goodbye, then wants to hear the client's, which read() hears
+        with contextlib.suppress(ssl.SSLError):  # it sends its close alert; read() reads the client's
             self._tls.unwrap()
         await self._flush()
         await self._below.finish()
@@ -145,9 +145,9 @@ class TlsServerStream:
 
 
 async def linger(stream: ByteStream) -> None:
-    """End a connection on which more may still be coming, so that the client reads the last answer first.
+    """End a connection on which more data may still arrive, so that the client reads the last answer first.
 
-    Closing a socket with unread bytes in it resets the connection, and the answer is lost (RFC 9112, section 9.6).
+    Closing a socket with unread data resets the connection, and the answer is lost (RFC 9112, section 9.6).
     """
     with contextlib.suppress(ConnectionError, TimeoutError):
         async with asyncio.timeout(_LINGER_SECONDS):
@@ -155,4 +155,4 @@ async def linger(stream: ByteStream) -> None:
             left = _LINGER_BYTES
             while left > 0 and (data := await stream.read()):
                 left -= len(data)
-                await asyncio.sleep(0)  # what came at once may be thousands of TLS records, and each is read alone
+                await asyncio.sleep(0)  # data that arrived at once may be thousands of TLS records, each read alone

@@ -11,7 +11,7 @@ from actbox.core.domains import AllowedDomain
 from .incoming import ClientGone
 from .pace import Pace, Share, steps_for
 from .record import Record
-from .refusal import Denied, request_too_large, response_too_large
+from .refusal_responses import Denied, request_too_large, response_too_large
 from .streams import ByteStream, TcpStream
 
 
@@ -26,7 +26,7 @@ async def pass_through(
 ) -> None:
     """Carry bytes both ways until both sides have finished; `first` goes to the host before anything else.
 
-    Raises `Denied` where a bound is reached or nothing moves for `idle` seconds, and `ClientGone`.
+    Raises `Denied` if a bound is reached or no data moves for `idle` seconds, and `ClientGone`.
     """
     host = await TcpStream.of(sock)
     loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ async def _pump(source: ByteStream, sink: ByteStream, count: Callable[[int], Non
 
 
 async def _both(*ways: Coroutine[None, None, None]) -> None:
-    """Run both until both are over or one fails, and leave none behind."""
+    """Run both coroutines until both have ended or one fails, and leave neither running."""
     tasks = [asyncio.ensure_future(way) for way in ways]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)

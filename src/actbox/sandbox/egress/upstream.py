@@ -1,4 +1,4 @@
-"""The way from the proxy to hosts: names are resolved here, once, and only addresses that were checked are used."""
+"""The proxy's connections to hosts: each name is resolved here, once, and only checked addresses are used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from actbox.core.addresses import reach_of
 from actbox.core.domains import AllowedDomain, is_address
 
-from .refusal import Denied
+from .refusal_responses import Denied
 from .resolver import SystemResolver
 
 _MOST_ADDRESSES = 16
@@ -21,10 +21,10 @@ _ANY_PORT = 9  # nothing is sent to it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """How the proxy reaches hosts.
+    """The settings with which the proxy reaches hosts.
 
-    `resolve` takes a name and a port and returns addresses; it raises `OSError` where there are none; `None` means this
-    machine's resolver. `tls` is how the proxy checks the servers to which it speaks TLS itself; `None` means the
+    `resolve` takes a name and a port and returns addresses; it raises `OSError` if there are none; `None` means this
+    machine's resolver. `tls` is the proxy's TLS context for hosts with which it speaks TLS itself; `None` means the
     certificates that this machine trusts.
     """
 
@@ -43,8 +43,8 @@ class Dialer:
     async def connect(self, entry: AllowedDomain, host: str, port: int) -> socket.socket:
         """Return a connected socket to an address of the host that the entry allows, or raise `Denied`.
 
-        The address that was checked is the one connected to, so a name server that answers differently a second time
-        gains nothing.
+        It connects to the very address that was checked, so a name server that answers differently a second time gains
+        nothing.
         """
         failure: OSError = OSError()
         for address in await self._addresses(entry, host, port):
@@ -66,7 +66,7 @@ class Dialer:
     async def connect_tls(
         self, entry: AllowedDomain, host: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect and speak TLS with a server whose certificate is good for the host, or raise `Denied`."""
+        """Connect with TLS to a server whose certificate is valid for the host, or raise `Denied`."""
         sock = await self.connect(entry, host, port)
         try:
             async with asyncio.timeout(self._seconds):
@@ -88,9 +88,9 @@ class Dialer:
 
     async def _addresses(self, entry: AllowedDomain, host: str, port: int) -> Sequence[str]:
         if is_address(host):
-            if reach_of(host) == "special":  # no entry can be made that names it
+            if reach_of(host) == "special":  # no entry can name it
                 raise Denied(403, f"Refused by the network policy: {host} is an address that no policy allows.")
-            return [host]  # an entry for an address names it; wildcards match none
+            return [host]  # an entry for an address names it; wildcards match no address
         try:
             async with asyncio.timeout(self._seconds):
                 found = await self._resolve(host, port)
@@ -131,10 +131,10 @@ class Dialer:
 
 
 def _is_own(address: str) -> bool:
-    """Return whether an address is one of this machine's, on which more may listen than what is meant for the world.
+    """Return whether an address is one of this machine's, where services may listen that are not meant for the world.
 
-    To such an address a connection comes from the same one. The kernel says so for a datagram's socket before anything
-    is sent. Raises `OSError` where there is no way to the address.
+    A connection to such an address comes from the same address; the kernel tells so for a datagram socket before
+    anything is sent. Raises `OSError` if there is no route to the address.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:

@@ -1,12 +1,13 @@
-"""What engines share whose programs run in an interpreter that a library embeds, and not in a guest of ours.
+"""The common parts of engines whose programs run in an embedded interpreter and not in a guest of ours.
 
-`sandbox.py` is the contract but for one hook, how a program is evaluated; `evaluation.py` is what that hook is given
-and gives; `running.py` is one run; `calls.py` answers its tool calls, `http.py` its requests to hosts, by the function
-that `http_face.py` describes; `session.py` is a session.
+`host.py` is the contract and its sessions, for programs without files; `running.py` is one run. For interpreters of a
+library, `sandbox.py` adds the files, `evaluation.py` the data exchanged with the library, `calls.py` answers tool
+calls, and `http.py` answers requests to hosts, through the function that `http_request.py` describes.
 """
 
 from .calls import CallRefused, HostCalls
-from .evaluation import Evaluation, Outcome, State
+from .evaluation import Evaluation, State
+from .running import Outcome
 from .sandbox import EmbeddedSandbox
 
 __all__ = ["CallRefused", "EmbeddedSandbox", "Evaluation", "HostCalls", "Outcome", "State"]

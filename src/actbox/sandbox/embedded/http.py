@@ -1,4 +1,4 @@
-"""`http_request`: how programs of an embedded interpreter reach the policy's domains.
+"""`http_request`: requests of an embedded interpreter's programs to the policy's domains.
 
 Every request goes through the sandbox's egress proxy.
 """
@@ -17,35 +17,35 @@ import h11
 
 from actbox.core.events import NetworkRequest
 from actbox.core.policy import Policy
-from actbox.sandbox.egress.allotment import Allotment
-from actbox.sandbox.egress.conversation import Place
+from actbox.sandbox.egress.connection import Destination
+from actbox.sandbox.egress.domain_rules import DEFAULT_PORTS, Scheme
+from actbox.sandbox.egress.guest_quota import GuestQuota
 from actbox.sandbox.egress.proxy import EgressProxy
-from actbox.sandbox.egress.rules import DEFAULT_PORTS, Scheme
 from actbox.sandbox.egress.upstream import Upstream
 
-from .http_face import NAME, PARAMETERS, charset_of
+from .http_request import NAME, PARAMETERS, charset_of
 
 _READ_BYTES = 64 * 1024
 
-_told: ContextVar[list[NetworkRequest]] = ContextVar("actbox_told")
-"""What the proxy has told of the request that is made in this context."""
+_reported: ContextVar[list[NetworkRequest]] = ContextVar("actbox_reported")
+"""The proxy's reports on the request made in this context."""
 
 
 class Requests:
-    """The way out of one program. `tell` gets every request, when it is over."""
+    """The HTTP requests of one program. `report` gets every request, when it is over."""
 
-    def __init__(self, proxy: EgressProxy, tell: Callable[[NetworkRequest], None], most_bytes: int) -> None:
-        self._tell = tell
+    def __init__(self, proxy: EgressProxy, report: Callable[[NetworkRequest], None], most_bytes: int) -> None:
+        self._report = report
         self._proxy = proxy
         self._most_bytes = most_bytes
-        self._allotment: Allotment = proxy.allot(self._heard)
+        self._quota: GuestQuota = proxy.new_quota(self._heard)
 
     async def request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Make a request with the arguments of `http_request`; return `status`, `headers`, `text` and `content`.
 
-        Redirects are answers like any other. Raises `TypeError` and `ValueError` for arguments that make no sense,
-        `PermissionError` with a sentence for what the policy refuses, and `OSError` where the host cannot be reached or
-        its answer has more than `Limits.message_bytes`.
+        Redirects are returned like any other response. Raises `TypeError` and `ValueError` for invalid arguments,
+        `PermissionError` with a sentence for a request that the policy refuses, and `OSError` if the host cannot be
+        reached or its response exceeds `Limits.message_bytes`.
         """
         url, method, headers, body = _arguments(args, kwargs)
         scheme, host, port, target = _parts(url)
@@ -58,36 +58,36 @@ class Requests:
             request = h11.Request(method=method, target=target, headers=[*given, ("Connection", "close")])
         except (h11.LocalProtocolError, UnicodeEncodeError) as error:
             raise ValueError(f"the request cannot be sent: {error}") from None
-        told: list[NetworkRequest] = []
-        mark = _told.set(told)
+        reported: list[NetworkRequest] = []
+        mark = _reported.set(reported)
         ours, theirs = socket.socketpair()
         try:
             serving = asyncio.create_task(
-                self._proxy.serve_own(theirs, Place(scheme, host, port), self._allotment), name="actbox-http-request"
+                self._proxy.serve_own(theirs, Destination(scheme, host, port), self._quota), name="actbox-http-request"
             )
         finally:
-            _told.reset(mark)
+            _reported.reset(mark)
         try:
             response = await self._exchange(ours, request, body)
-            await serving  # which tells of the request last
+            await serving  # it reports the request last
         finally:
             serving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([serving])
-        _refuse(told)
+        _refuse(reported)
         if response is None:
             raise OSError(f"{host}:{port} closed the connection in the middle of its answer")
         return response
 
     def close(self) -> None:
-        """Tell of what has not been told."""
-        self._allotment.tell_rest()
+        """Report the requests that have not been reported."""
+        self._quota.report_rest()
 
     async def _exchange(self, sock: socket.socket, request: h11.Request, body: bytes) -> dict[str, Any] | None:
         http = h11.Connection(h11.CLIENT)
         reader, writer = await asyncio.open_connection(sock=sock)
         try:
-            # A host that refuses may answer before it has all of the body.
+            # A host that refuses a request may answer before it has read the whole body.
             with contextlib.suppress(ConnectionError):
                 writer.write(b"".join(filter(None, (http.send(request), body and http.send(h11.Data(data=body))))))
                 writer.write(http.send(h11.EndOfMessage()) or b"")
@@ -117,8 +117,8 @@ class Requests:
                 return None
 
     def _heard(self, event: NetworkRequest) -> None:
-        _told.get([]).append(event)
-        self._tell(event)
+        _reported.get([]).append(event)
+        self._report(event)
 
 
 def make_proxy(policy: Policy, upstream: Upstream | None) -> EgressProxy:
@@ -168,9 +168,9 @@ def _parts(url: str) -> tuple[Scheme, str, int, str]:
     return scheme, name, DEFAULT_PORTS[scheme] if port is None else port, target
 
 
-def _refuse(told: list[NetworkRequest]) -> None:
-    """Raise where the proxy said that the request was refused, or that the host cannot be reached."""
-    for event in told:
+def _refuse(reported: list[NetworkRequest]) -> None:
+    """Raise if the proxy reported that the request was refused, or that the host cannot be reached."""
+    for event in reported:
         if event.decision == "refused":
             raise PermissionError(event.reason)
         if event.reason:
@@ -184,6 +184,6 @@ def _shown(response: h11.Response, content: bytes) -> dict[str, Any]:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     try:
         text = content.decode(charset_of(headers), "replace")
-    except (LookupError, ValueError):  # one that Python does not know
+    except (LookupError, ValueError):  # an encoding that Python does not know
         text = content.decode("utf-8", "replace")
     return {"status": response.status_code, "headers": headers, "text": text, "content": content}

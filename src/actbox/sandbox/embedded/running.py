@@ -7,65 +7,108 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
 
+from actbox.core.changes import FileChange
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, Output
 from actbox.core.limits import Limits
+from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.clock import WallClock
-from actbox.sandbox.ending import Stop
-from actbox.sandbox.slots import slots
-from actbox.sandbox.stops import call_failed, out_of_budget, out_of_time, too_much_output
+from actbox.sandbox.requests import WallTime
+from actbox.sandbox.run_end import (
+    EXIT_SANDBOX_FAILED,
+    EXIT_TIMEOUT,
+    Stop,
+    call_failed,
+    out_of_budget,
+    out_of_time,
+    too_much_output,
+)
+from actbox.sandbox.run_slots import Slots
 from actbox.sandbox.storage import Storage
-from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
+from actbox.sandbox.wall_clock import WallClock
 from actbox.tools import Toolset
 
-from .calls import HostCalls
-from .evaluation import Outcome, Say
-
-_KILLED: Final = 137  # as if by SIGKILL, which not every platform has
+_KILLED: Final = 137  # the code for SIGKILL, which not every platform has
 
 _log = logging.getLogger("actbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcome of a program that ended by itself.
+
+    `value`, `value_text` and `value_forms` are as in `ExecutionResult`.
+    """
+
+    value: Any = None
+    value_text: str | None = None
+    value_forms: Mapping[str, str | bytes] = field(default_factory=dict)
+    error: ErrorInfo | None = None
+    exit_code: int = 0
+    """Zero if and only if there is no error."""
+    cpu_ms: float = 0.0
+    max_rss_bytes: int = 0
+    warnings: tuple[str, ...] = ()
+    changes: tuple[FileChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a run is to do, checked."""
+    """A checked request for a run."""
 
     engine: str
-    program: str
-    """The source."""
+    program: Program
     toolset: Toolset
-    seconds: float
+    wall: WallTime
     limits: Limits
-    workspace: Storage
-    evaluate: Callable[[HostCalls, Say], Coroutine[Any, Any, Outcome]]
-    ready: Callable[[], contextlib.AbstractAsyncContextManager[object]] = contextlib.nullcontext
-    """What the run has to have, such as an interpreter in its turn, before its clock starts."""
     keeps_state: Callable[[], bool] | None = None
-    """In a session: whether its state is still there, asked when the run is over."""
+    """In a session, returns whether its state still exists; called when the run is over."""
 
 
-class EmbeddedRun:
-    """`finish` or `events` runs the program, once."""
+class Calls(Protocol):
+    """The answers to a run's tool calls."""
+
+    @property
+    def count(self) -> int:
+        """The number of calls made."""
+
+    def cancel(self) -> None:
+        """Answer no more calls, and start none, because the run is being ended."""
+
+
+class EmbeddedRun(ABC):
+    """One run: call `finish` or `events` once to run the program.
+
+    An engine implements the answers to tool calls (`_answering`) and the evaluation of the program (`_evaluate`).
+    """
+
+    slots: Slots | None = None
+    """The run takes one slot, and lends it to others while somebody is asked to approve a call."""
+    workspace: Storage | None = None
+    """The files of the program, or `None`."""
 
     def __init__(self, asked: Asked) -> None:
         self.ended: Future[None] = Future()
-        """Is done when nothing of the run is left."""
-        self._asked = asked
+        """Done when nothing of the run is left."""
+        self.asked = asked
+        slots = self.slots
         self._loop = asyncio.get_running_loop()
-        self._clock = WallClock(
-            asked.seconds, self._time_is_up, on_pause=lambda: slots().lend(), on_resume=lambda: slots().take_back()
+        self.clock = WallClock(
+            asked.wall.seconds,
+            self._time_is_up,
+            on_pause=None if slots is None else slots.lend,
+            on_resume=None if slots is None else slots.take_back,
         )
         self._queue: asyncio.Queue[Event | None] | None = None
-        self._calls = HostCalls(
-            asked.toolset, asked.program, self._clock, asked.limits, self._emit, self._over_budget, self._failed
-        )
+        self._calls = self._answering()
         self._task: asyncio.Task[Outcome] | None = None
         self._stop: Stop | None = None
         self._said_elsewhere = False
@@ -74,11 +117,33 @@ class EmbeddedRun:
         self._output_left = asked.limits.output_bytes
         self._parts: dict[str, list[str]] = {"stdout": [], "stderr": []}
 
+    # Methods for engines to implement
+
+    @abstractmethod
+    def _answering(self) -> Calls:
+        """Return the object that answers the run's tool calls; called once, when the run is made."""
+
+    @abstractmethod
+    def _evaluate(self) -> Coroutine[Any, Any, Outcome]:
+        """Return the evaluation, which is cancelled when the program must end.
+
+        Errors raised at once go to the caller.
+        """
+
+    def _ready(self) -> AbstractAsyncContextManager[object]:
+        """Return the context that the run needs before its clock starts, such as an interpreter in its turn."""
+        return nullcontext()
+
+    def _out_of_time(self) -> Stop:
+        return out_of_time(self.asked.wall.seconds)
+
+    # From start to end
+
     async def finish(self) -> ExecutionResult:
-        """Run the program and return what it came to. Cancelling this ends it."""
+        """Run the program and return its result. Cancelling this ends it."""
         begun = time.perf_counter()
         try:
-            async with slots().one(), self._asked.ready():
+            async with nullcontext() if self.slots is None else self.slots, self._ready():
                 queue_ms = (time.perf_counter() - begun) * 1000
                 return await self._finish(queue_ms)
         finally:
@@ -106,18 +171,25 @@ class EmbeddedRun:
 
     def end(self, stop: Stop) -> None:
         """End the run for this reason, if it has not ended; may be called from any thread."""
-        with contextlib.suppress(RuntimeError):  # its event loop is closed, and so is the run over
+        with contextlib.suppress(RuntimeError):  # its event loop is closed, so the run is over
             self._loop.call_soon_threadsafe(self._end, stop)
 
+    def tell(self, event: Event) -> None:
+        """Report an event of the run, in its event loop."""
+        if self._queue is not None:
+            self._queue.put_nowait(event)
+
     async def _finish(self, queue_ms: float) -> ExecutionResult:
-        asked = self._asked
+        workspace, limits = self.workspace, self.asked.limits
+        if workspace is None:
+            return self._result(await self._evaluated(), [], [], queue_ms)
         try:
-            output = asked.workspace.mark_empty_output(asked.limits)
+            output = workspace.mark_empty_output(limits)
             if output is None:
-                output = await run_blocking(asked.workspace.mark_output, asked.limits)
+                output = await run_blocking(workspace.mark_output, limits)
         except OSError as error:  # such as too many open files in this process
             why = Stop(ErrorKind.SANDBOX, f"the run cannot begin: {error.strerror or error}")
-            return self._result(_stopped(why), [], [], queue_ms)
+            return self._result(stopped(why), [], [], queue_ms)
         try:
             outcome = await self._evaluated()
             artifacts, warnings = await output.collect_if_any()
@@ -126,12 +198,12 @@ class EmbeddedRun:
             output.close()
 
     async def _evaluated(self) -> Outcome:
-        """Evaluate the program, and say what it came to, or why it was ended."""
+        """Evaluate the program; return its outcome, or the reason for which it was ended."""
         if (stop := self._reason()) is not None:
-            return _stopped(stop)
-        asked = self._asked
-        self._task = asyncio.create_task(asked.evaluate(self._calls, self._say))
-        self._clock.start()
+            return stopped(stop)
+        engine = self.asked.engine
+        self._task = asyncio.create_task(self._evaluate())
+        self.clock.start()
         try:
             outcome = await self._task
         except asyncio.CancelledError:
@@ -139,25 +211,23 @@ class EmbeddedRun:
             if self._reason() is None or (caller is not None and caller.cancelling()):
                 raise
             outcome = Outcome()
-        except Exception as error:  # a fault of ours or the library's: a result, and not the end of the agent
-            _log.error("the %s engine failed", asked.engine, exc_info=error)
-            outcome = _stopped(
-                Stop(
-                    ErrorKind.SANDBOX, f"the {asked.engine} engine failed: {type(error).__name__}: {str(error)[:1000]}"
-                )
+        except Exception as error:  # a fault of ours or the library's fails the run, not the agent
+            _log.error("the %s engine failed", engine, exc_info=error)
+            outcome = stopped(
+                Stop(ErrorKind.SANDBOX, f"the {engine} engine failed: {type(error).__name__}: {str(error)[:1000]}")
             )
         finally:
-            self._clock.stop()
+            self.clock.stop()
             self._calls.cancel()
-        if self._said_elsewhere:  # which is told before the end
+        if self._said_elsewhere:  # printed in other threads; reported before the end
             await asyncio.sleep(0)
         stop = self._reason()
-        return outcome if stop is None else _stopped(stop, outcome)
+        return outcome if stop is None else stopped(stop, outcome)
 
     def _result(
         self, outcome: Outcome, artifacts: list[Artifact], warnings: list[str], queue_ms: float
     ) -> ExecutionResult:
-        keeps_state = self._asked.keeps_state
+        asked = self.asked
         return ExecutionResult(
             stdout="".join(self._parts["stdout"]),
             stderr="".join(self._parts["stderr"]),
@@ -167,24 +237,26 @@ class EmbeddedRun:
             value_forms=dict(outcome.value_forms),
             error=outcome.error,
             artifacts=tuple(artifacts),
-            warnings=(*outcome.warnings, *warnings),
+            warnings=(*asked.wall.warnings, *outcome.warnings, *warnings),
             changes=outcome.changes,
             usage=Usage(
-                wall_ms=round(self._clock.ran_ms, 3),
+                wall_ms=round(self.clock.ran_ms, 3),
                 cpu_ms=round(outcome.cpu_ms, 3),
                 max_rss_bytes=outcome.max_rss_bytes,
                 tool_calls=self._calls.count,
                 queue_ms=round(queue_ms, 3),
-                approval_ms=round(self._clock.stood_still_ms, 3),
+                approval_ms=round(self.clock.stood_still_ms, 3),
             ),
-            sandbox=self._asked.engine,
-            state_kept=keeps_state() if keeps_state is not None else None,
+            sandbox=asked.engine,
+            code=asked.program.code,
+            language=asked.program.language,
+            state_kept=asked.keeps_state() if asked.keeps_state is not None else None,
         )
 
     # What happens while it runs
 
-    def _say(self, stream: Literal["stdout", "stderr"], text: str) -> None:
-        """Take in what the program printed, from any thread."""
+    def say(self, stream: Literal["stdout", "stderr"], text: str) -> None:
+        """Record printed text, from any thread. Text beyond the limit is dropped, and the run ended."""
         data = text.encode("utf-8", "replace")
         with self._saying:
             if self._output_left < 0:
@@ -195,7 +267,7 @@ class EmbeddedRun:
             if said:
                 self._parts[stream].append(said)
         if self._queue is None and not is_over:
-            return  # nobody listens, and the event loop need not be woken
+            return  # nobody listens, so the event loop need not be woken
         if threading.get_ident() == self._loop_thread:
             self._said(stream, said, is_over)
         else:
@@ -205,25 +277,23 @@ class EmbeddedRun:
 
     def _said(self, stream: Literal["stdout", "stderr"], text: str, is_over: bool) -> None:
         if text:
-            self._emit(Output(stream, text))
+            self.tell(Output(stream, text))
         if is_over:
-            self._end(too_much_output(self._asked.limits))
-
-    def _emit(self, event: Event) -> None:
-        if self._queue is not None:
-            self._queue.put_nowait(event)
+            self._end(too_much_output(self.asked.limits))
 
     def _time_is_up(self) -> None:
-        self._end(out_of_time(self._asked.seconds))
+        self._end(self._out_of_time())
 
-    def _over_budget(self, limit: str) -> None:
-        self._end(out_of_budget(limit, self._asked.limits))
+    def over_budget(self, limit: str) -> None:
+        """End the run because it used up its tool calls, or the bytes of their arguments and results."""
+        self._end(out_of_budget(limit, self.asked.limits))
 
-    def _failed(self, error: BaseException) -> None:
+    def failed(self, error: BaseException) -> None:
+        """End the run because a tool call could not be answered, by a fault of ours."""
         self._end(call_failed(error))
 
     def _end(self, stop: Stop) -> None:
-        """End the program; the first reason is the one that counts."""
+        """End the program; only the first reason counts."""
         if self._stop is None and not self.ended.done():
             self._stop = stop
             self._calls.cancel()
@@ -234,8 +304,8 @@ class EmbeddedRun:
         return self._stop
 
 
-def _stopped(stop: Stop, said: Outcome | None = None) -> Outcome:
-    """Return what a program came to that the host has ended."""
+def stopped(stop: Stop, said: Outcome | None = None) -> Outcome:
+    """Return the outcome of a program that the host has ended."""
     code = EXIT_TIMEOUT if stop.kind is ErrorKind.TIMEOUT else _KILLED
     code = EXIT_SANDBOX_FAILED if stop.kind in (ErrorKind.SANDBOX, ErrorKind.PROTOCOL) else code
     error = ErrorInfo(kind=stop.kind, message=stop.message, limit=stop.limit, hint=stop.hint)

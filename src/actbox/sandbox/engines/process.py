@@ -1,11 +1,12 @@
 """The `process` engine: a subprocess of this user on this machine. **No isolation.**
 
-A program can read and change whatever this user can. The engine is there to develop the guest, and for platforms
-without namespaces when someone asks for it by name and says `allow_unisolated=True`.
+A program can read and change whatever this user can. The engine is for developing the guest, and for platforms without
+namespaces, if the caller asks for it by name with `allow_unisolated=True`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -14,34 +15,38 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actbox.core.errors import SandboxUnavailable, Unsupported
+from actbox.core.errors import SandboxUnavailable
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.ending import End, Ending
-from actbox.sandbox.enforcers import BY_HOST, BY_RLIMIT
 from actbox.sandbox.guest.boot import boot_command
-from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.guest_process import GuestProcess, two_pipes
 from actbox.sandbox.host_folders import make_folder, remove_folder
+from actbox.sandbox.host_python import HOST_PYTHON
 from actbox.sandbox.local import GuestStart, LocalSandbox
-from actbox.sandbox.traits import NOTHING_AHEAD, EngineCheck, Traits
-from actbox.sandbox.workspace import Workspace
+from actbox.sandbox.run_end import End, Ending
+from actbox.sandbox.traits import BY_HOST, BY_RLIMIT, NOTHING_AHEAD, EngineCheck, Traits, check_policy
+from actbox.sandbox.workspace import Workspace, open_folder
 
 if TYPE_CHECKING:
     from actbox.sandbox.egress.upstream import Upstream
 
 _SANDBOX_FOLDER = str(Path(__file__).resolve().parents[1])
-# Every process of a run inherits this variable, by which the last of them is found.
+# Every process of a run inherits this variable, by which processes that have left the group are found.
 _MARK = "ACTBOX_RUN"
+# The numbers of attempts to kill a run's processes and to remove a sandbox's directory, and the pause between them.
+_END_TRIES, _REMOVE_TRIES, _WAIT_SECONDS = 50, 5, 0.1
 
 TRAITS = Traits(
     engine="process",
     isolation="none: programs run as this user on this machine",
     isolated=False,
+    least_memory_mib=16,
     enforced={**BY_RLIMIT, **BY_HOST},
     packages="those of the host's environment",
     platforms=("linux", "darwin"),
@@ -59,45 +64,48 @@ TRAITS = Traits(
 
 
 def check() -> EngineCheck:
-    """Return that it works, as it does everywhere."""
+    """Return that the engine works, which it does everywhere."""
     return EngineCheck(engine="process", works=True, traits=TRAITS)
 
 
 def open_engine(policy: Policy, upstream: Upstream | None) -> ProcessSandbox:
-    """Return a sandbox; its programs reach whatever this machine does, so `upstream` is of no use to it."""
+    """Return a sandbox; `upstream` is unused, because programs can reach the network of this machine."""
     return ProcessSandbox(policy)
 
 
 class ProcessSandbox(LocalSandbox):
-    """Programs as plain subprocesses. No isolation."""
+    """A sandbox whose programs are plain subprocesses. No isolation."""
 
     traits = TRAITS
 
     def __init__(self, policy: Policy) -> None:
-        """Raise `Unsupported` for what a policy restricts and a plain process cannot."""
+        """Raise `Unsupported` for restrictions of a policy that a plain process cannot enforce."""
         super().__init__(policy)
-        for name, given in (
-            ("mounts", policy.mounts),
-            ("domains", policy.domains),
-            ("secrets", policy.secrets),
-        ):
-            if given:
-                raise Unsupported(f"the process engine cannot keep Policy.{name}; the linux engine can")
+        check_policy(policy, "process", "mounts", "domains", "secrets")
         self._folder = ""
 
     async def _open_workspace(self) -> Workspace:
         self._folder = await run_blocking(make_folder)
         self.guest_root = f"{self._folder}/workspace"
-        for name in ("workspace/input", "workspace/output", "tmp"):
-            os.makedirs(f"{self._folder}/{name}")
-        return Workspace(os.open(self.guest_root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), self.guest_root)
+        try:
+            for name in ("workspace/input", "workspace/output", "tmp"):
+                os.makedirs(f"{self._folder}/{name}")
+            return Workspace(open_folder(self.guest_root), self.guest_root)
+        except BaseException:
+            await self._close_workspace()
+            raise
 
     async def _close_workspace(self) -> None:
+        for _ in range(_REMOVE_TRIES):
+            with contextlib.suppress(OSError):  # such as too many open files in this process
+                await run_blocking(remove_folder, self._folder)
+                return
+            await asyncio.sleep(_WAIT_SECONDS)
         await run_blocking(remove_folder, self._folder)
 
     def _base_variables(self) -> Mapping[str, str]:
         return {
-            "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{os.path.dirname(HOST_PYTHON)}:/usr/local/bin:/usr/bin:/bin",
             "HOME": f"{self._folder}/tmp",
             "TMPDIR": f"{self._folder}/tmp",
             "LANG": "C.UTF-8",
@@ -106,7 +114,7 @@ class ProcessSandbox(LocalSandbox):
         }
 
     def _guest_limits(self) -> Mapping[str, float]:
-        # The kernel counts processes by user, and this user has others.
+        # The kernel counts processes by user, and this user has others, so the guest cannot limit their number.
         return {name: value for name, value in super()._guest_limits().items() if name != "processes"}
 
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
@@ -121,8 +129,7 @@ class _Subprocess(GuestProcess):
             self.sock, their_sock = socket.socketpair()
             ours.callback(self.sock.close)
             theirs.callback(their_sock.close)
-            self.stdout, their_stdout = os.pipe()
-            self.stderr, their_stderr = os.pipe()
+            self.stdout, their_stdout, self.stderr, their_stderr = two_pipes()
             for descriptor in (self.stdout, self.stderr):
                 ours.callback(os.close, descriptor)
             for descriptor in (their_stdout, their_stderr):
@@ -132,7 +139,7 @@ class _Subprocess(GuestProcess):
             file.seek(0)
             try:
                 self._process = subprocess.Popen(
-                    boot_command(sys.executable, _SANDBOX_FOLDER, "guest.main", their_sock.fileno()),
+                    boot_command(HOST_PYTHON, _SANDBOX_FOLDER, "guest.main", their_sock.fileno()),
                     stdin=file,
                     stdout=their_stdout,
                     stderr=their_stderr,
@@ -142,17 +149,22 @@ class _Subprocess(GuestProcess):
                     start_new_session=True,
                 )
             except OSError as error:
-                raise SandboxUnavailable(f"{sys.executable} cannot be started: {error.strerror}") from error
+                raise SandboxUnavailable(f"{HOST_PYTHON} cannot be started: {error.strerror}") from error
+            # One thread a run: not every platform can wait for a child by descriptor or signal.
+            try:
+                threading.Thread(target=self._reap, name="actbox-reap", daemon=True).start()
+            except RuntimeError as error:
+                self.kill()
+                self._reap()
+                raise SandboxUnavailable(f"no thread can be started to wait for the program: {error}") from error
             ours.pop_all()
-        # A thread of its own a run: waiting for a child by descriptor or signal is not to be had on every platform.
-        threading.Thread(target=self._reap, name="actbox-reap", daemon=True).start()
 
     @property
     def ended(self) -> bool:
         return self._end.ending is not None
 
     def when_ended(self, call: Callable[[Ending], None]) -> None:
-        self._end.when_in_loop(call)
+        self._end.when(call, asyncio.get_running_loop())
 
     def interrupt(self) -> None:
         if not self.ended:
@@ -161,22 +173,37 @@ class _Subprocess(GuestProcess):
 
     def kill(self) -> None:
         if not self.ended:
-            self._end_tree()
+            with contextlib.suppress(OSError):  # the reaping thread looks for the processes again
+                self._end_tree()
 
     def _reap(self) -> None:
-        # Looks without reaping first, so that the process id stays taken until the tree has been ended.
+        """Wait for the end and report it, also after an error, because a run waits for it."""
+        try:
+            ending = self._ending()
+        except Exception as error:
+            ending = Ending(failure=f"{type(error).__name__}: {error}")
+        self._end.tell(ending)
+
+    def _ending(self) -> Ending:
+        # Wait without reaping, so that the process id stays reserved until the process tree has been killed.
         os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        self._end_tree()
+        self._end_tree_surely()
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = code = os.waitstatus_to_exitcode(status)
-        self._end.tell(
-            Ending(
-                exit_code=code if code >= 0 else None,
-                signal=-code if code < 0 else None,
-                cpu_ms=(usage.ru_utime + usage.ru_stime) * 1000,
-                max_rss_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-            )
+        return Ending(
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            cpu_ms=(usage.ru_utime + usage.ru_stime) * 1000,
+            max_rss_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
+
+    def _end_tree_surely(self) -> None:
+        for _ in range(_END_TRIES):
+            with contextlib.suppress(OSError):  # such as too many open files in this process
+                self._end_tree()
+                return
+            time.sleep(_WAIT_SECONDS)
+        self._end_tree()
 
     def _end_tree(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -187,11 +214,13 @@ class _Subprocess(GuestProcess):
 
 
 def _marked_processes(mark: bytes) -> list[int]:
-    """Return the processes that were started with this variable, also those that left their parent's group."""
+    """Return the processes with this variable in their environment, also those that left their parent's group."""
     found = []
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            # The process has ended, or belongs to another user.
+            gone = (FileNotFoundError, ProcessLookupError, PermissionError)
+            with contextlib.suppress(*gone), open(f"/proc/{name}/environ", "rb") as file:
                 if mark in file.read():
                     found.append(int(name))
     return found

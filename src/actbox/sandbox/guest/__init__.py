@@ -1,5 +1,5 @@
-"""The guest: what runs inside a sandbox, before and around the program.
+"""The guest: the code that runs inside a sandbox, before and around the program.
 
-Standard library only, any CPython from 3.9 on, and no import of the rest of the package: an engine carries this
-folder to wherever the program runs.
+It uses the standard library only, on any CPython from 3.9 on, and imports nothing else of the package, because engines
+copy this directory to wherever the program runs.
 """

@@ -1,9 +1,9 @@
-"""The agent: one process, started by whatever can start one (`podman exec`, `ssh`), by which our guests run there.
+"""The agent: one process that runs guests elsewhere, started by any means to start one (`podman exec`, `ssh`).
 
-It needs nothing installed. The host sends the guest's own code over standard input (`agent_boot.py`), then speaks
-frames (`frames.py`): it opens guests, which the zygote forks, and the agent carries what goes in and out of them
-(`agent_run.py`), unless they were lent the host's own descriptors for that (`agent_lent.py`); it asks for files, which
-threads of the agent read and write. When the host goes, so does all that the agent made.
+It needs nothing installed. The host sends the guest's code over standard input (`agent_boot.py`), then speaks frames
+(`frames.py`). It opens guests, which the zygote forks, and the agent carries their input and output (`agent_run.py`),
+unless they use descriptors lent by the host (`agent_lent.py`). It also requests files, which threads of the agent read
+and write. When the host disconnects, everything that the agent made ends.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from . import descendants, frames, zygote
 from .agent_files import FileService
 from .agent_lent import LentRun
 from .agent_run import Run
+from .beneath import empty, opened_folder
 from .prctl import become_subreaper, set_dumpable, set_name
-from .tree import Tree, empty_folder
+from .signals import reset_signals
+from .tree import Tree
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, List, NoReturn, Optional, Tuple, Union
 
 _READ_BYTES = 256 * 1024
-# As much waits to be written to the host; beyond it nothing more is read from guests.
+# The most bytes that may wait to be written to the host; beyond it nothing more is read from guests.
 _MOST_UNSENT = 512 * 1024
-# Guests that wait for a program; others are made when some were taken and the agent has nothing else to do.
+# The number of guests that wait for a program; taken ones are replaced when the agent is idle.
 _READY = 2
 _REFILL_MS = 10
 _LATER_MS = 5
@@ -41,14 +43,15 @@ _SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
 
 
 def main(config: Dict[str, Any], descriptor: int) -> NoReturn:
-    """Serve the host, at standard input and output or at the other end of a socket, until it goes."""
-    set_dumpable(False)  # or programs, which are the same user's, could look into it
+    """Serve the host, over standard input and output or a socket, until it disconnects."""
+    reset_signals()
+    set_dumpable(False)  # otherwise programs, which have the same user, could read its memory
     set_name("actbox-agent")
     become_subreaper()
     if config["alone"]:
         _end_all_others()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the end of standard input says when to end
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # only the end of standard input ends the agent
         signal.signal(number, signal.SIG_IGN)
     sys.path[:0] = config["paths"]
     variables = dict(os.environ) if config["keep_variables"] else {}
@@ -83,7 +86,7 @@ def main(config: Dict[str, Any], descriptor: int) -> NoReturn:
 
 
 def _end_all_below() -> None:
-    """Wait until all that came from this process has ended, as it does by itself, or is ended after a while."""
+    """Wait until all descendants of this process have ended by themselves; after a while kill them."""
     patient_until = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
@@ -97,13 +100,13 @@ def _end_all_below() -> None:
 
 
 def _temporary_folder() -> str:
-    import tempfile  # it takes a good part of an agent's start, and containers have a folder already
+    import tempfile  # importing it takes a good part of an agent's start, and containers have a directory already
 
     return tempfile.mkdtemp(prefix="actbox-")
 
 
 def _end_all_others() -> None:
-    """End what an agent before this one left: this is the only one here, and all others are its user's."""
+    """Kill everything that an earlier agent left: this is the only agent here, and all processes are its user's."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
 
@@ -121,7 +124,7 @@ class Agent:
         alone: bool,
         is_ours: bool,
     ) -> None:
-        """`reading` and `writing` are descriptors to the host, which may not be one and the same number.
+        """`reading` and `writing` are descriptors to the host; they must differ.
 
         `child` is the zygote; `alone` is as in `AgentConfig`; a workspace that `is_ours` is removed at the end.
         """
@@ -137,19 +140,19 @@ class Agent:
         self.unsent_bytes = 0
         self._socket: Optional[socket.socket] = None
         self._descriptors = array.array("i")
-        """What came beside the host's words and belongs to frames that are not whole yet."""
+        """Descriptors received with frames that are not complete yet."""
         self._runs: Dict[int, Union[Run, LentRun]] = {}
         self._ready: Deque[Run] = deque()
         self._lent: Dict[int, LentRun] = {}
-        """Guests with descriptors of the host's that wait for a program, by the number of their stream."""
+        """Guests with lent descriptors that wait for a program, by stream number."""
         self.is_lent = False
-        """Whether the host lends descriptors, over what is a socket then, and so says itself what is made ahead."""
+        """True if the host lends descriptors, over a socket; then the host decides which guests are made ahead."""
         self._poll = select.poll()
         self._known: Dict[int, Tuple[int, Callable[[int], None]]] = {}
         self._soon: Deque[Callable[[], None]] = deque()
         self._later: Deque[Tuple[float, Callable[[], None]]] = deque()
         self._is_refill_due = True
-        self._tree = Tree(workspace)
+        self._tree = Tree.at(workspace)
         self._files = FileService(self._tree, self.wake)
         self._woken, self._wake = os.pipe()
         for descriptor in (reading, writing, self._woken, self._wake):
@@ -159,7 +162,7 @@ class Agent:
         self.watch(self._zygote.fileno(), select.POLLIN, lambda events: self._lose_zygote())
 
     def hello(self, warnings: List[str]) -> None:
-        """Tell the host that the agent is there, and what it is."""
+        """Tell the host that the agent is ready, and describe it."""
         self.send(
             frames.pack_json(
                 frames.HELLO,
@@ -176,7 +179,7 @@ class Agent:
         )
 
     def serve(self) -> NoReturn:
-        """Carry what there is to carry until the host goes."""
+        """Carry data and serve requests until the host disconnects."""
         self._refill()
         self._flush()
         while True:
@@ -198,7 +201,7 @@ class Agent:
     # What runs use
 
     def watch(self, descriptor: int, events: int, call: Callable[[int], None]) -> None:
-        """Have a function called when something of these happens to a descriptor; none with no events."""
+        """Call a function on these poll events of a descriptor; no events end that."""
         known = self._known.get(descriptor)
         if not events:
             if known is not None:
@@ -209,25 +212,25 @@ class Agent:
             self._poll.register(descriptor, events)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Have a function called in the next turn."""
+        """Call a function in the next turn of the loop."""
         self._soon.append(call)
 
     def later(self, call: Callable[[], None]) -> None:
-        """Have a function called in some milliseconds."""
+        """Call a function in some milliseconds."""
         self._later.append((time.monotonic() + _LATER_MS / 1000, call))
 
     def send(self, frame: bytes) -> None:
-        """Send a frame when the host takes it."""
+        """Queue a frame for the host."""
         self._unsent.append(memoryview(frame))
         self.unsent_bytes += len(frame)
 
     @property
     def is_full(self) -> bool:
-        """Whether the host has so much to take that nothing more is to be read for it now."""
+        """True if so much is queued for the host that nothing more should be read for it now."""
         return self.unsent_bytes >= _MOST_UNSENT
 
     def over(self, run: Union[Run, LentRun]) -> None:
-        """A run has ended, and all of it was sent."""
+        """Forget a run that has ended, after its output was sent."""
         self._runs.pop(run.stream, None)
         self._lent.pop(run.stream, None)
         if isinstance(run, Run) and run in self._ready:
@@ -239,7 +242,7 @@ class Agent:
                 other.release()
 
     def wake(self) -> None:
-        """Have the loop look at what threads have to send; from any thread."""
+        """Wake the loop to look at the threads' results; may be called from any thread."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake, b"x")
 
@@ -251,13 +254,13 @@ class Agent:
         return run
 
     def _take_lent(self, stream: int) -> None:
-        """Make a guest with the descriptors that came with the frame for it."""
+        """Make a guest with the descriptors that came with the frame."""
         taken, self._descriptors = self._descriptors[: frames.LENT], self._descriptors[frames.LENT :]
         self._lent[stream], theirs = LentRun.make(self, stream, taken)
         self._have_made(theirs)
 
     def _have_made(self, descriptors: List[int]) -> None:
-        """Have the zygote make a guest that has these descriptors."""
+        """Have the zygote make a guest with these descriptors, and close them here."""
         try:
             self._ask_zygote(zygote.MAKE, descriptors)
         finally:
@@ -282,11 +285,11 @@ class Agent:
         others = list(self._runs.values())
         if self._alone and not others:
             self._clear_shared()
-        # One that comes right after another's end begins when nothing is left of that.
+        # A run requested right after another ended begins when nothing of that one is left.
         held = self._alone and bool(others) and all(other.killed or other.held for other in others)
         if request["lent"]:
             lent = self._lent.pop(stream, None)
-            if lent is not None:  # else it has ended while it waited, which the host was told
+            if lent is not None:  # else it ended while it waited, and the host was told
                 self._runs[stream] = lent
                 lent.begin(request, held)
             return
@@ -300,8 +303,9 @@ class Agent:
             self._clear(folder)
 
     def _clear(self, folder: str) -> None:
-        with contextlib.suppress(OSError):  # there is no such folder here, or nothing that may be removed from it
-            empty_folder(folder)
+        with contextlib.suppress(OSError):  # no such directory here, or nothing in it that may be removed
+            with opened_folder(folder) as shared:
+                empty(shared)
 
     # The host
 
@@ -318,7 +322,7 @@ class Agent:
             self._hear(kind, part, stream, payload)
 
     def _read_lent(self) -> bytes:
-        """Read from a socket, and keep the descriptors that come along."""
+        """Read from the socket, and keep the descriptors that came with the data."""
         if self._socket is None:
             self._socket = socket.socket(fileno=os.dup(self._reading))
         room = socket.CMSG_SPACE(frames.LENT * self._descriptors.itemsize)
@@ -376,13 +380,13 @@ class Agent:
                 run.listen()
 
     def _end(self) -> NoReturn:
-        """The host has gone: end with all that was made here, which keepers and the zygote do as we go."""
+        """End after the host disconnected: keepers and the zygote end their guests as we close their sockets."""
         self._zygote.close()
         for run in [*self._runs.values(), *self._lent.values(), *self._ready]:
             run.keeper.close()
         _end_all_below()
         if self._is_ours:
             with contextlib.suppress(OSError):
-                self._tree.empty([])
+                empty(self._tree.top)
                 os.rmdir(self._workspace)
         os._exit(0)

@@ -1,10 +1,10 @@
-"""How an interpreter anywhere becomes an agent: `BOOT` is all that is passed to `python -c`; the rest is sent to it.
+"""Turns any interpreter into an agent: `BOOT` is passed to `python -c`, and all other code is sent to it.
 
-An argument after it is the descriptor of a socket to the host; without one that is standard input and output.
+The argument after it is the descriptor of a socket to the host; without one, standard input and output are used.
 
-What is sent is the source of the guest's modules by name, which are imported from memory as a package `_actbox.guest`,
-so that nothing is written there, and a program's own modules cannot be mistaken for ours. An interpreter that is this
-process's own gets them compiled as well, which takes longer than all else that an agent does first.
+The message carries the sources of the guest's modules by name, which are imported from memory as a package
+`_actbox.guest`, so nothing is written to disk, and a program's modules cannot be mistaken for ours. An interpreter like
+this process's own also gets them compiled, since compiling takes longer than the rest of an agent's start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
 _PACKAGE = "_actbox.guest."
-# Of other ways for a guest to begin, or to be.
+# Modules that only other kinds of guest need.
 _ELSEWHERE = ("__init__.py", "agent_boot.py", "boot.py", "wasm.py")
 
 BOOT = """
@@ -67,9 +67,9 @@ _actbox.guest.agent.main(config, descriptor)
 
 
 def boot_message(modules: Dict[str, str], config: Dict[str, Any], compiled: bytes = b"") -> bytes:
-    """Return what an interpreter that runs `BOOT` is to read: the sources by name, and what the agent is to be.
+    """Return the message for an interpreter that runs `BOOT`: the modules' sources by name, and the agent's config.
 
-    `compiled` is what `own_codes` returns, or nothing; an interpreter that is another one than this does without.
+    `compiled` is the result of `own_codes`, or nothing; an interpreter of another version ignores it.
     """
     sent = {
         "loader": LOADER,

@@ -1,7 +1,7 @@
-"""File operations that the host asks an agent for, each in a thread: files may be large, and their disk slow.
+"""The agent's file operations for the host, each in a thread: files may be large, and their disk slow.
 
-A call brings what to do; what a file holds goes as `DATA`, in pieces, no further than the reader has room; then one
-`RESULT` says how it went: `{"ok": ...}`, or `{"errno": ..., "error": ...}` as the operating system had it.
+A `CALL` frame carries the request. File content goes as `DATA` pieces, no further than the reader has room. One
+`RESULT` ends the operation: `{"ok": ...}`, or `{"errno": ..., "error": ...}` from the operating system.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import threading
 from collections import deque
 
 from . import frames
-from .tree import TooMuch, Tree
+from .beneath import empty, write_all
+from .tree import OPERATIONS, TooMuch, Tree
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _MOST_MARKS = 4096
 
 
 class _Operation:
-    """One call under way, between the loop and the thread that does it."""
+    """One file operation, shared by the loop and the thread that does it."""
 
     def __init__(self, stream: int, request: Dict[str, Any]) -> None:
         self.stream = stream
@@ -38,11 +39,11 @@ class _Operation:
 
 
 class _GivenUp(Exception):
-    """The host does not want it any more."""
+    """Raised in an operation that the host has cancelled."""
 
 
 class FileService:
-    """Does what the host asks for. Methods are called by the agent's loop, but for those that begin with `_do`."""
+    """Runs the host's file operations. The agent's loop calls its methods, except those named `_do…`."""
 
     def __init__(self, tree: Tree, wake: Callable[[], None]) -> None:
         self._tree = tree
@@ -57,11 +58,11 @@ class FileService:
         self._marks: Dict[int, Dict[str, Tuple[int, int]]] = {}
 
     def begin(self, stream: int, request: Dict[str, Any]) -> None:
-        """Begin an operation."""
+        """Start an operation."""
         operation = _Operation(stream, request)
         self._operations[stream] = operation
         if request["op"] == "collect" and not self._marks.get(request["marks"]) and self._tree.is_output_empty():
-            self._do_in_loop(operation)  # as after most runs: not worth a thread
+            self._do_in_loop(operation)  # the usual case after a run; not worth a thread
             return
         if self._threads < _THREADS and not self._idle.acquire(blocking=False):
             self._threads += 1
@@ -69,7 +70,7 @@ class FileService:
         self._jobs.put(operation)
 
     def hear(self, kind: int, stream: int, payload: bytes) -> None:
-        """Take in a frame for an operation; one for an operation that is over is of no use any more."""
+        """Handle a frame for an operation; a frame for a finished operation is ignored."""
         operation = self._operations.get(stream)
         if operation is None:
             return
@@ -85,7 +86,7 @@ class FileService:
             operation.changed.notify_all()
 
     def taken(self) -> List[bytes]:
-        """Return the frames that are to be sent now."""
+        """Return the frames to be sent now."""
         with self._changed:
             taken = list(self._out)
             self._out.clear()
@@ -121,6 +122,8 @@ class FileService:
 
     def _do(self, operation: _Operation) -> Any:
         request = operation.request
+        if request["op"] in OPERATIONS:
+            return OPERATIONS[request["op"]](self._tree, request)
         return getattr(self, "_do_" + request["op"])(operation, request)
 
     def _do_read(self, operation: _Operation, request: Dict[str, Any]) -> Any:
@@ -138,31 +141,17 @@ class FileService:
         return None
 
     def _do_write(self, operation: _Operation, request: Dict[str, Any]) -> Any:
-        with self._tree.draft(request["path"]) as descriptor:
+        with self._tree.draft(request["path"], request["mode"]) as descriptor:
             for piece in self._pieces(operation):
-                view = memoryview(piece)
-                while view:
-                    view = view[os.write(descriptor, view) :]
+                write_all(descriptor, piece)
         return None
-
-    def _do_remove(self, operation: _Operation, request: Dict[str, Any]) -> Any:
-        self._tree.remove(request["path"], request["recursive"])
-
-    def _do_stat(self, operation: _Operation, request: Dict[str, Any]) -> Any:
-        return list(self._tree.stat(request["path"]))
-
-    def _do_make_dir(self, operation: _Operation, request: Dict[str, Any]) -> Any:
-        self._tree.make_dir(request["path"])
-
-    def _do_move(self, operation: _Operation, request: Dict[str, Any]) -> Any:
-        self._tree.move(request["path"], request["target"])
 
     def _do_list(self, operation: _Operation, request: Dict[str, Any]) -> Any:
         self._send_lines(operation, map(list, self._tree.list(request["path"], request["recursive"])))
 
     def _do_mark(self, operation: _Operation, request: Dict[str, Any]) -> Any:
         marks, anew = self._tree.mark()
-        while len(self._marks) >= _MOST_MARKS:  # of runs that nobody collected from
+        while len(self._marks) >= _MOST_MARKS:  # marks of runs that nobody collected from
             self._marks.pop(next(iter(self._marks)))
         self._marks[request["marks"]] = marks
         return anew
@@ -171,7 +160,7 @@ class FileService:
         self._marks.pop(request["marks"], None)
 
     def _do_collect(self, operation: _Operation, request: Dict[str, Any]) -> Any:
-        """Send what is new or changed in `output`; return what was left out, and why nothing more was looked at."""
+        """Send the new and changed files in `output`; return the omissions, and why collecting stopped early."""
         marks = self._marks.pop(request["marks"], {})
         left_out: List[str] = []
         end = ""
@@ -182,7 +171,7 @@ class FileService:
         return {"left_out": [path[:4000] for path in left_out[:8]], "more": len(left_out), "end": end, "empty": False}
 
     def _do_empty(self, operation: _Operation, request: Dict[str, Any]) -> Any:
-        self._tree.empty(["input", *request["kept"]])
+        empty(self._tree.top, ["input", *request["kept"]])
         self._tree.make_dir(["output"])
 
     def _send_lines(self, operation: _Operation, things: Iterator[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The agent's line to a keeper: what it is told, and what it says of the end of its guest."""
+"""The agent's connection to a keeper: sends it commands, and receives how its guest ended."""
 
 from __future__ import annotations
 
@@ -11,20 +11,41 @@ import socket
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional
+    from typing import Any, Callable, Dict, Optional, Protocol
 
-    from .agent import Agent
+    class AgentLoop(Protocol):
+        """The agent's loop as its runs use it; see `agent.Agent`."""
+
+        @property
+        def is_full(self) -> bool:
+            """True if nothing more should be read for the host now."""
+
+        def watch(self, descriptor: int, events: int, call: Callable[[int], None]) -> None:
+            """Call a function when a descriptor is ready; no events end that."""
+
+        def soon(self, call: Callable[[], None]) -> None:
+            """Call a function in the next turn of the loop."""
+
+        def later(self, call: Callable[[], None]) -> None:
+            """Call a function in some milliseconds."""
+
+        def send(self, frame: bytes) -> None:
+            """Send a frame to the host."""
+
+        def over(self, run: Any) -> None:
+            """Forget a run that has ended."""
+
 
 _ENDED = {"exit_code": None, "signal": None, "limit": "", "cpu_ms": 0.0, "max_rss_bytes": 0, "failure": ""}
-# A program has ended its keeper, and with it its guest.
+# Used when a program has killed its keeper, and with it its guest.
 _KILLED = {**_ENDED, "signal": int(signal.SIGKILL)}
 _NOT_MADE = {**_ENDED, "failure": "no process could be made for the run: the sandbox has as many as it may have"}
 
 
 class KeeperLine:
-    """The control socket of a keeper. `on_end` is called once, when `ended` has how the guest ended."""
+    """The control socket of a keeper. `on_end` is called once, when `ended` says how the guest ended."""
 
-    def __init__(self, agent: Agent, control: socket.socket, on_end: Callable[[], None]) -> None:
+    def __init__(self, agent: AgentLoop, control: socket.socket, on_end: Callable[[], None]) -> None:
         self._agent = agent
         self._control = control
         self._on_end = on_end
@@ -35,12 +56,12 @@ class KeeperLine:
         agent.watch(control.fileno(), select.POLLIN, lambda events: self._hear())
 
     def tell(self, message: Dict[str, Any]) -> None:
-        """Tell it something; one that has ended does not hear it."""
-        with contextlib.suppress(OSError):  # it has ended, which is read where it says so
+        """Send the keeper a command, unless it has ended."""
+        with contextlib.suppress(OSError):  # the keeper has ended; the reading side notices
             self._control.send(json.dumps(message).encode() + b"\n")
 
     def close(self) -> None:
-        """Let go of it: it ends its guest, and itself."""
+        """Close the socket; the keeper then ends its guest, and itself."""
         self._control.close()
 
     def _hear(self) -> None:

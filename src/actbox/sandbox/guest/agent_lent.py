@@ -1,4 +1,4 @@
-"""One guest whose channel and output the host has itself: the agent begins it, interrupts it, ends it, and no more."""
+"""A guest whose channel and output go directly to the host; the agent only starts, interrupts and ends it."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Sequence, Tuple
 
-    from .agent import Agent
+    from .agent_keeper import AgentLoop
 
 
 class LentRun:
     """A guest that holds the host's descriptors, waiting for its program or running it.
 
-    The host writes a program into the guest's channel itself, so the guest waits for a word from here before it begins:
-    what the program may see has to be in order by then.
+    The host writes the program into the guest's channel itself, so the guest also waits for a byte from the agent,
+    which means that everything the program may see is ready.
     """
 
     @classmethod
-    def make(cls, agent: Agent, stream: int, descriptors: Sequence[int]) -> Tuple[LentRun, List[int]]:
-        """Return a run, and the descriptors for its keeper, to which those that were lent belong."""
+    def make(cls, agent: AgentLoop, stream: int, descriptors: Sequence[int]) -> Tuple[LentRun, List[int]]:
+        """Return a run, and the descriptors for its keeper, including the lent ones."""
         control, their_control = socket.socketpair()
         go, tell_go = os.pipe()
         return cls(agent, stream, control, tell_go), [their_control.detach(), *descriptors, go]
 
-    def __init__(self, agent: Agent, stream: int, control: socket.socket, go: int) -> None:
+    def __init__(self, agent: AgentLoop, stream: int, control: socket.socket, go: int) -> None:
         self._agent = agent
         self._go = go
         self.stream = stream
         self.is_open = False
-        """Whether it is the host's for a program."""
+        """True once the host has assigned a program to it."""
         self.killed = False
         self.held = False
         self.keeper = KeeperLine(agent, control, self._end)
 
     def begin(self, request: Dict[str, Any], held: bool) -> None:
-        """Be the run that the host asks for; one that is `held` begins when it is released."""
+        """Start the run that the host requests; a run that is `held` starts when `release` is called."""
         self.is_open = True
         self.held = held
         if request["watch"]:
@@ -50,27 +50,27 @@ class LentRun:
             self._begin()
 
     def release(self) -> None:
-        """Let its program begin."""
+        """Let the program of a held run start."""
         self.held = False
         self._begin()
 
     def hear(self, kind: int, part: int, payload: bytes) -> None:
-        """Take in a frame of the host's."""
+        """Handle a frame from the host."""
         if kind == frames.KILL:
             self.killed = True
             self.keeper.tell({"do": "kill"})
-        elif kind == frames.INTERRUPT:  # the host has looked that the guest has read what came before
+        elif kind == frames.INTERRUPT:  # the host has checked that the guest has read its program
             self.keeper.tell({"do": "interrupt"})
 
     def go_on(self) -> None:
-        """There is nothing that had to wait."""
+        """Do nothing: no data waits here."""
 
     def listen(self) -> None:
-        """There is nothing to read."""
+        """Do nothing: there is no output to read here."""
 
     def _begin(self) -> None:
         if self._go >= 0:
-            with contextlib.suppress(BrokenPipeError):  # the guest has ended, which its keeper says
+            with contextlib.suppress(BrokenPipeError):  # the guest has ended, which its keeper reports
                 os.write(self._go, b"x")
             self._close_go()
 

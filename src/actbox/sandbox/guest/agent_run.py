@@ -1,4 +1,4 @@
-"""One guest, as the agent carries it: its channel, its output and its end, each no further than the host has room."""
+"""A guest whose channel, output and end the agent carries, each no further than the host has room."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Deque, Dict, List, Tuple
 
-    from .agent import Agent
+    from .agent_keeper import AgentLoop
 
 _OUTPUTS = (STDOUT, STDERR)
 
 
 class Run:
-    """The agent's ends of one guest, waiting for its program or running it."""
+    """The agent's ends of one guest, which waits for its program or runs it."""
 
     @classmethod
-    def make(cls, agent: Agent) -> Tuple[Run, List[int]]:
+    def make(cls, agent: AgentLoop) -> Tuple[Run, List[int]]:
         """Return a run, and the descriptors for its keeper: control, channel, standard output and error."""
         control, their_control = socket.socketpair()
         channel, their_channel = socket.socketpair()
@@ -38,7 +38,9 @@ class Run:
         run = cls(agent, control, channel, {STDOUT: stdout, STDERR: stderr})
         return run, [their_control.detach(), their_channel.detach(), their_stdout, their_stderr]
 
-    def __init__(self, agent: Agent, control: socket.socket, channel: socket.socket, outputs: Dict[int, int]) -> None:
+    def __init__(
+        self, agent: AgentLoop, control: socket.socket, channel: socket.socket, outputs: Dict[int, int]
+    ) -> None:
         self._agent = agent
         self.stream = 0
         self._channel = channel
@@ -54,7 +56,7 @@ class Run:
         self._interrupts = 0
         self._channel_open = True
         self.killed = False
-        """Whether the host has no more use for it."""
+        """True once the host has killed the run."""
         self.held = False
         self._finished = False
         for descriptor in (channel.fileno(), *outputs.values()):
@@ -64,7 +66,7 @@ class Run:
     # From the host
 
     def begin(self, stream: int, request: Dict[str, Any], held: bool) -> None:
-        """Be the run that the host asks for; one that is `held` gets its program when it is released."""
+        """Start the run that the host requests; a run that is `held` gets its program when `release` is called."""
         self.stream = stream
         self.held = held
         if request["watch"]:
@@ -75,7 +77,7 @@ class Run:
         self.listen()
 
     def hear(self, kind: int, part: int, payload: bytes) -> None:
-        """Take in a frame of the host's."""
+        """Handle a frame from the host."""
         if kind == frames.CREDIT:
             self._room[part] += frames.credit_of(payload)
             self.go_on()
@@ -100,12 +102,12 @@ class Run:
             self._write_stdin()
 
     def release(self) -> None:
-        """Let it have its program."""
+        """Send a held run its program."""
         self.held = False
         self._write_channel()
 
     def listen(self) -> None:
-        """Watch what there is room for, and nothing else."""
+        """Watch exactly the descriptors for whose data there is room."""
         agent = self._agent
         full = agent.is_full
         starved = False
@@ -119,7 +121,7 @@ class Run:
             )
         if self._channel_open:
             events = select.POLLOUT if self._to_guest and not self.held else 0
-            # What was printed before a message comes before it.
+            # Output printed before a message must be sent before it.
             if self._room[CHANNEL] > 0 and not starved and not full:
                 events |= select.POLLIN
             agent.watch(self._channel.fileno(), events, self._on_channel)
@@ -140,7 +142,7 @@ class Run:
                 count = self._send(piece)
             except BlockingIOError:
                 break
-            except OSError:  # the guest has closed its end; what is left for it is nobody's
+            except OSError:  # the guest has closed its end; the rest is dropped
                 count = len(piece)
             sent += count
             if count < len(piece):
@@ -170,7 +172,7 @@ class Run:
                 count = os.write(self._stdin, piece)
             except BlockingIOError:
                 break
-            except OSError:  # nobody reads it any more
+            except OSError:  # nothing reads it any more
                 count = len(piece)
             sent += count
             if count < len(piece):
@@ -185,7 +187,7 @@ class Run:
             self._close_stdin()
 
     def _give_back(self, part: int, count: int) -> None:
-        """Let the host know, now and then, that there is room again."""
+        """Send the host a credit once enough room is free again."""
         self._owed[part] += count
         if self._owed[part] >= frames.OWED:
             self._agent.send(frames.pack_credit(self.stream, part, self._owed[part]))
@@ -201,7 +203,7 @@ class Run:
             self._their_stdin = -1
 
     def _interrupt(self) -> None:
-        """Interrupt the guest once it has read what the host had sent before that."""
+        """Interrupt the guest once it has read everything that the host sent before the interrupt."""
         if self._finished or not self._interrupts:
             return
         if self._to_guest or _unread(self._channel):
@@ -219,7 +221,7 @@ class Run:
         self._read_output(STDERR)
 
     def _read_output(self, part: int) -> bool:
-        """Read once, if there is room; return whether there was anything."""
+        """Read once, if there is room; return whether data was read."""
         descriptor = self._outputs.get(part)
         if descriptor is None or self._room[part] <= 0:
             return False
@@ -243,7 +245,7 @@ class Run:
                 pass
         if any(self._room[part] <= 0 for part in self._outputs):
             self.listen()
-            return False  # there may be more that was printed before
+            return False  # more output printed earlier may be waiting
         room = min(self._room[CHANNEL], frames.PIECE)
         if room <= 0:
             return False
@@ -277,15 +279,15 @@ class Run:
             self._finish_if_ended()
 
     def go_on(self) -> None:
-        """Go on with what had to wait since the host had too much to take."""
+        """Continue after the host's queue was full."""
         self.listen()
         self._finish_if_ended()
 
     def _finish_if_ended(self) -> None:
-        """Say that the run is over, when nothing of it is left to be read, or nobody wants that any more."""
+        """Report the run's end once its output is read, or once the host no longer wants it."""
         if self.keeper.ended is None or self._finished or self.stream == 0:
             return
-        # Not until the end of each pipe, which another run's program could hold open.
+        # Reads what is there, not up to the end of each pipe: another run's program could hold that open.
         can_read = not self._agent.is_full and all(self._room[part] > 0 for part in (*self._outputs, CHANNEL))
         if can_read:
             went_on = self._read_output(STDOUT) | self._read_output(STDERR)

@@ -1,7 +1,7 @@
-"""How a fresh interpreter finds the guest without importing the rest of the package.
+"""The code with which a fresh interpreter imports the guest without importing the rest of the package.
 
-`BOOT` is the whole of what is passed to `python -c`: it names this folder's parent as a package `_actbox` without
-running any `__init__`, so that nothing else is imported and a program's own modules cannot be mistaken for ours.
+`BOOT` is passed whole to `python -c`. It declares this directory's parent as a package `_actbox` without running any
+`__init__`, so nothing else is imported, and a program's modules cannot be mistaken for ours.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ BOOT = (
 
 
 def boot_command(python: str, folder: str, module: str, descriptor: int, keep_bytecode: bool = False) -> List[str]:
-    """Return the command that runs `main(descriptor)` of a module below `folder`, free of the caller's settings.
+    """Return the command that runs `main(descriptor)` of a module below `folder`, isolated from the caller's settings.
 
-    `keep_bytecode` lets it write down what it has compiled, as Python usually does.
+    `keep_bytecode` lets the interpreter save compiled modules, as Python usually does.
     """
     settings = ["-I", "-X", "utf8"] if keep_bytecode else ["-I", "-B", "-X", "utf8"]
     return [python, *settings, "-c", BOOT, folder, module, str(descriptor)]

@@ -1,7 +1,7 @@
 """The guest's end of the channel: tool calls from plain code, from threads, and from any number of event loops.
 
-One descriptor serves them all. Whoever waits reads for everybody: a thread that waits for its answer becomes the
-reader unless another is; an event loop reads when the descriptor is ready and no thread does.
+They share one descriptor, and each reader reads for all of them: a thread that waits for an answer becomes the reader
+unless another thread is; an event loop reads when the descriptor is ready and no thread does.
 """
 
 from __future__ import annotations
@@ -16,40 +16,33 @@ from collections import deque
 
 from . import wire
 from .interrupts import NoInterrupts
+from .spin import Spin
+from .tagged import CannotCross
+from .tool_error import ToolError, tool_error
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     import asyncio
-    from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Set
+    from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NoReturn, Optional, Set
 
-_READ_BYTES = 256 * 1024
-# How often a thread for which another one reads looks whether it was interrupted.
+_READ_BYTES = 64 * 1024
+# How often a waiting thread that is not the reader checks for interrupts.
 _LOOK_EVERY_SECONDS = 0.1
-# What a copy of a session gets of its own: channel, standard output and error, the root of its files.
+# The descriptors sent to a session's copy: channel, standard output and error, the root of its files.
 _MOST_DESCRIPTORS = 4
+# About as long as a call of a plain function takes, with the wake-ups of both ends (`benchmarks/tool_calls.py`).
+_SPIN_SECONDS = 80e-6
 _FOR_THE_SESSION = ("run", "hold", "fork", "release")
+FIRST_PROCESS_ONLY = "tools can be called from the program's first process only, not from a child of it"
 _NO_PROGRAM = "tools answer only while a program of the session runs"
 
 
-class ToolError(Exception):
-    """A tool call failed; the message says how. `tool` is the tool's name; `refused`, whether approval was refused."""
-
-    def __init__(self, message: str, tool: str = "", refused: bool = False) -> None:
-        super().__init__(message)
-        self.tool = tool
-        self.refused = refused
-
-
-# Programs see the name alone, as with a built-in exception.
-ToolError.__module__ = "builtins"
-
-
 class ChannelClosed(Exception):
-    """The host cannot be reached any more."""
+    """Raised when the host cannot be reached any more."""
 
 
 class _Call:
-    """One call that waits for its answer; `wake` is called once, from whichever thread read the answer."""
+    """One call that waits for its answer; the thread that reads the answer calls `wake`, once."""
 
     __slots__ = ("answer", "wake")
 
@@ -59,16 +52,16 @@ class _Call:
 
 
 class HostChannel:
-    """Sends messages to the host, and hands each answer to whoever waits for it."""
+    """Sends messages to the host, and passes each answer to its caller."""
 
     def __init__(self, sock: socket.socket, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.stdin = -1
-        """A descriptor that came with the first message, to be read as standard input."""
+        """The descriptor for standard input that came with the first message, or -1."""
         self._sock = sock
         self._fd = sock.fileno()
         self._owner = os.getpid()
-        # The host may answer with as much as it takes in, plus the envelope.
+        # An answer may be as long as a message that the host accepts, plus the envelope.
         self._reader = wire.FrameReader(max_bytes + wire.ENVELOPE_BYTES)
         self._turn = threading.Condition()
         self._reading = False
@@ -79,7 +72,8 @@ class HostChannel:
         self._loops: Set[Any] = set()
         self._readable = select.poll()
         self._readable.register(self._fd, select.POLLIN)
-        # A session: its programs come over the channel too, and tools answer only while one of them runs.
+        self._spin = Spin(_SPIN_SECONDS)
+        # For a session: programs come over the channel too, and tools answer only while one of them runs.
         self.interrupts = NoInterrupts()
         self._programs: Deque[Dict[str, Any]] = deque()
         self._program_came: Callable[[], None] = lambda: None
@@ -87,15 +81,19 @@ class HostChannel:
         self._descriptors: List[int] = []
         self._copying = False
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled, as part of a tool that a program sends to another process."""
+        raise ToolError(FIRST_PROCESS_ONLY)
+
     # What programs use
 
     def call(self, tool: str, arguments: Dict[str, Any], line: Optional[int] = None) -> Any:
-        """Call a tool and wait for its value; `line` is where the program does so. Raises `ToolError`."""
+        """Call a tool and wait for its value; `line` is the program's line of the call. Raises `ToolError`."""
         with self.interrupts:
             call_id, call, frame = self._prepare(tool, arguments, None, line)
             try:
                 self._send(frame, tool)
-                self._wait_until(lambda: call.answer is not None)
+                self._wait_until(lambda: call.answer is not None, self._spin)
                 if call.answer is None:
                     raise ToolError("the connection to the host is closed", tool)
                 return value_of(call.answer, tool)
@@ -110,7 +108,7 @@ class HostChannel:
         future: asyncio.Future[None] = loop.create_future()
 
         def wake() -> None:
-            loop.call_soon_threadsafe(_set, future)
+            loop.call_soon_threadsafe(self._set, future)
 
         with self.interrupts:
             call_id, call, frame = self._prepare(tool, arguments, wake, line)
@@ -128,9 +126,9 @@ class HostChannel:
     # What the runner uses
 
     def receive_first(self) -> Dict[str, Any]:
-        """Wait for the message that says what to run. Raises `ChannelClosed`, `wire.ProtocolError`."""
+        """Wait for the message that says what to run. Raises `ChannelClosed` and `wire.ProtocolError`."""
         while True:
-            # Not a byte of what follows it: that may be meant for another program in this one's place.
+            # Reads not a byte more: what follows may be for another program that replaces this one.
             data, descriptors, _, _ = socket.recv_fds(self._sock, min(self._reader.missing, _READ_BYTES), 1)
             if not data:
                 raise ChannelClosed
@@ -139,19 +137,19 @@ class HostChannel:
                 return message
 
     def hand_over(self) -> None:
-        """Leave the channel open, under its number, for what takes this process's place."""
+        """Keep the channel open across `execve`, with its descriptor number."""
         os.set_inheritable(self._fd, True)
 
     def send(self, message: Dict[str, Any]) -> None:
-        """Send a message that has no answer. Raises `ChannelClosed`, and what `wire.encode` raises."""
+        """Send a message that has no answer. Raises `ChannelClosed`, and the errors of `wire.encode`."""
         self._send(wire.encode(message, self.max_bytes))
 
     def next_program(self, loop: Optional[asyncio.AbstractEventLoop]) -> Dict[str, Any]:
-        """Wait for what a session is to do next; an event loop goes on meanwhile. From now on tools answer.
+        """Wait for a session's next request, running the event loop meanwhile; afterwards tools answer.
 
-        Raises `ChannelClosed`, and `wire.ProtocolError` for what the host would never send.
+        Raises `ChannelClosed`, and `wire.ProtocolError` for a message that the host would never send.
         """
-        self._take_in(self._reader.feed(b""))  # it may have come together with the message before it
+        self._take_in(self._reader.feed(b""))  # it may have come together with the last message
         if loop is not None and not self._programs and not self._closed:
             loop.run_until_complete(self._program_comes(loop))
         self._wait_until(lambda: bool(self._programs))
@@ -162,7 +160,7 @@ class HostChannel:
         return self._programs.popleft()
 
     def end_calls(self) -> None:
-        """Answer no more tool calls until the next program of a session: those that wait fail now."""
+        """Make all waiting tool calls fail now, and new ones until the session's next program."""
         with self._sending:  # so that no call can be sent after the result
             self._answering = False
         calls = list(self._calls.values())
@@ -175,13 +173,13 @@ class HostChannel:
                 call.wake()
 
     def take_descriptors(self) -> List[int]:
-        """Return the descriptors that came with what is to be done next; they are the caller's."""
+        """Return the descriptors that came with the next request; the caller owns them."""
         taken, self._descriptors = self._descriptors, []
         return taken
 
     @contextlib.contextmanager
     def copying(self) -> Iterator[None]:
-        """Keep the channel in processes that are forked in the block: one of them will be `become_copy`."""
+        """Keep the channel open in processes forked in the block; one of them calls `become_copy`."""
         self._copying = True
         try:
             yield
@@ -189,21 +187,26 @@ class HostChannel:
             self._copying = False
 
     def become_copy(self, descriptor: int) -> None:
-        """In a copy of this process: talk to the host over a channel of its own, under the number of the old one."""
+        """In a forked copy, use this descriptor as its own channel to the host, under the old one's number."""
         os.dup2(descriptor, self._fd, inheritable=False)
         os.close(descriptor)
         self._owner = os.getpid()
         self._reader = wire.FrameReader(self.max_bytes + wire.ENVELOPE_BYTES)
 
     def leave_to_parent(self) -> None:
-        """In a forked child: let go of the channel, which belongs to the process that began the run."""
+        """In a forked child, close the channel, which belongs to the process that began the run.
+
+        It is closed only once: in a child of the child, the number may be that of a file of the program.
+        """
         if self._copying:
             return
         self._closed = True
         self._turn = threading.Condition()
         self._sending = threading.Lock()
-        with contextlib.suppress(OSError):  # the program may have closed it already
-            os.close(self._fd)
+        descriptor = self._sock.detach()
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):  # the program may have closed it already
+                os.close(descriptor)
 
     # Inside
 
@@ -211,21 +214,21 @@ class HostChannel:
         self, tool: str, arguments: Dict[str, Any], wake: Optional[Callable[[], None]], line: Optional[int]
     ) -> Any:
         if os.getpid() != self._owner:
-            raise ToolError("tools can be called from the program's first process only, not from a forked one", tool)
+            raise ToolError(FIRST_PROCESS_ONLY, tool)
         with self._turn:
             self._last_id += 1
             call_id = self._last_id
-        message = {"t": "call", "id": call_id, "tool": tool, "args": arguments}
+        message = {"t": "call", "id": call_id, "tool": tool}
         if line is not None:
             message["line"] = line
-        frame = call_frame(message, self.max_bytes)
+        frame = call_frame(message, arguments, self.max_bytes)
         call = _Call(wake)
         self._calls[call_id] = call
         return call_id, call, frame
 
     def _send(self, frame: bytes, tool: Optional[str] = None) -> None:
         view = memoryview(frame)
-        # What was begun must be sent to its end: half a message would make nonsense of all that follow.
+        # A message that was begun must be sent to its end: half of one would garble all later messages.
         with self.interrupts, self._sending:
             if tool is not None and not self._answering:
                 raise ToolError(_NO_PROGRAM, tool)
@@ -238,11 +241,11 @@ class HostChannel:
                     self._close()
                     raise ChannelClosed(str(error)) from None
 
-    def _wait_until(self, arrived: Callable[[], bool]) -> None:
-        """Read for everybody, unless another thread does, until something has arrived or the channel is closed."""
+    def _wait_until(self, arrived: Callable[[], bool], spin: Optional[Spin] = None) -> None:
+        """Wait until `arrived()` or the channel is closed, reading for all threads unless another thread does."""
         while True:
             self.interrupts.check()
-            with self.interrupts:  # whoever has taken the reader's turn must give it back
+            with self.interrupts:  # a thread that became the reader must give that up again
                 with self._turn:
                     if self._closed or arrived():
                         return
@@ -251,13 +254,17 @@ class HostChannel:
                         continue
                     self._reading = True
                 try:
-                    self.interrupts.wait(self._readable.poll)
+                    if spin is None or not spin.until(self._is_readable):
+                        self.interrupts.wait(self._readable.poll)
                     self._receive()
                 finally:
                     self._stop_reading()
 
+    def _is_readable(self) -> bool:
+        return bool(self._readable.poll(0))
+
     def _receive_unless_another_does(self) -> bool:
-        """Read what is there, for everybody; return whether it was this thread's turn."""
+        """Read the available data for all threads, unless another thread is the reader; return whether it read."""
         with self._turn:
             if self._reading:
                 return False
@@ -274,7 +281,7 @@ class HostChannel:
             self._turn.notify_all()
 
     def _wait_to_send(self) -> None:
-        # The host may be waiting to send to us: whoever waits to send must also read, or both would wait for ever.
+        # The host may be waiting to send to us: a waiting sender must also read, or both would wait for ever.
         poll = select.poll()
         poll.register(self._fd, select.POLLIN | select.POLLOUT)
         ready = poll.poll(1000)
@@ -299,7 +306,7 @@ class HostChannel:
             return self._sock.recv(_READ_BYTES, socket.MSG_DONTWAIT)
         if not self._programs:
             self.interrupts.listen()
-        # Between two programs descriptors may come along. (`socket.recv_fds` takes flags, and may forget them.)
+        # Between two programs descriptors may come along. (`socket.recv_fds` takes flags, but may ignore them.)
         descriptors = array.array("i")
         room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize)
         flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
@@ -328,7 +335,7 @@ class HostChannel:
         future = loop.create_future()
 
         def wake() -> None:
-            loop.call_soon_threadsafe(_set, future)  # another thread may be the one that reads
+            loop.call_soon_threadsafe(self._set, future)  # another thread may be the reader
 
         self._program_came = wake
         try:
@@ -345,9 +352,14 @@ class HostChannel:
 
     def _on_ready(self, loop: asyncio.AbstractEventLoop) -> None:
         with self.interrupts:
-            # Where another thread is at it, that one wakes us.
+            # If another thread is the reader, that one wakes us.
             if self._receive_unless_another_does() and self._closed:
                 loop.remove_reader(self._fd)
+
+    def _set(self, future: asyncio.Future[None]) -> None:
+        with self.interrupts:  # a future that is done, and whose task was not told, would hold that up for ever
+            if not future.done():
+                future.set_result(None)
 
     def _close(self) -> None:
         with self._turn:
@@ -359,23 +371,21 @@ class HostChannel:
                 call.wake()
 
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def call_frame(message: Dict[str, Any], max_bytes: int) -> bytes:
-    """Return the frame of a tool call. Raises `ToolError` where its arguments cannot be sent."""
+def call_frame(message: Dict[str, Any], arguments: Dict[str, Any], max_bytes: int) -> bytes:
+    """Return the frame of a tool call. Raises `ToolError` if its arguments cannot be sent."""
     try:
+        wire.put_value(message, "args", arguments)
         return wire.encode(message, max_bytes)
+    except CannotCross as error:
+        raise ToolError(error.within("the call was not made: arguments"), message["tool"]) from None
     except wire.MessageTooLong as error:
         raise ToolError("the arguments are too large: %s" % error, message["tool"]) from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolError("the arguments must be JSON values or bytes: %s" % error, message["tool"]) from None
+        raise ToolError("the arguments cannot be sent: %s" % error, message["tool"]) from None
 
 
 def value_of(answer: Dict[str, Any], tool: str) -> Any:
-    """Return the value of an answer to a tool call. Raises `ToolError` where it has failed."""
+    """Return the value of an answer to a tool call. Raises `ToolError` if the call failed."""
     if "error" in answer:
-        raise ToolError(str(answer["error"]), tool, bool(answer.get("refused")))
+        raise tool_error(answer, tool)
     return answer["value"]

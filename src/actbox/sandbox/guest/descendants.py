@@ -1,4 +1,4 @@
-"""The processes that came from this one, as Linux shows them: to end them all, and to count what they use."""
+"""Finds the descendants of a process on Linux, kills them, and counts what they use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, List, Sequence, Set, Tuple
 
-# So often it is looked for processes that were made while others were being stopped.
+# The most rounds of looking for processes that were forked while others were being stopped.
 _PASSES = 20
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -20,7 +20,7 @@ _HAS_CHILDREN = os.path.exists("/proc/self/task/%d/children" % os.getpid())
 
 
 def below(process: int) -> Set[int]:
-    """Return every process below one, whoever made it. Empty where the system does not show them."""
+    """Return every descendant of a process. Empty if the system does not show them."""
     if not HAS_PROC:
         return set()
     children: Callable[[int], Sequence[int]] = _children if _HAS_CHILDREN else _children_of_all()
@@ -35,14 +35,14 @@ def below(process: int) -> Set[int]:
 
 
 def children(process: int) -> Sequence[int]:
-    """Return the children of a process. Empty where the system does not show them."""
+    """Return the children of a process. Empty if the system does not show them."""
     if not HAS_PROC:
         return ()
     return _children(process) if _HAS_CHILDREN else _children_of_all()(process)
 
 
 def end_below(process: int) -> None:
-    """Kill every process below one: all are stopped first, so that none makes another meanwhile."""
+    """Kill every descendant of a process; all are stopped first, so that none forks meanwhile."""
     stopped: Set[int] = set()
     for _ in range(_PASSES):
         found = below(process) - stopped
@@ -54,9 +54,9 @@ def end_below(process: int) -> None:
 
 
 class Used:
-    """What the processes below one use: bytes of memory, seconds of processor time, and how many threads there are.
+    """The resources of a process's descendants: bytes of memory, seconds of processor time, number of threads.
 
-    Memory that several share counts once. Time is that of their own and of the children that they have waited for.
+    Shared memory counts once. The time includes children that they have waited for.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Used:
 
 
 def used_below(process: int, times: Dict[Tuple[int, int], float]) -> Used:
-    """Return what is used below a process; `times` gets the seconds that each was last seen to have used itself."""
+    """Return what a process's descendants use; `times` is updated with each one's own seconds at its last sight."""
     used = Used()
     for one in below(process):
         try:
@@ -90,7 +90,7 @@ def _held_by(process: int) -> int:
                 if line.startswith(b"Pss:"):
                     return int(line.split()[1]) * 1024
     except OSError:
-        pass  # one that hides its memory, or a system that does not tell: all that it has counts
+        pass  # it hides its memory, or the system does not tell: then all of it counts
     with open("/proc/%d/statm" % process, "rb") as file:
         return int(file.read().split()[1]) * _PAGE
 

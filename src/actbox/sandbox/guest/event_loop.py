@@ -1,4 +1,4 @@
-"""A session's event loop: one for all programs that await, so that tasks of one go on in the next and between."""
+"""A session's event loop, shared by all programs that use `await`, so that tasks go on from one to the next."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from types import FrameType
 
 from .fork import CannotFork
+from .interrupts import NoInterrupts
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -20,47 +21,50 @@ _OF_A_SELECTOR_LOOP = ("_selector", "_close_self_pipe", "_make_self_pipe")
 
 
 class SessionLoop:
-    """Made at the first program that awaits, and anew if a program has closed it."""
+    """The session's loop: made at the first program that awaits, and again if a program has closed it."""
 
-    def __init__(self) -> None:
+    def __init__(self, interrupts: NoInterrupts) -> None:
+        self._interrupts = interrupts
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._program: Optional[asyncio.Task[None]] = None
         self._cancelled = False
 
     @property
     def open(self) -> Optional[asyncio.AbstractEventLoop]:
-        """The loop, if there is one."""
+        """The loop, or `None`."""
         return None if self._loop is None or self._loop.is_closed() else self._loop
 
     def run(self, program: Coroutine[Any, Any, None]) -> None:
-        """Run a program to its end. One that was interrupted while it waited raises `KeyboardInterrupt`."""
+        """Run a program to its end. Raises `KeyboardInterrupt` if it was interrupted while it waited."""
         import asyncio
 
         loop = self._loop = self.open or asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)  # a program that called `asyncio.run` has left none
+        asyncio.set_event_loop(loop)  # `asyncio.run` in an earlier program leaves none set
         self._cancelled = False
-        task = self._program = loop.create_task(program)
+        task: Optional[asyncio.Task[None]] = None
         try:
+            with self._interrupts:  # otherwise an unknown task could remain and go on between programs
+                task = self._program = loop.create_task(program)
             loop.run_until_complete(task)
         except asyncio.CancelledError as error:
-            if self._cancelled:  # told as the same thing as in code that does not wait, with the line where it waited
+            if self._cancelled:  # raised as in code that does not wait, with the line where it waited
                 raise KeyboardInterrupt().with_traceback(error.__traceback__) from None
             raise
         except (KeyboardInterrupt, SystemExit):
-            # It may have been raised in another task; the program, too, is over then.
-            while not task.done():
+            # It may have been raised in another task; that also ends the program.
+            while task is not None and not task.done():
                 task.cancel()
                 loop.run_until_complete(asyncio.wait([task], timeout=_AGAIN_SECONDS if _MAY_LOSE_ONE else None))
-            task.cancelled() or task.exception()
+            program.close() if task is None else task.cancelled() or task.exception()
             raise
         finally:
             self._program = None
 
     def interrupt(self, frame: Optional[FrameType]) -> bool:
-        """Interrupt what only waits, and return whether it did; to be called by a signal's handler with its frame.
+        """Interrupt a waiting program, and return whether it was waiting; called by a signal handler with its frame.
 
-        An event loop that is interrupted in the middle of its own work can lose a task for ever. So it is asked to
-        raise `KeyboardInterrupt` itself, or, where it runs our program, to cancel that.
+        An event loop interrupted in the middle of its own work can lose a task for ever. So the loop is asked to raise
+        `KeyboardInterrupt` itself or, if it runs our program, to cancel the program.
         """
         import asyncio
 
@@ -91,7 +95,7 @@ class SessionLoop:
             raise CannotFork("its event loop is a %s, which cannot be copied" % type(loop).__name__)
 
     def become_copy(self) -> None:
-        """In a copy of this process: wait for the same things as the origin's loop, and be woken by nobody else's."""
+        """In a forked copy, wait for the same things as the original, but with an own selector and wake-up socket."""
         loop: Any = self.open
         if loop is None:
             return
@@ -104,7 +108,7 @@ class SessionLoop:
         loop._make_self_pipe()
 
     def close(self) -> None:
-        """Cancel what is left and let it clean up, as `asyncio.run` does at its end."""
+        """Cancel the remaining tasks and let them clean up, as `asyncio.run` does at its end."""
         loop = self.open
         if loop is None:
             return
@@ -120,7 +124,7 @@ class SessionLoop:
 
 
 def _is_loops_own(frame: Optional[FrameType]) -> bool:
-    """Return whether what runs is the event loop's own work, and no code of a task or callback."""
+    """Return whether the running frame is the event loop's own work, not code of a task or callback."""
     import asyncio
 
     folder = os.path.dirname(asyncio.__file__)

@@ -1,29 +1,39 @@
-"""Figures: what `plt.show()` shows, and what is still open at the end, become PNG files in the output folder."""
+"""Saves figures as PNG files in the output directory: those that `plt.show()` shows, and those open at the end."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+from _weakrefset import WeakSet
 
 from .imports import after_import
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, List
+    from typing import Any, Callable, List, Set
 
 _PYPLOT = "matplotlib.pyplot"
 _DPI = 144
+collected: WeakSet[Any] = WeakSet()
+"""Figures that were saved, as long as an object of theirs exists."""
+
+displayed: Set[int] = set()
+"""Hashes of the PNG pictures that this program has displayed; a figure that still looks the same is not saved again."""
 
 
 def catch_figures(folder: str) -> Callable[[], None]:
-    """Let `plt.show()` save into `folder`, from now on; return a function that saves what is open at the end."""
+    """Make `plt.show()` save into `folder`; return a function that saves the figures still open at the end."""
 
     def save_open_figures() -> None:
         pyplot = sys.modules.get(_PYPLOT)
         numbers: List[int] = pyplot.get_fignums() if pyplot is not None else []
         for number in numbers:
-            _save(pyplot.figure(number), folder)  # type: ignore[union-attr]
+            figure = pyplot.figure(number)  # type: ignore[union-attr]
+            picture = png_of(figure)
+            if hash(picture) not in displayed:
+                save_new(folder, "figure", ".png", picture)
+            collected.add(figure)
         if numbers:
             pyplot.close("all")  # type: ignore[union-attr]
 
@@ -42,18 +52,23 @@ def png_of(figure: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _save(figure: Any, folder: str) -> None:
-    content = png_of(figure)
+def save_new(folder: str, stem: str, suffix: str, content: bytes) -> None:
+    """Write a new numbered file into a directory, making it if needed: `figure-1.png`, `figure-2.png` and so on.
+
+    Files with the same stem get different numbers, whatever their suffixes.
+    """
     os.makedirs(folder, exist_ok=True)
+    taken = {os.path.splitext(name)[0] for name in os.listdir(folder)}
     number = 1
     while True:
+        if "%s-%d" % (stem, number) in taken:
+            number += 1
+            continue
         try:
-            descriptor = os.open(
-                os.path.join(folder, "figure-%d.png" % number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644
-            )
+            file = open(os.path.join(folder, "%s-%d%s" % (stem, number, suffix)), "xb")
         except FileExistsError:
             number += 1
             continue
-        with open(descriptor, "wb") as file:
+        with file:
             file.write(content)
         return

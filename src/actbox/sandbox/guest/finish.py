@@ -1,4 +1,4 @@
-"""What is done when a program has ended: what it left is written out, and what came of it is sent."""
+"""The steps after a program has ended: flush its files, and send its result."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import threading
 
 from . import wire
 from .channel import ChannelClosed, HostChannel
-from .failure import cut
+from .error_hints import cut
 from .program import exit_code_of
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict
 
-# Characters of each text in a result that was too long for a message: six times as many bytes at most.
+# The most characters of each text in a shortened result; they take at most six times as many bytes.
 _SHORT_TEXT = 2_000
 
-EXIT_CHANNEL_LOST = 76  # EX_PROTOCOL of sysexits.h: the program ended, and its result could not be sent
+EXIT_CHANNEL_LOST = 76  # EX_PROTOCOL of sysexits.h: the program ended, but its result could not be sent
 
 
 def note_exit(done: Dict[str, Any], stop: SystemExit) -> None:
-    """Say in the result what `sys.exit(x)` means, and print what Python would print for it."""
+    """Set the result's exit code and error from `sys.exit(x)`, and print what Python would print for it."""
     done["exit"], text = exit_code_of(stop)
     if text is not None:
         print(text, file=sys.stderr)
@@ -36,7 +36,7 @@ def note_exit(done: Dict[str, Any], stop: SystemExit) -> None:
 
 
 def save_anyway(save_figures: Callable[[], None]) -> None:
-    """Save the figures of a program that has failed already: that they cannot be saved is no further failure."""
+    """Save the figures of a program that has failed; an error in saving is only printed."""
     try:
         save_figures()
     except Exception as error:
@@ -44,7 +44,7 @@ def save_anyway(save_figures: Callable[[], None]) -> None:
 
 
 def wait_for_threads() -> None:
-    """Do what Python does before it ends: wait for threads that are no daemons, then call what `atexit` was given."""
+    """Wait for non-daemon threads, then run the `atexit` functions, as Python does before it ends."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
@@ -53,13 +53,13 @@ def wait_for_threads() -> None:
 
 
 def is_alone() -> bool:
-    """Return whether this process has no children and never had one, and no other thread: nothing outlives its end."""
-    import resource  # which is not everywhere where a guest runs
+    """Return whether this process has no other thread and never had a child, so that nothing outlives it."""
+    import resource  # some platforms of guests lack it
 
     if threading.active_count() > 1 or signal.getsignal(signal.SIGCHLD) is not signal.SIG_DFL:
         return False
     if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
-        return False  # one that it has waited for, which may have left children of its own
+        return False  # it has waited for a child, which may have left children of its own
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -68,16 +68,16 @@ def is_alone() -> bool:
 
 
 def flush_all() -> None:
-    """Write out every buffered file that is still alive: the process ends without Python's own finalisation."""
+    """Flush every open buffered file, because the process ends without Python's own finalization."""
     for held in gc.get_objects():
-        # By type(), since asking an object for its class may run the program's code.
+        # By type(), because reading an object's `__class__` may run the program's code.
         if issubclass(type(held), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
             _flush(held)
     flush_output()
 
 
 def flush_output() -> None:
-    """Write out what was printed."""
+    """Flush standard output and error."""
     _flush(sys.stdout)
     _flush(sys.stderr)
 
@@ -86,27 +86,38 @@ def _flush(stream: Any) -> None:
     try:
         if stream is not None and not stream.closed:
             stream.flush()
-    except Exception as error:  # the program may have closed the descriptor below it; nobody else is hurt
+    except Exception as error:  # the program may have closed the descriptor below it; harmless
         if stream not in (sys.stdout, sys.stderr):
             print("a file could not be written out: %s" % error, file=sys.stderr)
 
 
 def send_result(channel: HostChannel, done: Dict[str, Any]) -> bool:
-    """Send the result, smaller if it must be; return whether the host can have it."""
+    """Send the result, shortened if it is too long; return whether it was sent."""
     most = channel.max_bytes
     try:
-        try:
-            channel.send(done)
-        except (wire.MessageTooLong, ValueError, RecursionError):
-            for part in ("forms", "value"):
-                done.pop(part, None)
-            for holder, part in ((done, "text"), *((done.get("error", {}), key) for key in ("message", "traceback"))):
-                if isinstance(holder.get(part), str):
-                    holder[part] = cut(holder[part], _SHORT_TEXT)
-            channel.max_bytes = most + wire.ENVELOPE_BYTES
-            channel.send(done)
+        if _is_sent(channel, done):
+            return True
+        if done.pop("forms", None) and _is_sent(channel, done):
+            return True
+        if done.pop("value", None) is not None:
+            done["lost"] = "value: it is too long for a message"
+        done.pop("tagged", None)
+        for holder, part in ((done, "text"), *((done.get("error", {}), key) for key in ("message", "traceback"))):
+            if isinstance(holder.get(part), str):
+                holder[part] = cut(holder[part], _SHORT_TEXT)
+        channel.max_bytes = most + wire.ENVELOPE_BYTES
+        channel.send(done)
     except (ChannelClosed, wire.ProtocolError):
         return False
     finally:
         channel.max_bytes = most
+    return True
+
+
+def _is_sent(channel: HostChannel, done: Dict[str, Any]) -> bool:
+    """Send the result; return false if it was too long."""
+    try:
+        channel.send(done)
+    except (wire.MessageTooLong, ValueError, RecursionError):
+        return False
     return True

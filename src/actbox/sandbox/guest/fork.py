@@ -1,4 +1,4 @@
-"""A session forks: the copy gets ends of its own to the host and files of its own, and goes on where the origin is."""
+"""Forks a session: the copy gets its own connections to the host and its own files, and goes on from there."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from typing import Iterator, List
 
 _BYTES_AT_ONCE = 2**20
-_NO_NAME = " (deleted)"  # as /proc has it
-# Of how a file was opened, what is done again when a copy opens its own.
+_NO_NAME = " (deleted)"  # the suffix in /proc
+# The flags of an open file that are used again when a copy opens its own.
 _AS_BEFORE = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class CannotFork(Exception):
-    """The session cannot be copied as it is now; the message says why."""
+    """Raised when the session cannot be copied in its present state; the message says why."""
 
 
 def refuse_threads() -> None:
-    """Raise `CannotFork` if there are threads besides this one: a copy would lack them, and what they hold locked."""
+    """Raise `CannotFork` if there are other threads: a copy would lack them, but have the locks that they hold."""
     others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
     names = [thread.name for thread in others]
     known = {threading.get_native_id(), *(thread.native_id for thread in others)}
@@ -39,7 +39,7 @@ def refuse_threads() -> None:
 
 
 def fork_orphan() -> int:
-    """Fork a copy that is nobody's child in here; return its process id, and 0 in the copy. Raises `CannotFork`."""
+    """Fork a copy that is no child of this process; return its id, and 0 in the copy. Raises `CannotFork`."""
     told, tell = os.pipe()
     try:
         child = os.fork()
@@ -49,7 +49,7 @@ def fork_orphan() -> int:
         raise
     if child:
         os.close(tell)
-        with contextlib.suppress(ChildProcessError):  # the program wants nobody to wait for children
+        with contextlib.suppress(ChildProcessError):  # the program ignores SIGCHLD
             os.waitpid(child, 0)
         with open(told, "rb") as words:
             copy = words.readline()
@@ -71,9 +71,9 @@ def fork_orphan() -> int:
 
 @contextlib.contextmanager
 def moving_to(root: int) -> Iterator[None]:
-    """Enter the file tree that a descriptor is the root of, at the end of the block, and let go of the descriptor.
+    """At the end of the block, change the root to the file tree of a descriptor, and close the descriptor.
 
-    The working folder and open files are then those that have the same names in the new tree.
+    The working directory and open files are then replaced by those with the same names in the new tree.
     """
     cwd = _working_folder()
     files = [_OpenFile(descriptor) for descriptor in _open_files() if descriptor != root]
@@ -90,7 +90,7 @@ def moving_to(root: int) -> Iterator[None]:
 
 
 class _OpenFile:
-    """A file or folder that is open: where it lies, and how it was opened."""
+    """An open file or directory: its path, and the flags with which it was opened."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -101,7 +101,7 @@ class _OpenFile:
         self._at = os.lseek(descriptor, 0, os.SEEK_CUR) if self._kind == stat.S_IFREG else 0
 
     def open_again(self) -> None:
-        """Let the descriptor mean the copy's own file of that name; of one without a name it gets a copy."""
+        """Replace the descriptor's file by the copy's own file of that name, or by a copy if the file has no name."""
         flags = (self._flags & _AS_BEFORE) | os.O_CLOEXEC
         try:
             if self._path.endswith(_NO_NAME) and self._kind == stat.S_IFREG:
@@ -117,7 +117,7 @@ class _OpenFile:
         os.close(own)
 
     def _copy(self, flags: int) -> int:
-        """Return a new file without a name that has the same content, opened in the same way."""
+        """Return a new nameless file with the same content, opened in the same way."""
         content = os.open("/proc/self/fd/%d" % self._descriptor, os.O_RDONLY | os.O_CLOEXEC)
         copy = os.open("/tmp", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -131,10 +131,10 @@ class _OpenFile:
 
 
 def _open_files() -> List[int]:
-    """Return the descriptors of files and folders."""
+    """Return the descriptors of files and directories."""
     found = []
     for descriptor in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):  # the listing's own
+        with contextlib.suppress(OSError):  # the listing's own descriptor
             if stat.S_IFMT(os.fstat(descriptor).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
                 os.readlink("/proc/self/fd/%d" % descriptor)
                 found.append(descriptor)

@@ -1,9 +1,9 @@
 """Frames between the host and an agent: many streams over one pair of pipes. Pure: bytes in, frames out; both use it.
 
-A frame is a kind, a part, the number of a stream and a length (`!BBII`), then that many bytes. A stream is one guest or
-one file operation; its parts are what goes through it. `DATA` of a part may be sent only as far as the other end has
-room for: `WINDOW` bytes at first, and then as much again as it says by `CREDIT`. So a stream that nobody reads takes a
-bounded piece of memory, and keeps no other one waiting.
+A frame is a kind, a part, a stream number and a length (`!BBII`), then that many bytes. A stream is one guest or one
+file operation; its parts are the channels of data in it. `DATA` of a part may be sent only as far as the receiver has
+room: `WINDOW` bytes at first, then as much more as its `CREDIT` frames grant. So a stream that nobody reads takes
+bounded memory, and blocks no other stream.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ HEADER = struct.Struct("!BBII")
 MAX_PAYLOAD = 128 * 1024
 WINDOW = 512 * 1024
 OWED = WINDOW // 4
-"""Room is given back in amounts of at least this."""
+"""Room is given back in amounts of at least this many bytes."""
 PIECE = 64 * 1024
-"""As much of one stream goes into one frame, so that others have their turn."""
+"""The most bytes of one stream in a frame, so that other streams get their turn."""
 
-# Kinds. From the host:
+# Kinds sent by the host:
 OPEN, CALL, INTERRUPT, KILL = 1, 2, 3, 4
-# From either:
+# Kinds sent by both:
 DATA, END, CREDIT = 5, 6, 7
-# From the agent:
+# Kinds sent by the agent:
 HELLO, ENDED, RESULT = 8, 9, 10
-# From the host, over a socket only and with descriptors beside it: a guest's ends of its channel, output and errors.
+# Sent by the host, over a socket only, with descriptors: a guest's ends of its channel, output and errors.
 LEND = 11
 LENT = 3
-"""So many descriptors go with one such frame."""
+"""The number of descriptors with one `LEND` frame."""
 
 # Parts of a guest's stream, and the only part of a file operation's.
 CHANNEL, STDIN, STDOUT, STDERR, CONTENT = 0, 1, 2, 3, 4
@@ -41,7 +41,7 @@ _COUNT = struct.Struct("!I")
 
 
 class FrameError(Exception):
-    """The other end broke the rules."""
+    """Raised when the other end broke the rules of the protocol."""
 
 
 def pack(kind: int, stream: int, part: int = 0, payload: bytes = b"") -> bytes:
@@ -50,7 +50,7 @@ def pack(kind: int, stream: int, part: int = 0, payload: bytes = b"") -> bytes:
 
 
 def pack_json(kind: int, stream: int, content: Dict[str, Any]) -> bytes:
-    """Return one frame with JSON in it. Raises `FrameError` where it is too long."""
+    """Return one frame with JSON in it. Raises `FrameError` if it is too long."""
     payload = json.dumps(content).encode("ascii")
     if len(payload) > MAX_PAYLOAD:
         raise FrameError("a message of %d bytes; the limit is %d" % (len(payload), MAX_PAYLOAD))
@@ -58,12 +58,12 @@ def pack_json(kind: int, stream: int, content: Dict[str, Any]) -> bytes:
 
 
 def pack_credit(stream: int, part: int, count: int) -> bytes:
-    """Return the frame that gives the other end room for so many more bytes."""
+    """Return the frame that grants the other end room for `count` more bytes."""
     return pack(CREDIT, stream, part, _COUNT.pack(count))
 
 
 def credit_of(payload: bytes) -> int:
-    """Return what such a frame gives. Raises `FrameError`."""
+    """Return the bytes that a `CREDIT` frame grants. Raises `FrameError`."""
     if len(payload) != _COUNT.size:
         raise FrameError("a credit is no number")
     return int(_COUNT.unpack(payload)[0])

@@ -1,7 +1,7 @@
-"""The guest's end of the channel in WebAssembly: it can send at any time, and must look whether something has come.
+"""The guest's end of the channel in WebAssembly: it can send at any time, and must poll for messages.
 
-What the host sends is added to a file. Nothing there waits for a file to grow, so whoever waits looks again and again:
-at first without a pause, since most answers come soon, then after pauses that grow.
+The host appends its messages to a file. Nothing in WebAssembly can wait for a file to grow, so a waiting caller polls:
+at first without a pause, because most answers come soon, then with growing pauses.
 """
 
 from __future__ import annotations
@@ -15,35 +15,36 @@ from asyncio.base_events import BaseEventLoop
 from collections import deque
 
 from . import wire
-from .channel import ToolError, call_frame, value_of
+from .channel import call_frame, value_of
+from .tool_error import ToolError
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, List, Optional
 
 _READ_BYTES = 256 * 1024
-# About half a millisecond of looking, for which a tool that only looks something up has answered.
+# Polls without a pause, about half a millisecond: enough for the answer of a tool that only looks something up.
 _LOOKS_AT_ONCE = 100
 _FIRST_PAUSE_SECONDS = 0.0002
 _LONGEST_PAUSE_SECONDS = 0.005
 _NO_PROGRAM = "tools answer only while a program of the session runs"
-# A program may put another function in its place.
+# Kept here, because a program may replace these functions.
 _sleep, _now = time.sleep, time.monotonic
 
 
 class Inbox:
-    """Sends messages to the host, and hands each answer to whoever waits for it."""
+    """Sends messages to the host, and passes each answer to its caller."""
 
     def __init__(self, path: str, send: Callable[[bytes], None]) -> None:
-        """`path` is the file that grows; `send` hands bytes to the host."""
+        """`path` is the file that the host appends to; `send` sends bytes to the host."""
         self.max_bytes = wire.ENVELOPE_BYTES
         self._fd = os.open(path, os.O_RDONLY)
         self._send = send
         self._at = 0
-        self._reader = wire.FrameReader(2**32)  # the host keeps to what it has told us
+        self._reader = wire.FrameReader(2**32)  # the host keeps the limits that it set itself
         self._last_id = 0
         self._answers: Dict[int, Optional[Dict[str, Any]]] = {}
-        """Of calls that were not taken by those who wait for them; nothing for one that is under way."""
+        """Answers that their callers have not taken yet; `None` for a call under way."""
         self._futures: Dict[int, asyncio.Future[Dict[str, Any]]] = {}
         self._orders: Deque[Dict[str, Any]] = deque()
         self._answering = True
@@ -53,7 +54,7 @@ class Inbox:
     # What programs use
 
     def call(self, tool: str, arguments: Dict[str, Any], line: Optional[int] = None) -> Any:
-        """Call a tool and wait for its value; `line` is where the program does so. Raises `ToolError`."""
+        """Call a tool and wait for its value; `line` is the program's line of the call. Raises `ToolError`."""
         call_id = self._begin(tool, arguments, line)
         self._answers[call_id] = None
         try:
@@ -77,11 +78,11 @@ class Inbox:
     # What the runner uses
 
     def send(self, message: Dict[str, Any]) -> None:
-        """Send a message that has no answer. Raises what `wire.encode` raises."""
+        """Send a message that has no answer. Raises the errors of `wire.encode`."""
         self._send(wire.encode(message, self.max_bytes))
 
     def next_order(self) -> Dict[str, Any]:
-        """Wait for what is to be done next. From now on tools answer."""
+        """Wait for the next request of the host; afterwards tools answer."""
         while not self._orders:
             self.wait(None)
         self._last_id = 0
@@ -89,13 +90,13 @@ class Inbox:
         return self._orders.popleft()
 
     def end_calls(self) -> None:
-        """Answer no more tool calls until the next program: those that wait fail now."""
+        """Make all waiting tool calls fail now, and new ones until the next program."""
         self._answering = False
         for call_id in list(self._futures):
             self._take_in({"id": call_id, "error": _NO_PROGRAM})
 
     def wait(self, seconds: Optional[float]) -> None:
-        """Return when something has come, or after so many seconds."""
+        """Return when a message has come, or after this many seconds."""
         until = None if seconds is None else _now() + seconds
         looks, pause = 0, _FIRST_PAUSE_SECONDS
         while not self._look():
@@ -113,18 +114,18 @@ class Inbox:
         if not self._answering:
             raise ToolError(_NO_PROGRAM, tool)
         self._last_id += 1
-        message = {"t": "call", "id": self._last_id, "tool": tool, "args": arguments}
+        message = {"t": "call", "id": self._last_id, "tool": tool}
         if line is not None:
             message["line"] = line
-        self._send(call_frame(message, self.max_bytes))
+        self._send(call_frame(message, arguments, self.max_bytes))
         return self._last_id
 
     def _look(self) -> bool:
-        """Take in what has come; return whether there was a whole message."""
+        """Read the new data; return whether it completed a message."""
         data = os.pread(self._fd, _READ_BYTES, self._at)
         self._at += len(data)
         taken = False
-        for message in self._reader.feed(data):  # what an interrupt leaves here comes at the next look
+        for message in self._reader.feed(data):  # messages left here by an interrupt are handled at the next poll
             self._take_in(message)
             taken = True
         return taken
@@ -143,7 +144,7 @@ class Inbox:
 
 
 class _Looks:
-    """Stands where an event loop has a selector."""
+    """Takes the place of an event loop's selector; polls the inbox."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -154,7 +155,7 @@ class _Looks:
 
 
 class InboxLoop(BaseEventLoop):
-    """An event loop that waits for answers and for time to pass; there is nothing else to wait for."""
+    """An event loop that waits for answers and timers only; there is nothing else to wait for."""
 
     def __init__(self, inbox: Inbox) -> None:
         super().__init__()
@@ -164,17 +165,17 @@ class InboxLoop(BaseEventLoop):
         pass
 
     def _write_to_self(self) -> None:
-        pass  # no other thread could be at it
+        pass  # there are no other threads to wake it
 
     async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> Any:
-        raise OSError(errno.ENOTSUP, "%s does not support processes." % sys.platform)  # as subprocess has it
+        raise OSError(errno.ENOTSUP, "%s does not support processes." % sys.platform)  # the message of `subprocess`
 
     async def _unreachable(self, *args: Any, **kwargs: Any) -> Any:
         raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
 
-    # What else would look for a thread that asks for an address, or for a socket of which no loop here is told.
+    # These would start a thread to resolve an address, or wait for a socket, neither of which works here.
     create_connection = create_server = create_datagram_endpoint = _unreachable
     getaddrinfo = getnameinfo = _unreachable
 
     async def shutdown_default_executor(self, timeout: Optional[float] = None) -> None:
-        """Do nothing: no thread has ever begun, and another one to wait for them would not either."""
+        """Do nothing: there are no threads to wait for, and none could be started to do so."""

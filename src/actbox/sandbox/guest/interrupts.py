@@ -1,4 +1,4 @@
-"""Interrupts of a session's programs: `SIGINT` becomes `KeyboardInterrupt` in the program, and nowhere else."""
+"""Interrupts of a session's programs: turns `SIGINT` into `KeyboardInterrupt` in the program, and nowhere else."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class NoInterrupts:
-    """Stands for `Interrupts` where there are none: in an ordinary run."""
+    """Takes the place of `Interrupts` in an ordinary run, which has no interrupts."""
 
     def __enter__(self) -> None:
-        """Begin what must not be left half done."""
+        """Begin work that must not be left half done."""
 
     def __exit__(self, *exc_info: Any) -> None:
-        """End it."""
+        """End that work."""
 
     def check(self) -> None:
-        """Raise `KeyboardInterrupt` now if one is kept back."""
+        """Raise `KeyboardInterrupt` now if an interrupt was kept back."""
 
     def listen(self) -> None:
-        """Say that the next program is about to be read: an interrupt that comes from now on may be meant for it."""
+        """Note that the next program is about to be read: interrupts from now on may be meant for it."""
 
     def wait(self, function: Callable[[], Any]) -> Any:
         """Call a function that waits, and that may be interrupted although the block around it may not."""
@@ -32,11 +32,11 @@ class NoInterrupts:
 
 
 class Interrupts(NoInterrupts):
-    """Decides what an interrupt does at the moment when it comes.
+    """Decides what an interrupt does when it comes.
 
-    While no program runs it does nothing. As a context manager it keeps one back until the end of the block, for what
-    must not be left half done. Each run is told how many interrupts the host had sent before it: one of those that
-    comes late is not this run's. To be made in the main thread.
+    While no program runs, an interrupt does nothing. As a context manager this keeps interrupts back until the end of
+    the block, for work that must not be left half done. Each run is told how many interrupts the host had sent before
+    it, so that a late one is not taken for this run's. Must be created in the main thread.
     """
 
     def __init__(self) -> None:
@@ -48,17 +48,17 @@ class Interrupts(NoInterrupts):
         self._earlier = 0
         self._seen_before = 0
         self.elsewhere: Callable[[Optional[FrameType]], bool] = lambda frame: False
-        """Called first, with what runs now: may take the interrupt in another way, and then returns true."""
+        """Called first, with the running frame; may handle the interrupt in another way, and then returns true."""
         self.forbid()
 
     def allow(self, earlier: int) -> None:
-        """Let the program be interrupted; `earlier` interrupts were meant for programs before it.
+        """Let the program be interrupted; `earlier` is the number of interrupts meant for programs before it.
 
-        Raises `KeyboardInterrupt` where one has come since the program was read.
+        Raises `KeyboardInterrupt` if one has come since the program was read.
         """
         self._earlier = earlier
         self._kept_back = False
-        # A program may have put a handler of its own in this place; it does not outlast its run.
+        # A program may have set its own signal handler; it does not outlast its run.
         signal.signal(signal.SIGINT, self._on_signal)
         self._running = True
         if self._seen > max(earlier, self._seen_before):
@@ -69,13 +69,13 @@ class Interrupts(NoInterrupts):
         self._seen_before = self._seen
 
     def forbid(self) -> None:
-        """Interrupt nothing more; also what came before and was kept back."""
+        """Ignore interrupts from now on, including one that was kept back."""
         self._running = False
         self._kept_back = False
         signal.signal(signal.SIGINT, self._on_signal)
 
     def become_copy(self) -> None:
-        """In a copy of this process: no interrupt was meant for it yet."""
+        """In a forked copy, reset the counts: no interrupt was meant for it yet."""
         self._seen = self._earlier = self._seen_before = 0
 
     def __enter__(self) -> None:
@@ -89,13 +89,13 @@ class Interrupts(NoInterrupts):
                 self.check()
 
     def check(self) -> None:
-        """Raise what is kept back now, wherever this is called."""
+        """Raise the interrupt that was kept back, if there is one."""
         if self._kept_back and threading.get_ident() == self._main:
             self._kept_back = False
             raise KeyboardInterrupt
 
     def wait(self, function: Callable[[], Any]) -> Any:
-        """Let an interrupt in while `function` waits; it must be one that loses nothing by it."""
+        """Allow interrupts while `function` waits; the function must lose nothing if interrupted."""
         if threading.get_ident() != self._main:
             return function()
         held, self._held = self._held, 0

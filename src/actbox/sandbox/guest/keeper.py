@@ -1,8 +1,8 @@
-"""The keeper of one run: the parent of its guest, and of all that the guest leaves behind.
+"""The keeper of one run: the parent of its guest, and of all processes that the guest leaves behind.
 
-It says over its control socket how the guest ended, once nothing is left below it. Commands are lines of JSON:
-`{"do": "interrupt"}`, `{"do": "kill"}`, and `{"watch": {...}}` with the limits that no kernel mechanism holds here for
-a whole tree. When the control socket is closed, the keeper ends the run and itself.
+It reports over its control socket how the guest ended, once no descendant is left. Commands are lines of JSON: `{"do":
+"interrupt"}`, `{"do": "kill"}`, and `{"watch": {...}}` with the limits that no kernel mechanism here enforces for a
+whole tree. When the control socket is closed, the keeper ends the run and itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import socket
 import sys
 
 from . import descendants
+from .limits import FIRST_TO_GO, set_oom_score
 from .main import main as be_guest_main
 from .prctl import become_subreaper, end_with_parent, install_filter, set_dumpable, set_name
 
@@ -24,20 +25,20 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Dict, NoReturn, Optional, Tuple
 
-# How often the tree is looked at, in milliseconds: less and less often.
+# The intervals, in milliseconds, at which the tree is checked: first and last.
 _FIRST_LOOK_MS, _LAST_LOOK_MS = 50, 100
 _REAP_MS = 5
 _CHANNEL = 3
 _MIB = 2**20
 _NO_LIMIT = float("inf")
-# Where a control group of memory tells how often it had to end a process: version 2, then version 1.
+# The files with a memory control group's count of killed processes: version 2, then version 1.
 _GROUPS = (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"))
 
 
 def keep(control: int, channel: int, stdout: int, stderr: int, go: int, filter_program: bytes) -> NoReturn:
-    """Fork the guest and keep it until it has ended; never returns. A filter of system calls is the guest's only.
+    """Fork the guest and keep it until it has ended; never returns. The system call filter applies to the guest only.
 
-    `go` is a pipe over which the guest is told that its program may begin; -1 where its first message says so.
+    `go` is a pipe that tells the guest that its program may begin; -1 if the guest's first message tells it.
     """
     set_name("actbox-keeper")
     become_subreaper()
@@ -68,7 +69,7 @@ def _be_guest(channel: int, stdout: int, stderr: int, go: int, filter_program: b
         for number, descriptor in enumerate(own):
             os.dup2(descriptor, number, inheritable=number < _CHANNEL)
         close_from(len(own))
-        _be_first_to_go()
+        set_oom_score(FIRST_TO_GO)
         set_dumpable(True)  # so that it can read its own /proc/self, as every process can
         if filter_program:
             install_filter(filter_program)
@@ -85,21 +86,12 @@ def _above(descriptor: int) -> int:
 
 
 def close_from(lowest: int) -> None:
-    """Close every descriptor from a number on."""
+    """Close every descriptor from `lowest` up."""
     try:
         highest = max(map(int, os.listdir("/proc/self/fd")))
     except (OSError, ValueError):
         highest = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 65536)
     os.closerange(lowest, highest + 1)
-
-
-def _be_first_to_go() -> None:
-    """Where memory ends, the kernel is to end a program rather than what keeps it."""
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")
-    except OSError:
-        pass  # no Linux, or one that does not let us
 
 
 class _Keeper:
@@ -148,13 +140,13 @@ class _Keeper:
             elif message.get("do") == "kill":
                 self._reap()
                 if self._watched and self._ended is None:
-                    self._look()  # where processes fill the machine, this may be the first look at all
+                    self._look()  # if processes fill the machine, this may be the first check at all
                 self._end_all()
             else:
                 self._watched = message["watch"]
 
     def _reap(self) -> bool:
-        """Take in what has ended; return whether anything is left."""
+        """Reap processes that have ended; return whether any child is left."""
         while True:
             try:
                 process, status, usage = os.wait4(-1, os.WNOHANG)
@@ -171,19 +163,19 @@ class _Keeper:
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         if used.memory > self._watched.get("memory_mib", _NO_LIMIT) * _MIB:
             self._stop("memory_mib")
-        # Children that nobody waits for are in no sum of the kernel's; of those that end soon we may have seen nothing.
+        # The kernel's sums leave out children that nobody waits for, and short-lived ones may end between two checks.
         seconds = max(used.seconds + ended.ru_utime + ended.ru_stime, sum(self._known_times.values()))
         if seconds > self._watched.get("cpu_seconds", _NO_LIMIT):
             self._stop("cpu_seconds")
         if used.threads >= self._watched.get("processes", _NO_LIMIT):
-            self._is_full = True  # the kernel refuses the next one, and tells nobody
+            self._is_full = True  # the kernel refuses the next process, and reports it to nobody
 
     def _stop(self, limit: str) -> None:
         self._limit = self._limit or limit
         self._end_all()
 
     def _end_all(self) -> None:
-        """End the tree, and return when nothing of it is left."""
+        """Kill the whole tree, and return when nothing of it is left."""
         descendants.end_below(os.getpid())
         if not descendants.HAS_PROC and self._ended is None:
             os.killpg(self._first, signal.SIGKILL)
@@ -205,7 +197,7 @@ class _Keeper:
             "max_rss_bytes": rss * (1 if sys.platform == "darwin" else 1024),
             "failure": "",
         }
-        with contextlib.suppress(OSError):  # the agent has gone: nobody is left to be told
+        with contextlib.suppress(OSError):  # the agent has ended
             self._control.sendall(json.dumps(told).encode() + b"\n")
 
 

@@ -1,7 +1,7 @@
-"""One run, from the message that says what to run to the message that says what came of it.
+"""One run in the guest, from the message that says what to run to the message with its result.
 
-The process is fresh and is never used again; a session (`session.py`) has one too, for all of its runs. Its standard
-output and error are pipes that the host reads; the channel carries nothing but messages.
+The process is fresh and is used once; a session (`session.py`) also has one process, for all of its runs. Standard
+output and error are pipes that the host reads; the channel carries only messages.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ import socket
 import sys
 import time
 
+from . import display
 from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
-from .failure import describe_exception
+from .error_hints import describe_exception
 from .figures import catch_figures
 from .finish import EXIT_CHANNEL_LOST, flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
 from .imports import fork_by_default
 from .limits import apply_limits, data_bytes
-from .program import Compiled, compile_program, new_main, run_in, set_out
+from .program import Compiled, compile_program, import_from, new_main, run_in, set_out
 from .randomness import reseed
 from .rehearsal import rehearse
 from .session import serve_session
-from .tools import bind_tools
+from .signals import reset_signals
+from .spare_descriptors import SpareDescriptors
+from .spawned import let_children_import, note_tools
+from .tools import bind_tools, bind_types
 from .traces import keep_guest_out_of_warnings
 from .value import describe_value
 
@@ -37,15 +41,17 @@ if TYPE_CHECKING:
 def main(descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: None) -> NoReturn:
     """Serve one run over the channel at `descriptor`, and end the process.
 
-    All that needs no message is done before the first one comes, so that a guest that waits has little left to do.
-    `go` is a pipe that says when what the run needs is in its place; -1 where it is from the start. Then `enclose` is
-    called, before anything of the program's own is run.
+    All preparation that needs no message is done before the first one comes, so that a waiting guest has little left to
+    do. `go` is a pipe that tells when the run's files and mounts are ready; -1 if they are from the start. `enclose` is
+    called after that, before any code of the program runs.
     """
+    reset_signals()
     sock = socket.socket(fileno=descriptor)
     channel = HostChannel(sock, wire_limit_until_told())
     own_streams()
     reseed()
     fork_by_default()
+    let_children_import()
     keep_guest_out_of_warnings()
     os.register_at_fork(after_in_child=channel.leave_to_parent)
     rehearse()
@@ -54,7 +60,7 @@ def main(descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: No
     try:
         message = channel.receive_first()
     except ChannelClosed:
-        os._exit(0)  # the host went away before it had a program
+        os._exit(0)  # the host disconnected before it sent a program
 
     def wait() -> None:
         _wait_for(go)
@@ -64,22 +70,21 @@ def main(descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: No
 
 
 def wire_limit_until_told() -> int:
-    """Return the size that the first message may have: it brings the program, and the limit for all others."""
+    """Return the most bytes of the first message, which carries the program and the limit for all later messages."""
     return 64 * 2**20
 
 
 def _wait_for(go: int) -> None:
     if go >= 0:
         if not os.read(go, 1):
-            os._exit(0)  # the sandbox has been given up
+            os._exit(0)  # the sandbox has been discarded
         os.close(go)
 
 
 def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: Callable[[], None]) -> NoReturn:
-    """Run what the message says, send what came of it, and end the process.
+    """Run what the message says, send its result, and end the process.
 
-    `used_bytes` is the memory that the process had before it was a program's. `wait` returns when the sandbox is as the
-    program may see it.
+    `used_bytes` is the process's memory before the program. `wait` returns when the sandbox is ready for the program.
     """
     os.environ.update(message["variables"])
     os.umask(0o022)
@@ -96,7 +101,9 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
     folder = message["workspace"]
     sys.argv = [message["name"]]
     sys.path.insert(0, folder)
+    import_from(message["variables"])
     save_figures = catch_figures(os.path.join(folder, "output"))
+    display.begin(os.path.join(folder, "output"))
     owner = os.getpid()
     if message["t"] == "session":
         wait()
@@ -116,13 +123,14 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
     if compiled is not None:
         names = bind_tools(message["tools"], channel, compiled.awaits, message["name"])
         names.update(message["inputs"])
+        note_tools(message["tools"])
+        bind_types(message, names)
     wait()
     if failure := _enter(folder, message["name"]):
         compiled = None
         done.update(failure)
     if compiled is not None and set_out(message, done):
         _run(compiled, message, names, done, save_figures, owner)
-    wait_for_threads()
     flush_all()
     if os.getpid() != owner:
         os._exit(done["exit"])
@@ -133,7 +141,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
 
 
 def _enter(folder: str, name: str) -> Optional[Dict[str, Any]]:
-    """Go to the working folder; return what ends the program where an earlier one has shut it."""
+    """Change to the working directory; return the error result if an earlier program has locked it."""
     try:
         os.chdir(folder)
     except OSError as error:
@@ -151,7 +159,8 @@ def _run(
 ) -> None:
     main_module = new_main(names)
     try:
-        has_value, value = run_in(main_module, compiled)
+        with SpareDescriptors():
+            has_value, value = run_in(main_module, compiled)
         save_figures()
         if has_value and value is not None and os.getpid() == owner:
             done.update(describe_value(value, message["message_bytes"] // 4))
@@ -160,20 +169,23 @@ def _run(
         note_exit(done, stop)
         save_anyway(save_figures)
     except BaseException as error:
-        if os.getpid() != owner:  # a child that the program forked: it ends as a script would
+        if os.getpid() != owner:  # a child that the program forked ends as a script would
             sys.stderr.write(describe_exception(error, message["name"])["traceback"])
         else:
             if issubclass(type(error), MemoryError):
-                main_module.__dict__.clear()  # what is to be told needs memory too
+                main_module.__dict__.clear()  # reporting the error needs memory too
             done["error"] = describe_exception(error, message["name"], [spec["alias"] for spec in message["tools"]])
             save_anyway(save_figures)
         done["exit"] = 1
-    # Files that the program left open are written out when the last name for them goes, as at Python's own end.
+    if os.getpid() == owner:
+        display.finish(done)
+    wait_for_threads()  # which use the program's variables
+    # Files that the program left open are flushed when their last reference goes, as at Python's own end.
     main_module.__dict__.clear()
 
 
 def own_streams() -> None:
-    """Make Python's standard streams anew: they may have been made for other descriptors than this run's."""
+    """Open Python's standard streams anew: they may have been opened for other descriptors than this run's."""
     stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
     for name in ("stdin", "__stdin__"):
         setattr(sys, name, stdin)

@@ -1,4 +1,4 @@
-"""What the library calls an I/O error, by its right name: nothing is there, or something is already."""
+"""Replaces the WebAssembly library's general I/O error by `FileNotFoundError` or `FileExistsError`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CAPABILITIES = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks
 
 
 def name_what_is_missing() -> None:
-    """Have the functions of `os` raise `FileNotFoundError` and `FileExistsError` as they do elsewhere."""
+    """Make the functions of `os` raise `FileNotFoundError` and `FileExistsError` as they do elsewhere."""
     for name in _FUNCTIONS:
         function = getattr(os, name)
         mended = _mended(function)
@@ -43,7 +43,7 @@ def _mended(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _number(function: str, path: Any) -> int:
-    """Return the number of the error that there is, 0 where it is none of these."""
+    """Return the errno that really applies, or 0 if it is neither of these."""
     is_there = _is_there(path)
     if function == "mkdir":
         return errno.EEXIST if is_there else errno.ENOENT
@@ -53,7 +53,7 @@ def _number(function: str, path: Any) -> int:
 def _is_there(path: Any) -> bool:
     try:
         os.close(os.open(path, os.O_RDONLY))
-    except FileNotFoundError:  # which a link that leads nowhere is too
+    except FileNotFoundError:  # also for a link to a missing target
         with contextlib.suppress(OSError):
             os.readlink(path)
             return True

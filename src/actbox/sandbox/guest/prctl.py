@@ -1,4 +1,4 @@
-"""What Linux lets a process say of itself. Most return whether they could: another system has none of it."""
+"""Sets attributes of this process on Linux. Most functions return whether it worked; other systems have none."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _SECCOMP_MODE_FILTER = 2
 
 
 def set_dumpable(dumpable: bool) -> bool:
-    """Let other processes of the same user look into this one and trace it, or not."""
+    """Set whether other processes of the same user may trace this process and read its memory."""
     return _prctl(_PR_SET_DUMPABLE, int(dumpable))
 
 
 def become_subreaper() -> bool:
-    """Become the parent of what descendants leave behind when they end."""
+    """Make this process the parent of its descendants' orphans."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent(signal: int) -> bool:
-    """Get a signal when the parent ends."""
+    """Have the kernel send this process a signal when its parent ends."""
     return _prctl(_PR_SET_PDEATHSIG, signal)
 
 
 def install_filter(program: bytes) -> None:
-    """Put this process, and all that it starts, under a filter of system calls, for good. Raises `OSError`."""
+    """Put this process, and everything that it starts, under a system call filter, for good. Raises `OSError`."""
     import ctypes
     import struct
 
@@ -41,7 +41,7 @@ def install_filter(program: bytes) -> None:
 
 
 def set_name(name: str) -> bool:
-    """Say by which name a list of processes shows this one."""
+    """Set this process's name in process lists."""
     import ctypes
 
     return _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()))
@@ -52,5 +52,5 @@ def _prctl(option: int, value: object) -> bool:
         import ctypes
 
         return int(ctypes.CDLL(None).prctl(option, value, 0, 0, 0)) == 0
-    except (ImportError, OSError, AttributeError):  # no Linux, or a Python without ctypes
+    except (ImportError, OSError, AttributeError):  # not Linux, or a Python without ctypes
         return False

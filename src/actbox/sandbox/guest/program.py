@@ -1,4 +1,4 @@
-"""The program itself: compiled as it was written, run as `__main__`, its last expression kept."""
+"""Compiles a program unchanged and runs it as `__main__`, keeping the value of its last expression."""
 
 from __future__ import annotations
 
@@ -9,23 +9,35 @@ import os
 import sys
 from types import CodeType, ModuleType
 
+from .indentation import parse
+
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Coroutine, Dict, Optional, Tuple
+    from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple
 
 _AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
-_CO_COROUTINE = 0x80  # as `inspect` has it, which is much to import for one number
-# No identifier, so that no program can have a variable of this name.
+_CO_COROUTINE = 0x80  # the value of `inspect.CO_COROUTINE`; importing `inspect` takes long
+# Not an identifier, so no program can have a variable of this name.
 _VALUE = "<value>"
+
+programs: List[Tuple[str, str]] = []
+"""Names and sources of the programs that have begun in this process, in order: all of a session's, else one."""
+
+
+def import_from(variables: Dict[str, str]) -> None:
+    """Add the directories of `PYTHONPATH` in these variables to `sys.path`, after the program's own directory."""
+    folders = variables.get("PYTHONPATH", "").split(":")
+    sys.path[1:1] = [folder for folder in folders if folder and folder not in sys.path]
 
 
 def set_out(message: Dict[str, Any], done: Dict[str, Any]) -> bool:
-    """Give a program its variables, and go to its folder, from which it imports first; say in `done` why not."""
+    """Set a program's variables, import path and directory; return false, with the error in `done`, if that fails."""
     os.environ.update(message.get("env", {}))
+    import_from(message.get("env", {}))
     if "cwd" not in message:
         return True
     try:
-        os.stat(message["cwd"])  # where WebAssembly knows why there is no such folder
+        os.stat(message["cwd"])  # gives the right error under WebAssembly
         os.chdir(message["cwd"])
     except OSError as error:
         said = "cannot start in %s: %s" % (message["cwd"], error.strerror)
@@ -36,21 +48,26 @@ def set_out(message: Dict[str, Any], done: Dict[str, Any]) -> bool:
 
 
 class Compiled:
-    """A program that is ready to run. `awaits` says whether it uses `await` anywhere."""
+    """A compiled program. `awaits` is true if it uses `await` anywhere."""
 
-    def __init__(self, code: CodeType, awaits: bool) -> None:
+    def __init__(self, code: CodeType, awaits: bool, name: str, source: str) -> None:
         self.code = code
         self.awaits = awaits
+        self.name = name
+        self.source = source
 
 
 def compile_program(source: str, name: str) -> Compiled:
-    """Compile a module in which `await` may stand at the top level. Raises `SyntaxError` and nothing else of its own.
+    """Compile a module in which `await` may stand at the top level. Raises only `SyntaxError` for a faulty program.
 
-    The source goes into `linecache` under `name`, so that tracebacks show its lines; line numbers are its own.
+    The source goes into `linecache` under `name`, so that tracebacks show its lines; line numbers are the source's.
     """
     source = source[1:] if source.startswith("\ufeff") else source  # a byte order mark, as Python drops it from files
+    if "\0" in source:  # CPython before 3.12 raises a ValueError, and later versions name no line
+        line = source.count("\n", 0, source.index("\0")) + 1
+        raise _syntax_error("source code string cannot contain null bytes", name, line)
     try:
-        tree = ast.parse(source, name)
+        tree = parse(source, name)
         last = tree.body[-1] if tree.body else None
         if isinstance(last, ast.Expr):
             kept = ast.Assign(targets=[ast.copy_location(ast.Name(_VALUE, ast.Store()), last)], value=last.value)
@@ -63,16 +80,14 @@ def compile_program(source: str, name: str) -> Compiled:
     except UnicodeEncodeError as error:
         line = source.count("\n", 0, error.start) + 1
         raise _syntax_error("the source has a lone surrogate, which is no character", name, line) from None
-    except ValueError as error:  # before 3.12: "source code string cannot contain null bytes"
-        raise _syntax_error(str(error), name, source.count("\n", 0, max(source.find("\0"), 0)) + 1) from None
     except (RecursionError, MemoryError):
         raise _syntax_error("the program is nested too deeply, or too large, to be compiled", name, 1) from None
-    # As Python counts them: str.splitlines would also divide at form feeds and line separators.
+    # Split as Python counts lines: str.splitlines would also split at form feeds and line separators.
     lines = [line + "\n" for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
     linecache.cache[name] = (len(source), None, lines, name)
-    # There is no such thing without the word, and to look at every node of a program takes as long as to compile it.
+    # Without these words there is nothing to find, and walking a program's tree takes as long as compiling it.
     may_await = "await" in source or "async" in source
-    return Compiled(code, may_await and any(_awaits(node) for node in ast.walk(tree)))
+    return Compiled(code, may_await and any(_awaits(node) for node in ast.walk(tree)), name, source)
 
 
 def _syntax_error(message: str, name: str, line: int) -> SyntaxError:
@@ -84,7 +99,7 @@ def _awaits(node: ast.AST) -> bool:
 
 
 def new_main(names: Dict[str, Any]) -> ModuleType:
-    """Make a fresh `__main__` that has these names bound."""
+    """Make a fresh `__main__` module with these names bound."""
     main = ModuleType("__main__")
     main.__dict__.update(names)
     main.__dict__["__builtins__"] = builtins
@@ -97,10 +112,11 @@ def run_in(
 ) -> Tuple[bool, Any]:
     """Run the program; return whether it ended in an expression, and that expression's value.
 
-    A program that awaits at the top level is given to `run_async`, by default to an event loop of its own.
+    A program that awaits at the top level is given to `run_async`, by default to a new event loop.
     """
+    programs.append((compiled.name, compiled.source))
     namespace = main.__dict__
-    namespace.pop(_VALUE, None)  # of an earlier program that was interrupted right at its end
+    namespace.pop(_VALUE, None)  # left by an earlier program that was interrupted at its very end
     if compiled.code.co_flags & _CO_COROUTINE:
         if run_async is None:
             import asyncio
@@ -118,7 +134,7 @@ async def _as_coroutine(awaitable: Any) -> None:
 
 
 def exit_code_of(error: SystemExit) -> Tuple[int, Optional[str]]:
-    """Return the exit code that `sys.exit(x)` means, and the text that Python would print for it."""
+    """Return the exit code for `sys.exit(x)`, and the text that Python would print for it."""
     if error.code is None:
         return 0, None
     if isinstance(error.code, int):

@@ -1,4 +1,4 @@
-"""Randomness of a process's own: all that are forked from one place would have the same."""
+"""Reseeds random generators in a forked process; otherwise all forks would have the same numbers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 
 def reseed() -> None:
-    """Seed the generators that libraries share; one that a program made for itself goes on as it was."""
-    if "random" in sys.modules:  # imported later it seeds itself
+    """Seed the global generators of `random` and `numpy.random`; generators that a program made stay unchanged."""
+    if "random" in sys.modules:  # if imported later, it seeds itself
         sys.modules["random"].seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:

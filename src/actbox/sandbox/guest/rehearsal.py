@@ -1,7 +1,7 @@
-"""A run of nothing, before the first program comes: what it touches is in this process's own memory from then on.
+"""Runs trial programs before the first program comes, so that their memory pages are written already.
 
 A forked process shares its parent's memory until it writes, and each first write to a page costs some microseconds.
-Much of what a run writes to is the same for every program.
+Much of what a run writes is the same for every program.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 from . import wire
 from .limits import apply_limits
-from .program import compile_program, new_main, run_in
+from .program import compile_program, new_main, programs, run_in
 from .value import describe_value
 
 _NAME = "<rehearsal>"
@@ -22,7 +22,7 @@ def f(n):
 x = f(1 + 1)
 x
 """
-# What programs do first with libraries that were imported ahead: most of what that writes to is the library's own.
+# Typical first uses of preloaded libraries; most of the pages that they write are the library's own.
 _LIBRARIES = {
     "numpy": "import numpy\nnumpy.arange(4.0).reshape(2, 2).sum(axis=0).tolist()",
     "pandas": "import pandas\nt = pandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})\nstr(t), str(t['a'].sum())",
@@ -30,8 +30,8 @@ _LIBRARIES = {
 
 
 def rehearse() -> None:
-    """Compile and run small programs as a run would, and leave nothing of them behind."""
-    # What a run does first and last, with nothing in it.
+    """Compile and run small programs as a run would, and remove what they leave."""
+    # The first and the last steps of a run, without a program.
     apply_limits({}, 0)
     print(end="", flush=True)
     before = sys.modules.get("__main__")
@@ -42,5 +42,6 @@ def rehearse() -> None:
     for _ in reader.feed(wire.encode({"t": "done", "exit": 0, **describe_value(value, 1000)}, wire.ENVELOPE_BYTES)):
         pass
     linecache.cache.pop(_NAME, None)
+    programs.clear()
     if before is not None:
         sys.modules["__main__"] = before

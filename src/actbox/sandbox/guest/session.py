@@ -1,9 +1,9 @@
-"""A session: many programs, one after the other, in one live `__main__`.
+"""A session in the guest: many programs, one after the other, in one live `__main__`.
 
-The host's `session` message is answered once the guest is ready; then each `run` message is answered by a `done` with
-the run's number. To be forked the session first gets a `hold`, at which it writes out its files, which are then copied,
-and holds still; then a `fork`, which brings a channel, pipes and a file tree for the copy, and which origin and copy
-both answer, or a `release`. When the host closes the channel the process ends as a script does.
+The guest answers the host's `session` message once it is ready, then each `run` message with a `done` that has the
+run's number. To be forked, the session first gets a `hold`: it flushes its files, which are then copied, and pauses.
+Then comes either a `fork`, with a channel, pipes and a file tree for the copy, which original and copy both answer, or
+a `release`. When the host closes the channel the process ends as a script does.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ import sys
 import time
 import traceback
 
+from . import display
 from .channel import ChannelClosed, HostChannel
+from .error_hints import describe_exception
 from .event_loop import SessionLoop
-from .failure import describe_exception
 from .finish import EXIT_CHANNEL_LOST, flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
 from .fork import fork_orphan, moving_to, refuse_threads
 from .interrupts import Interrupts
 from .program import Compiled, compile_program, new_main, run_in, set_out
 from .randomness import reseed
-from .tools import bind_tools
+from .spare_descriptors import SpareDescriptors
+from .spawned import note_tools
+from .tools import bind_tools, bind_types
 from .value import describe_value
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 def serve_session(channel: HostChannel, save_figures: Callable[[], None]) -> NoReturn:
     """Run the programs that the host sends, until it closes the channel, and end the process."""
-    # Now, and not when a program needs it: an import that is interrupted can leave a package that never works again.
+    # Now, and not when a program needs it: an interrupted import can leave a package broken for good.
     import asyncio  # noqa: F401
 
     session = Session(channel, save_figures)
@@ -46,22 +49,23 @@ def serve_session(channel: HostChannel, save_figures: Callable[[], None]) -> NoR
 
 
 class Session:
-    """The programs of a session: what they share, and how each is run and told."""
+    """The programs of a session: their shared state, and how each is run and reported."""
 
     def __init__(self, channel: HostChannel, save_figures: Callable[[], None]) -> None:
         self._channel = channel
         self._save_figures = save_figures
         self._owner = os.getpid()
         self._main = new_main({})
-        self._loop = SessionLoop()
         self._interrupts = channel.interrupts = Interrupts()
+        self._loop = SessionLoop(self._interrupts)
         self._interrupts.elsewhere = self._loop.interrupt
+        self._spare = SpareDescriptors()
         self._file_names: Set[str] = set()
         self._bound: Dict[str, Any] = {}
         self._held = False
 
     def run_next(self) -> Optional[Dict[str, Any]]:
-        """Wait for a program and run it; return what came of it, or nothing when the host has no more."""
+        """Wait for a program and run it; return its result, or `None` when the host has closed the channel."""
         while True:
             try:
                 message = self._channel.next_program(None if self._held else self._loop.open)
@@ -76,7 +80,7 @@ class Session:
             return self._run(message) if message["t"] == "run" else self._step(message)
 
     def end(self, code: int) -> NoReturn:
-        """End the process as a script ends: tasks, threads and `atexit` first, then what files still hold."""
+        """End the process as a script ends: tasks, threads and `atexit` first, then flush open files."""
         if os.getpid() == self._owner:
             self._loop.close()
         wait_for_threads()
@@ -85,7 +89,7 @@ class Session:
         os._exit(code)
 
     def _step(self, message: Dict[str, Any]) -> Dict[str, Any]:
-        """Do a step of being forked, and return what the origin has to say of it, or what the copy has."""
+        """Do one step of a fork; return the message of the original or, in the copy, of the copy."""
         descriptors = self._channel.take_descriptors()
         done: Dict[str, Any] = {"t": "done", "run": message["run"], "exit": 0}
         try:
@@ -108,7 +112,7 @@ class Session:
         self._loop.check_copyable()
 
     def _fork(self, descriptors: List[int]) -> int:
-        """Become two; return the copy's process id, and 0 in the copy."""
+        """Fork the process; return the copy's process id, and 0 in the copy."""
         self._check_copyable()
         with self._channel.copying():
             copy = fork_orphan()
@@ -130,7 +134,7 @@ class Session:
             reseed()
         except BaseException:
             traceback.print_exc()
-            os._exit(EXIT_CHANNEL_LOST)  # half a copy must not talk to the host, least of all as the origin
+            os._exit(EXIT_CHANNEL_LOST)  # half a copy must not talk to the host, least of all as the original
 
     def _run(self, message: Dict[str, Any]) -> Dict[str, Any]:
         started = time.process_time()
@@ -147,15 +151,17 @@ class Session:
             self._bind(message, compiled, name)
             if set_out(message, done):
                 self._execute(compiled, name, message, done)
-        flush_output()
-        if os.getpid() != self._owner:  # a child that the program forked: it ends as a script would
+        if os.getpid() != self._owner:  # a child that the program forked ends as a script would
+            flush_output()
             self.end(done["exit"])
+        display.finish(done)
+        flush_output()
         done["cpu_ms"] = (time.process_time() - started) * 1000
         done["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return done
 
     def _file_name(self, name: str) -> str:
-        """Return a name that no program of the session has had: its functions' lines are looked up by it."""
+        """Return a file name that no program of the session has had; functions' source lines are looked up by it."""
         stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
         number, unique = 1, name
         while unique in self._file_names:
@@ -165,21 +171,24 @@ class Session:
         return unique
 
     def _bind(self, message: Dict[str, Any], compiled: Compiled, program_name: str) -> None:
-        """Bind the tools and inputs of a program, and unbind tools of earlier ones that it was not given."""
+        """Bind a program's tools and inputs, and unbind tools of earlier programs that it was not given."""
         namespace = self._main.__dict__
         for name, function in self._bound.items():
-            if namespace.get(name) is function:  # unless a program has given the name another meaning
+            if namespace.get(name) is function:  # unless a program has rebound the name
                 del namespace[name]
         self._bound = bind_tools(message["tools"], self._channel, compiled.awaits, program_name)
         namespace.update(self._bound)
+        note_tools(message["tools"])
         namespace.update(message["inputs"])
-        sys.modules["__main__"] = self._main  # where a program has replaced it
+        bind_types(message, namespace)
+        sys.modules["__main__"] = self._main  # a program may have replaced it
 
     def _execute(self, compiled: Compiled, name: str, message: Dict[str, Any], done: Dict[str, Any]) -> None:
         try:
             try:
-                self._interrupts.allow(message["interrupts"])
-                has_value, value = run_in(self._main, compiled, self._loop.run)
+                with self._spare:
+                    self._interrupts.allow(message["interrupts"])
+                    has_value, value = run_in(self._main, compiled, self._loop.run)
                 self._save_figures()
                 if has_value and value is not None and os.getpid() == self._owner:
                     done.update(describe_value(value, self._channel.max_bytes // 4))
@@ -191,7 +200,7 @@ class Session:
             note_exit(done, stop)
             save_anyway(self._save_figures)
         except BaseException as error:
-            self._interrupts.forbid()  # also when the interrupt came right before it was forbidden above
+            self._interrupts.forbid()  # also if an interrupt came right before `forbid` above
             if os.getpid() != self._owner:
                 sys.stderr.write(describe_exception(error, name)["traceback"])
             else:

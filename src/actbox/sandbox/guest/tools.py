@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-from .channel import HostChannel, ToolError
+from .channel import HostChannel
+from .display import display
+from .tool_error import ToolError
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -13,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def bind_tools(specs: List[Dict[str, Any]], channel: HostChannel, awaited: bool, program_name: str) -> Dict[str, Any]:
-    """Return the names that a program gets: `ToolError`, each tool and, where there are any, `call_tool`.
+    """Return the names for a program: `ToolError`, `display`, each tool and, if there are tools, `call_tool`.
 
-    In a program that uses `await` (`awaited`) tools are coroutines; in one that does not, they are plain calls. With a
-    call about which somebody is asked (`asks` in its tool's spec) goes the line of the program that makes it.
+    In a program that uses `await` (`awaited`) tools are coroutines; in any other they are plain calls. A call that
+    somebody is asked to approve (`asks` in its tool's spec) carries the line of the program that makes it.
     """
     asking = {spec[key] for spec in specs if spec.get("asks") for key in ("name", "alias")}
-    names: Dict[str, Any] = {"ToolError": ToolError}
+    names: Dict[str, Any] = {"ToolError": ToolError, "display": display}
     if specs:
         names["call_tool"] = _call_tool(channel, awaited, asking, program_name)
     for spec in specs:
@@ -27,21 +29,40 @@ def bind_tools(specs: List[Dict[str, Any]], channel: HostChannel, awaited: bool,
     return names
 
 
+def bind_types(message: Dict[str, Any], namespace: Dict[str, Any]) -> None:
+    """Bind the types named in the stubs of a program's tools, unless the program has the name already.
+
+    Most are a `TypedDict`, which checks nothing. They stay bound in a session, for functions of earlier programs.
+    """
+    given = message.get("types")
+    if not given:
+        return
+    scope: Dict[str, Any] = {"__name__": "__main__"}
+    try:
+        exec(given["code"], scope)
+    except (ImportError, TypeError):  # before Python 3.11, `typing` or the types themselves lack something
+        scope = {name: type(name, (dict,), {"__module__": "__main__"}) for name in given["names"]}
+    for name in given["names"]:
+        namespace.setdefault(name, scope[name])
+
+
 def _function(spec: Dict[str, Any], channel: HostChannel, awaited: bool, program_name: str) -> Callable[..., Any]:
-    name, parameters = spec["name"], spec["parameters"]
+    name, parameters, collects = spec["name"], spec["parameters"], spec.get("collects", "")
 
     def arguments_of(args: Any, kwargs: Dict[str, Any]) -> Dict[str, Any]:
-        if len(args) > len(parameters):
+        if len(args) > len(parameters) and not collects:
             raise TypeError(
-                "%s() takes at most %d positional arguments (%s), not %d"
-                % (spec["alias"], len(parameters), ", ".join(parameters), len(args))
+                "%s() takes at most %d positional argument%s (%s), not %d"
+                % (spec["alias"], len(parameters), "s"[len(parameters) == 1 :], ", ".join(parameters), len(args))
             )
-        bound = dict(zip(parameters, args))  # noqa: B905 (fewer arguments than parameters is fine)
+        bound: Dict[str, Any] = dict(zip(parameters, args))  # noqa: B905 (fewer arguments than parameters is fine)
+        if len(args) > len(parameters):
+            bound[collects] = list(args[len(parameters) :])
         for key, value in kwargs.items():
             if key in bound:
                 raise TypeError("%s() got two values for the argument %r" % (spec["alias"], key))
             bound[key] = value
-        return {key: plain(value) for key, value in bound.items()}
+        return bound
 
     function: Callable[..., Any]
     if spec.get("asks"):
@@ -50,8 +71,8 @@ def _function(spec: Dict[str, Any], channel: HostChannel, awaited: bool, program
             async def asking_async(args: Any, kwargs: Dict[str, Any], line: Optional[int]) -> Any:
                 return await channel.call_async(name, arguments_of(args, kwargs), line)
 
-            # A plain function that returns a coroutine: by the time that one runs, as a task of its own, nobody knows
-            # any more where it was made.
+            # A plain function that returns a coroutine: when the coroutine runs, as its own task, its caller's line is
+            # no longer known.
             def asking_soon(*args: Any, **kwargs: Any) -> Any:
                 return asking_async(args, kwargs, _line_in(program_name))
 
@@ -77,6 +98,7 @@ def _function(spec: Dict[str, Any], channel: HostChannel, awaited: bool, program
         function = function_plain
     function.__name__ = function.__qualname__ = spec["alias"]
     function.__module__ = "__main__"
+    function.__annotations__ = {}  # the annotations above name types that a program has not imported
     function.__doc__ = spec["alias"] + spec["signature"] + "\n\n" + spec["doc"]
     return function
 
@@ -93,7 +115,7 @@ def _call_tool(channel: HostChannel, awaited: bool, asking: Container[str], prog
 
         async def call_async(name: str, arguments: Dict[str, Any], line: Optional[int]) -> Any:
             check(name)
-            return await channel.call_async(name, {key: plain(value) for key, value in arguments.items()}, line)
+            return await channel.call_async(name, arguments, line)
 
         def call_tool_async(name: str, /, **arguments: Any) -> Any:
             """Call a tool by name with keyword arguments."""
@@ -105,13 +127,13 @@ def _call_tool(channel: HostChannel, awaited: bool, asking: Container[str], prog
     def call_tool(name: str, /, **arguments: Any) -> Any:
         """Call a tool by name with keyword arguments."""
         check(name)
-        return channel.call(name, {key: plain(value) for key, value in arguments.items()}, line_of(name))
+        return channel.call(name, arguments, line_of(name))
 
     return _renamed(call_tool)
 
 
 def _line_in(program_name: str) -> Optional[int]:
-    """Return the line that the program is at, in this thread; nothing where it is not among the callers."""
+    """Return the line at which the program is in this thread; `None` if it is not among the callers."""
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == program_name:
@@ -121,8 +143,8 @@ def _line_in(program_name: str) -> Optional[int]:
 
 
 def _as_coroutine_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Say of a plain function that it returns a coroutine, where Python has a way to say so (since 3.12)."""
-    import inspect  # of which `asyncio` has need too, and so has whoever has coroutines
+    """Mark a plain function as returning a coroutine, if Python can (since 3.12)."""
+    import inspect  # `asyncio` imports it too, so programs with coroutines have it
 
     mark = getattr(inspect, "markcoroutinefunction", None)
     return mark(function) if mark is not None else function
@@ -131,12 +153,5 @@ def _as_coroutine_function(function: Callable[..., Any]) -> Callable[..., Any]:
 def _renamed(function: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = "call_tool"
     function.__module__ = "__main__"
+    function.__annotations__ = {}
     return function
-
-
-def plain(value: Any) -> Any:
-    """Return a NumPy number as the Python number that it is; anything else unchanged."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.generic):
-        return value.item()
-    return value

@@ -1,4 +1,4 @@
-"""From an exception to a traceback of the program's own frames: those of the guest and of libraries are left out."""
+"""Formats an exception's traceback with the program's own frames only, without those of the guest and of libraries."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _PACKAGES = ("/site-packages/", "/dist-packages/")
 
 
 def leave_out(*folders: str) -> None:
-    """Leave out of tracebacks what lies below these folders too, or is called so."""
+    """Leave files below these directories, or with these names, out of tracebacks too."""
     global _LIBRARIES
     _LIBRARIES += folders
 
 
 def is_own(filename: str) -> bool:
-    """Return whether a file is neither the guest's nor a library's."""
+    """Return whether a file belongs neither to the guest nor to a library."""
     if filename.startswith(_GUEST_FOLDER) or filename.startswith(_LIBRARIES):
         return False
     return not any(folder in filename for folder in _PACKAGES)
 
 
 def trace(error: BaseException, program_name: str) -> Tuple[str, Optional[int]]:
-    """Return the traceback, and the line of the program that it leads to."""
+    """Return the traceback, and the program's line that it leads to."""
     if isinstance(error, MemoryError):
         return _trace_without_memory(error, program_name)
     shown = traceback.TracebackException.from_exception(error)
@@ -57,7 +57,7 @@ def _keep_own_frames(shown: Optional[traceback.TracebackException], seen: Set[in
 
 
 def _trace_without_memory(error: MemoryError, program_name: str) -> Tuple[str, Optional[int]]:
-    """Read the frames with the least of memory, then give back what they hold."""
+    """Format the traceback of a MemoryError using little memory, then free what its frames hold."""
     frames: List[Tuple[str, int, str]] = []
     entry = error.__traceback__
     while entry is not None:
@@ -74,9 +74,9 @@ def _trace_without_memory(error: MemoryError, program_name: str) -> Tuple[str, O
 
 
 def keep_guest_out_of_warnings() -> None:
-    """Have warnings that Python puts down to the guest's own lines name no line: it is the program that they are about.
+    """Leave the line out of warnings that Python attributes to the guest's code, because they are about the program.
 
-    Such as that of a coroutine which was never awaited: it comes when the guest lets go of the program's variables.
+    One such warning is for a coroutine that was never awaited: it comes when the guest frees the program's variables.
     """
     usual = warnings.formatwarning
 

@@ -1,7 +1,7 @@
-"""One interpreter in WebAssembly: a program from a fresh start, or the programs of a session one after the other.
+"""One interpreter in WebAssembly: runs one program in a fresh interpreter, or a session's programs one after the other.
 
-The library has put the interpreter into an event loop of its own, which waits for the host to say that there is an
-order in the inbox. While a program runs that loop stands aside: the program has another one, as everywhere.
+The library runs the interpreter in its own event loop, which waits for the host to announce a request in the inbox.
+While a program runs, that loop is detached, and the program has its own, as on other engines.
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ import sys
 
 import _eryx  # type: ignore[import-not-found]
 
-from . import clerk
-from .failure import describe_exception
+from . import display, file_server
+from .error_hints import describe_exception
 from .finish import flush_all, flush_output, note_exit, send_result, wait_for_threads
-from .http_request import bind_http_request
 from .inbox import Inbox, InboxLoop
 from .missing import name_what_is_missing
-from .program import Compiled, compile_program, new_main, run_in, set_out
+from .program import Compiled, compile_program, import_from, new_main, run_in, set_out
 from .randomness import reseed
-from .tools import bind_tools
+from .tools import bind_tools, bind_types
 from .traces import keep_guest_out_of_warnings, leave_out
 from .value import describe_value
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Awaitable, Callable, Coroutine, Dict, Iterator, Optional, Set
+    from typing import Any, Awaitable, Callable, Coroutine, Dict, Iterator, Optional, Set, Union
 
 _MOST_ANSWER_BYTES = 64 * 2**20
-_MESSAGES = 0  # the library's own standard output, which nothing else writes to
+# The built-in exceptions that the host names for a failed HTTP request.
+_HTTP_ERRORS = {kind.__name__: kind for kind in (OSError, PermissionError, TypeError, ValueError)}
+_MESSAGES = 0  # the library's own standard output, used only for messages
 
 
 async def serve(path: str, next_order: Callable[[int], Awaitable[Any]]) -> int:
-    """Do what the inbox at `path` says, until it says that there is nothing more.
+    """Serve the requests in the inbox at `path` until the last one.
 
-    `next_order` is called with how many bytes have been sent, and returns when there is an order. Returns that number
-    at the end.
+    `next_order` is called with the number of bytes sent so far, and returns when there is a request. Returns that
+    number at the end.
     """
     sent = 0
 
@@ -61,7 +62,7 @@ async def serve(path: str, next_order: Callable[[int], Awaitable[Any]]) -> int:
 
 @contextlib.contextmanager
 def _standing_aside() -> Iterator[None]:
-    """Let a block have event loops and a `__main__` of its own, inside a task of the library's."""
+    """Detach the library's event loop and `__main__` for a block, which can then have its own."""
     main = sys.modules["__main__"]
     loop = asyncio.get_running_loop()
     task = asyncio.tasks._swap_current_task(loop, None)  # type: ignore[attr-defined]
@@ -88,13 +89,13 @@ class _Guest:
         os.symlink = os.link = _no_links  # type: ignore[assignment]
         name_what_is_missing()
         leave_out("/python-stdlib/", "<socket_eryx>", "<ssl_eryx>")
-        gc.freeze()  # at the end only what the program has made is looked through
+        gc.freeze()  # so that the final collection examines only the program's objects
 
     def obey(self, order: Dict[str, Any]) -> bool:
-        """Run a program, do something with files, or end; return whether another order may follow."""
+        """Serve one request: run a program, a file operation, or the end; return whether another may follow."""
         if order["t"] == "files":
             self._inbox.max_bytes = _MOST_ANSWER_BYTES
-            self._inbox.send(clerk.serve(order))
+            self._inbox.send(file_server.serve(order))
             return True
         if order["t"] == "end":
             self._end()
@@ -108,7 +109,7 @@ class _Guest:
         return True
 
     def _end(self) -> None:
-        """Do what is done when a script ends."""
+        """End as a script ends: cancel tasks, run `atexit` functions, flush files."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             tasks = asyncio.all_tasks(loop)
@@ -128,7 +129,9 @@ class _Guest:
         os.environ.update(order["variables"])
         if not self._file_names:
             sys.path.insert(0, order["workspace"])
+            import_from(order["variables"])
             os.chdir(order["workspace"])
+            display.begin(os.path.join(order["workspace"], "output"))
         name = self._file_name(order["name"])
         sys.argv = [name]
         try:
@@ -140,10 +143,11 @@ class _Guest:
         self._bind(order, compiled, name)
         if set_out(order, done):
             self._execute(compiled, name, order, done)
+        display.finish(done)
         return done
 
     def _file_name(self, name: str) -> str:
-        """Return a name that no program of the session has had: its functions' lines are looked up by it."""
+        """Return a file name that no program of the session has had; functions' source lines are looked up by it."""
         stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
         number, unique = 1, name
         while unique in self._file_names:
@@ -153,17 +157,18 @@ class _Guest:
         return unique
 
     def _bind(self, order: Dict[str, Any], compiled: Compiled, program_name: str) -> None:
-        """Bind the tools and inputs of a program, and unbind tools of earlier ones that it was not given."""
+        """Bind a program's tools and inputs, and unbind tools of earlier programs that it was not given."""
         namespace = self._main.__dict__
         for name, function in self._bound.items():
-            if namespace.get(name) is function:  # unless a program has given the name another meaning
+            if namespace.get(name) is function:  # unless a program has rebound the name
                 del namespace[name]
         self._bound = bind_tools(order["tools"], self._inbox, compiled.awaits, program_name)  # type: ignore[arg-type]
         if order["http"]:
-            self._bound.setdefault("http_request", bind_http_request(self._inbox, compiled.awaits))  # type: ignore[arg-type]
+            self._bound.setdefault("http_request", _http_request(self._inbox, compiled.awaits))
         namespace.update(self._bound)
         namespace.update(order["inputs"])
-        sys.modules["__main__"] = self._main  # where a program has replaced it
+        bind_types(order, namespace)
+        sys.modules["__main__"] = self._main  # a program may have replaced it
 
     def _execute(self, compiled: Compiled, name: str, order: Dict[str, Any], done: Dict[str, Any]) -> None:
         try:
@@ -179,14 +184,14 @@ class _Guest:
             note_exit(done, stop)
         except BaseException as error:
             if order["last"] and issubclass(type(error), MemoryError):
-                self._main.__dict__.clear()  # what is to be told needs memory too
+                self._main.__dict__.clear()  # reporting the error needs memory too
             done["error"] = describe_exception(error, name, [spec["alias"] for spec in order["tools"]])
             done["exit"] = 1
             if isinstance(error, OSError) and error.errno == errno.EIO:
                 done["error"].update(_why_it_failed(error, order["file_bytes"]))
 
     def _in_the_loop(self, program: Coroutine[Any, Any, None]) -> None:
-        """Run a program in the event loop that those of a session share."""
+        """Run a program in the event loop shared by a session's programs."""
         if self._loop is None or self._loop.is_closed():
             self._loop = InboxLoop(self._inbox)
         loop = self._loop
@@ -203,8 +208,8 @@ class _Guest:
 
 
 def _why_it_failed(error: OSError, most: int) -> Dict[str, Any]:
-    """Return what to say of an input or output that has failed, of which no more is told than that."""
-    if error.filename is not None:  # it could not even be opened
+    """Return the likely limit and a hint for a failed I/O operation, for which the library gives no reason."""
+    if error.filename is not None:  # the file could not even be opened
         return {"limit": "open_files", "hint": "close files when done with them (use `with`)"}
     for top in ("/workspace", "/output", "/tmp"):
         for folder, _, names in os.walk(top):
@@ -220,15 +225,15 @@ def _interrupt() -> None:
 
 
 def _no_links(source: Any, target: Any, *args: Any, **options: Any) -> None:
-    """Stand for `os.symlink`: the library cannot list a folder any more in which there is a link that leads nowhere.
+    """Replace `os.symlink`, because the library can no longer list a directory with a dangling link.
 
-    And for `os.link`, which it has not.
+    Replaces `os.link` too, which the library lacks.
     """
     raise OSError(errno.ENOTSUP, "no links can be made in this sandbox", str(target))
 
 
 def _own_event_loops(inbox: Inbox) -> None:
-    """Let whatever a program makes an event loop by make one that can wait here."""
+    """Make every way of creating an event loop return one that can wait here."""
 
     class Policy(asyncio.events._BaseDefaultEventLoopPolicy):  # type: ignore[name-defined,misc]
         @staticmethod
@@ -239,7 +244,7 @@ def _own_event_loops(inbox: Inbox) -> None:
 
 
 def _own_streams() -> None:
-    """Make Python's standard streams anew: the library's keep all that is printed."""
+    """Open Python's standard streams anew: the library's keep all output in memory."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = io.TextIOWrapper(
             io.BufferedWriter(io.FileIO(number, "w", closefd=False), 64 * 1024),
@@ -249,3 +254,40 @@ def _own_streams() -> None:
         )
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
+
+
+def _http_request(inbox: Inbox, awaited: bool) -> Callable[..., Any]:
+    """Return `http_request` for a program: a coroutine function if the program uses `await`."""
+
+    def http_request(
+        url: str,
+        method: str = "GET",
+        headers: Optional[Dict[str, str]] = None,
+        body: Optional[Union[str, bytes]] = None,
+    ) -> Any:
+        """Make an HTTP request; return its `status`, `headers`, `text` and `content`.
+
+        Raises `PermissionError` for a request that is not allowed, and `OSError` for a host that cannot be reached.
+        """
+        arguments = {"url": url, "method": method, "headers": headers, "body": body}
+        if awaited:
+            return _awaited_response(inbox, arguments)
+        return _response(inbox.call("http_request", arguments))
+
+    http_request.__module__ = "__main__"
+    http_request.__qualname__ = "http_request"
+    return http_request
+
+
+async def _awaited_response(inbox: Inbox, arguments: Dict[str, Any]) -> Dict[str, Any]:
+    return _response(await inbox.call_async("http_request", arguments))
+
+
+def _response(answer: Dict[str, Any]) -> Dict[str, Any]:
+    if "raises" in answer:
+        raise _HTTP_ERRORS[answer["raises"]](answer["message"])
+    try:
+        answer["text"] = answer["content"].decode(answer.pop("charset"), "replace")
+    except (LookupError, ValueError):  # an encoding that Python does not know
+        answer["text"] = answer["content"].decode("utf-8", "replace")
+    return answer

@@ -3,6 +3,9 @@
 A frame is two big-endian 32-bit lengths, then that much JSON (one object) and that many bytes of blobs. A message
 without bytes in it has no blobs. With them, each stands in the JSON as `{"\\0": index}` and the message's `blobs`
 key lists their sizes; a key of the message's own that starts with NUL gets one more NUL, so nothing is mistaken.
+
+Of a message's fields, those that its `tagged` key lists are in the tagged form (`tagged.py`) and are opened when it is
+decoded. All others are JSON data, whatever they look like.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import json
 import re
 from itertools import accumulate
+
+from . import tagged
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -24,17 +29,23 @@ MAX_DIGITS = 4300
 # and takes eighty of memory and as much time as ten numbers.
 MAX_VALUES = 2_000_000
 VALUES_OF_A_CONTAINER = 10
-# Texts are told from the rest in parts of so many characters, so that a hostile message takes little more memory.
+TOO_MANY_VALUES = (
+    "more than %d values in one message, where a list or an object counts as %d; give large data as text or bytes"
+    % (MAX_VALUES, VALUES_OF_A_CONTAINER)
+)
+# Text outside JSON strings is separated in parts of this size, so that a hostile message takes little more memory.
 _PART = 1 << 20
-# Before CPython 3.12 each level of JSON takes from the program's own stack of calls.
+# Before CPython 3.12 each level of JSON takes a frame of the program's own call stack.
 MAX_DEPTH = 200
 NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _DEEPER = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-# So many values are looked at in one step of putting blobs in their places.
+# The number of values examined in one step of replacing blob references.
 _STEP_VALUES = 20_000
-# What a message may have on top of what it carries.
+# A call has `args`, a result and an answer have `value`, a program has `inputs`. Other fields belong to the channel.
+_MAY_BE_TAGGED = frozenset({"args", "value", "inputs"})
+# The most bytes of a message besides the data that it carries.
 ENVELOPE_BYTES = 65536
-# From the first digit on only: from each it would take thousands of times as long.
+# Matches from a number's first digit only; trying every digit would take thousands of times as long.
 _LONG_NUMBER = r"(?<![0-9])[0-9]{%d}" % (MAX_DIGITS + 1)
 
 
@@ -46,41 +57,61 @@ class MessageTooLong(ProtocolError):
     """A message is longer than the channel allows."""
 
 
+def put_value(message: Dict[str, Any], name: str, value: Any) -> None:
+    """Set a field of a message to a value, tagged if it is not JSON data. Raises `tagged.CannotCross`."""
+    message[name] = packed = tagged.pack(value, keeps_bytes=True)
+    if packed is not value:
+        message["tagged"] = [*message.get("tagged", ()), name]
+
+
 def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
-    """Return one frame. Raises `TypeError`, `ValueError` or `RecursionError` for what is no JSON and no bytes."""
+    """Return one frame. Raises `TypeError`, `ValueError` or `RecursionError` for values other than JSON and bytes."""
     try:
         text, blobs = json.dumps(message, separators=(",", ":")), b""
     except TypeError:
         pieces: List[bytes] = []
-        lifted = _lift(message, pieces)
+        lifted = lift(message, pieces)
         lifted["blobs"] = [len(piece) for piece in pieces]
         text, blobs = json.dumps(lifted, separators=(",", ":")), b"".join(pieces)
+    if not _is_small(text):
+        check_text(text)
+        if has_too_many_values(text):
+            raise ValueError(TOO_MANY_VALUES)
+    return framed(text.encode("ascii"), blobs, max_bytes)
+
+
+def framed(body: bytes, blobs: bytes, max_bytes: int) -> bytes:
+    """Return one frame of JSON and blobs. Raises `MessageTooLong`."""
+    if len(body) + len(blobs) > max_bytes:
+        raise MessageTooLong("a message of {:,} bytes; the limit is {:,}".format(len(body) + len(blobs), max_bytes))
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + len(blobs).to_bytes(_LENGTH_BYTES, "big") + body + blobs
+
+
+def _is_small(text: str) -> bool:
+    """Return whether JSON text is so short, with so few brackets, that it cannot exceed a limit."""
+    return len(text) <= MAX_DIGITS and text.count("[") + text.count("{") <= MAX_DEPTH
+
+
+def check_text(text: str) -> None:
+    """Raise `ValueError` for JSON text that some Python could not read back."""
     if has_long_number(text):
         raise ValueError("an integer of more than %d digits" % MAX_DIGITS)
     if is_too_deep(text):
         raise ValueError("values nested more than %d deep" % MAX_DEPTH)
-    if has_too_many_values(text):
-        raise ValueError(
-            "more than %d values in one message, where a list or an object counts as %d; "
-            "give large data as text or bytes" % (MAX_VALUES, VALUES_OF_A_CONTAINER)
-        )
-    body = text.encode("ascii")
-    if len(body) + len(blobs) > max_bytes:
-        raise MessageTooLong("a message of %d bytes; the limit is %d" % (len(body) + len(blobs), max_bytes))
-    return len(body).to_bytes(_LENGTH_BYTES, "big") + len(blobs).to_bytes(_LENGTH_BYTES, "big") + body + blobs
 
 
-def _lift(value: Any, pieces: List[bytes]) -> Any:
+def lift(value: Any, pieces: List[bytes]) -> Any:
+    """Return a value with a mark in place of each bytes object, which is added to the pieces."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         pieces.append(bytes(value))
         return {_MARK: len(pieces) - 1}
     if isinstance(value, dict):
         return {
-            _MARK + key if isinstance(key, str) and key.startswith(_MARK) else key: _lift(item, pieces)
+            _MARK + key if isinstance(key, str) and key.startswith(_MARK) else key: lift(item, pieces)
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_lift(item, pieces) for item in value]
+        return [lift(item, pieces) for item in value]
     return value
 
 
@@ -96,10 +127,15 @@ def has_long_number(text: str) -> bool:
 
 
 def has_too_many_values(text: str) -> bool:
-    """Return whether JSON text has so many values that they would take far more memory than their text does."""
+    """Return whether JSON text has so many values that they would take far more memory than the text."""
     if _count_values(text) <= MAX_VALUES:
         return False
-    return sum(map(_count_values, _outside_texts(text))) > MAX_VALUES
+    return count_values(text) > MAX_VALUES
+
+
+def count_values(text: str) -> int:
+    """Return the weight of JSON text for `MAX_VALUES`: 1 for each comma, `VALUES_OF_A_CONTAINER` for each container."""
+    return sum(map(_count_values, _outside_texts(text)))
 
 
 def _count_values(text: str) -> int:
@@ -121,7 +157,7 @@ def is_too_deep(text: str) -> bool:
 
 
 def _outside_texts(text: str) -> Iterator[str]:
-    """Yield what stands outside the texts of JSON, part by part, also of what is no JSON; takes time by its length."""
+    """Yield the text outside the strings of JSON, part by part, even if it is invalid; takes linear time."""
     plain = text.replace("\\\\", "").replace('\\"', "")
     inside = False
     for start in range(0, len(plain), _PART):
@@ -148,16 +184,16 @@ class FrameReader:
         self._buffer = bytearray()
         self._need = _HEADER_BYTES
         self.size = 0
-        """How many bytes the frame had that was taken last."""
+        """The number of bytes in the frame that was taken last."""
 
     def receive(self, data: bytes) -> None:
-        """Add what was received."""
+        """Add received bytes."""
         self._buffer += data
 
     def take(self) -> Optional[Tuple[bytes, bytes]]:
-        """Return the JSON and the blobs of the next frame, if it is complete.
+        """Return the JSON and the blobs of the next frame if it is complete, else `None`.
 
-        Raises `MessageTooLong`; the reader is of no use after that.
+        Raises `MessageTooLong`; the reader is unusable after that.
         """
         buffer = self._buffer
         if len(buffer) < self._need:
@@ -166,7 +202,7 @@ class FrameReader:
         blob_length = int.from_bytes(buffer[_LENGTH_BYTES:_HEADER_BYTES], "big")
         if text_length + blob_length > self._max_bytes:
             raise MessageTooLong(
-                "a message of %d bytes; the limit is %d" % (text_length + blob_length, self._max_bytes)
+                "a message of {:,} bytes; the limit is {:,}".format(text_length + blob_length, self._max_bytes)
             )
         start = _HEADER_BYTES + text_length
         end = start + blob_length
@@ -181,7 +217,7 @@ class FrameReader:
         return text, blobs
 
     def feed(self, data: bytes) -> Iterator[Dict[str, Any]]:
-        """Yield every message that is complete now. Raises `ProtocolError`; the reader is of no use after that."""
+        """Yield every message that is complete now. Raises `ProtocolError`; the reader is unusable after that."""
         self.receive(data)
         frame = self.take()
         while frame is not None:
@@ -190,12 +226,12 @@ class FrameReader:
 
     @property
     def missing(self) -> int:
-        """Bytes that have to come, at least, before there is more to take."""
+        """The least number of bytes still to come before another frame is complete."""
         return max(self._need - len(self._buffer), 0)
 
     @property
     def pending(self) -> int:
-        """Bytes received that have not been taken."""
+        """The number of bytes received and not taken."""
         return len(self._buffer)
 
 
@@ -203,22 +239,41 @@ def decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
     """Return the message of one frame, at once. Raises `ProtocolError`."""
     try:
         decoded = text.decode("utf-8")
-        if has_too_many_values(decoded):
-            raise ProtocolError("a message of more than %d values" % MAX_VALUES)
-        if is_too_deep(decoded):
-            raise ProtocolError("a message nested more than %d deep" % MAX_DEPTH)
+        if not _is_small(decoded):
+            if has_too_many_values(decoded):
+                raise ProtocolError("a message of more than %d values" % MAX_VALUES)
+            if is_too_deep(decoded):
+                raise ProtocolError("a message nested more than %d deep" % MAX_DEPTH)
         message = json.loads(decoded)
     except (ValueError, RecursionError) as error:
         raise ProtocolError("a message is not JSON: %s" % error) from None
     if type(message) is not dict:
         raise ProtocolError("a message is not a JSON object")
-    for _ in place_blobs(message, blobs):
-        pass
+    if blobs or "blobs" in message or "tagged" in message:
+        for _ in open_in_steps(message, blobs):
+            pass
     return message
 
 
-def place_blobs(message: Dict[str, Any], blobs: bytes) -> Iterator[None]:
-    """Put a message's blobs where it names them, in steps that each look at a bounded number of values.
+def open_in_steps(message: Dict[str, Any], blobs: bytes) -> Iterator[None]:
+    """Replace a message's blob references and open its tagged fields, in bounded steps. Raises `ProtocolError`."""
+    yield from _place_blobs(message, blobs)
+    names = message.pop("tagged", ())
+    if type(names) not in (list, tuple) or len(names) > len(_MAY_BE_TAGGED):
+        raise ProtocolError("a message's list of tagged fields makes no sense")
+    if not {str}.issuperset(map(type, names)) or len({*names} & _MAY_BE_TAGGED & message.keys()) < len(names):
+        raise ProtocolError("a message's list of tagged fields makes no sense")
+    for name in names:
+        holder = [message[name]]
+        try:
+            yield from tagged.open_in_steps(holder)
+        except ValueError as error:
+            raise ProtocolError("a message whose %r cannot be opened: %s" % (name[:40], error)) from None
+        message[name] = holder[0]
+
+
+def _place_blobs(message: Dict[str, Any], blobs: bytes) -> Iterator[None]:
+    """Replace a message's references to blobs by the blobs, in steps that examine a bounded number of values.
 
     Raises `ProtocolError`.
     """
@@ -235,10 +290,10 @@ def place_blobs(message: Dict[str, Any], blobs: bytes) -> Iterator[None]:
         raise ProtocolError("a message's blobs do not have the sizes that it lists")
     if len(message) == 1 and _MARK in message:
         raise ProtocolError("a message is nothing but a blob")
-    pieces: List[bytes] = []
+    pieces: Dict[int, bytes] = {}
     start = 0
     for size in sizes:
-        pieces.append(blobs[start : start + size])
+        pieces[len(pieces)] = blobs[start : start + size]
         start += size
         if len(pieces) % _STEP_VALUES == 0:
             yield
@@ -268,7 +323,8 @@ def place_blobs(message: Dict[str, Any], blobs: bytes) -> Iterator[None]:
             holder.update(unmarked)
 
 
-def _blob(index: Any, pieces: List[bytes]) -> bytes:
-    if type(index) is not int or not 0 <= index < len(pieces):
-        raise ProtocolError("a message names a blob that it does not carry")
-    return pieces[index]
+def _blob(index: Any, pieces: Dict[int, bytes]) -> bytes:
+    """Remove and return a blob; each may be referenced once, because many references would each copy it."""
+    if type(index) is not int or index not in pieces:
+        raise ProtocolError("a message names a blob that it does not carry, or names one twice")
+    return pieces.pop(index)

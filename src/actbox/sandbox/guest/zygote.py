@@ -1,4 +1,4 @@
-"""The process that guests are forked from: it has imported what programs need, and has never seen a program's data.
+"""The process that guests are forked from: it has imported the preloaded modules, and never sees a program's data.
 
 For each request over its socket, with the descriptors of a run, it forks a keeper, which forks the guest.
 """
@@ -21,13 +21,13 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Dict, List, NoReturn, Sequence, Set
 
-# What is asked: a run, with four descriptors or five.
+# The request to make a run; it comes with four or five descriptors.
 MAKE = b"m"
 _MOST_DESCRIPTORS = 5
 
 
 def serve(sock: socket.socket, preload: Sequence[str], variables: Dict[str, str], filter_program: bytes) -> NoReturn:
-    """Fork keepers as they are asked for; never returns."""
+    """Fork keepers on request; never returns."""
     set_name("actbox-zygote")
     os.setsid()
     become_subreaper()
@@ -63,7 +63,7 @@ def serve(sock: socket.socket, preload: Sequence[str], variables: Dict[str, str]
             os._exit(0)
         try:
             keeper = os.fork()
-        except OSError:  # no more processes: the agent sees that nobody holds the other ends
+        except OSError:  # no more processes: the agent sees that the other ends are closed
             keeper = -1
         if keeper == 0:
             sock.close()
@@ -79,18 +79,18 @@ def serve(sock: socket.socket, preload: Sequence[str], variables: Dict[str, str]
 
 
 def _import_all(names: Sequence[str]) -> List[str]:
-    """Import modules; return a sentence for each that could not be imported."""
+    """Import modules; return one sentence for each that could not be imported."""
     warnings = []
     for name in names:
         try:
             importlib.import_module(name)
-        except BaseException as error:  # one that calls sys.exit() too
+        except BaseException as error:  # also for a module that calls sys.exit()
             warnings.append(" ".join(("preloading %s failed: %s: %s" % (name, type(error).__name__, error)).split()))
     return warnings
 
 
 def _end_others(keepers: Set[int]) -> None:
-    """End what keepers that were killed have left: it is this process's child by now."""
+    """Kill what killed keepers have left; those processes are this process's children now."""
     for orphan in descendants.children(os.getpid()):
         if orphan not in keepers:
             descendants.end_below(orphan)

@@ -1,8 +1,8 @@
-"""What belongs to one run is put into a sandbox that stands already: its workspace, its mounts, its own sizes.
+"""Attaches one run's workspace, mounts and file system sizes to a sandbox that already exists.
 
-Mounts come as descriptors, made by the nursery, which still sees the host's files. Here a path means what it means to
-the guest. Earlier runs may have left links in the workspace: they can lead a mount to another place of the guest's own
-view, and nowhere else.
+The mounts are descriptors made by the nursery, which still sees the host's files. Here paths are the guest's paths.
+Earlier runs may have left links in the workspace: they can redirect a mount to another place within the guest's own
+view, but nowhere else.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
-# Where pid 1 itself makes mount points; elsewhere the template has them.
+# Pid 1 itself makes mount points below these; elsewhere the template has them.
 OWN = ("/workspace/", "/tmp/", "/dev/shm/")
-# For semaphores and small arrays between processes; as much as containers give.
+# For semaphores and small arrays shared between processes; the same size as containers usually get.
 _SHARED_MEMORY_MIB = 64
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV
 _INPUT = "/workspace/input"
 
 
 class CannotAttach(Exception):
-    """This machine cannot attach what the policy has; the message is a sentence for whoever made the policy."""
+    """Raised when this machine cannot attach a mount of the policy; the message is written for the policy's author."""
 
 
 def mount_own(size_mib: int, inodes: int) -> None:
-    """Mount `tmp` and `dev/shm` below the working folder: in memory, of a bounded size."""
+    """Mount `tmp` and `dev/shm` below the working directory: in memory, of a bounded size."""
     for folder, flags, options in _own(size_mib, inodes):
         linux.mount("tmpfs", folder, "tmpfs", flags, options)
 
 
 def resize_own(size_mib: int, inodes: int) -> None:
-    """Give `/tmp` and `/dev/shm` another size."""
+    """Change the size of `/tmp` and `/dev/shm`."""
     for folder, flags, options in _own(size_mib, inodes):
         linux.mount("tmpfs", "/" + folder, "tmpfs", flags | linux.MS_REMOUNT, options)
 
 
 def attach_late(late: List[Tuple[str, int]], below_workspace: bool) -> None:
-    """Attach the environment's folders that lie below what is the sandbox's own."""
+    """Attach the environment's directories that lie below the sandbox's own directories."""
     for path, descriptor in late:
         if path.startswith("/workspace/") == below_workspace:
             make_point(path, True)
@@ -48,10 +48,10 @@ def attach_late(late: List[Tuple[str, int]], below_workspace: bool) -> None:
 
 
 def attach_run(request: Dict[str, Any], descriptors: List[int]) -> List[int]:
-    """Attach the workspace, the inputs in it, and the policy's mounts, in the order of the descriptors.
+    """Attach the workspace, its inputs and the policy's mounts, in the order of the descriptors.
 
-    After these come the file systems for the changes of overlays that are to be kept, in the same order. Returns
-    a descriptor of each overlay: what is written there lies in memory.
+    After them come, in the same order, the file systems for overlay changes that are to be kept. Returns a descriptor
+    of each overlay, because what is written there lies in memory.
     """
     workspace, inputs, *given = descriptors
     mounts = request["mounts"]
@@ -73,9 +73,9 @@ def attach_run(request: Dict[str, Any], descriptors: List[int]) -> List[int]:
 
 
 def attach_inputs(inputs: int, below: List[int], root: str = "") -> None:
-    """Attach the workspace's own folder of inputs, over a folder of the host where `below` has one.
+    """Attach the workspace's own directory of inputs, merged over a host directory if `below` has one.
 
-    `root` is the tree that it is for. For a moment something else lies over its `/tmp`.
+    `root` is the tree to attach it in. For a moment its `/tmp` is covered by another mount.
     """
     if not below:
         linux.move_mount(inputs, root + _INPUT)
@@ -87,7 +87,7 @@ def attach_inputs(inputs: int, below: List[int], root: str = "") -> None:
         for name, descriptor in (("own", inputs), ("host", folder)):
             os.mkdir(aside + "/" + name)
             linux.move_mount(descriptor, aside + "/" + name)
-        # Without an upper layer nothing can ever be written, whoever may; what comes first wins.
+        # An overlay without an upper layer can never be written, by anyone; the first lower layer wins.
         options = "lowerdir=%s/own:%s/host,userxattr" % (aside, aside)
         linux.mount("overlay", root + _INPUT, "overlay", _FLAGS | linux.MS_RDONLY, options)
     except OSError as error:
@@ -100,7 +100,7 @@ def attach_inputs(inputs: int, below: List[int], root: str = "") -> None:
 
 
 def open_inputs(root: str = "") -> int:
-    """Return a descriptor, for its place only, of what a guest sees at `/input`."""
+    """Return an `O_PATH` descriptor of what a guest sees at `/input`."""
     return os.open(root + _INPUT, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
@@ -113,7 +113,7 @@ def _own(size_mib: int, inodes: int) -> List[Tuple[str, int, str]]:
 
 
 def make_point(path: str, is_folder: bool) -> None:
-    """Make a folder or file to mount something on, where there is nothing yet."""
+    """Make a directory or file to mount something on, unless the path exists."""
     if os.path.exists(path):
         return
     os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
@@ -123,9 +123,9 @@ def make_point(path: str, is_folder: bool) -> None:
 
 
 def _overlay(lower: int, upper: int, target: str, size_mib: int, inodes: int) -> int:
-    """Mount a folder so that it can be changed, with the changes in memory only; return a descriptor of it.
+    """Mount a directory so that it can be changed, with the changes in memory only; return a descriptor of it.
 
-    `upper` is the file system for the changes where somebody else wants to read them, -1 where nobody does.
+    `upper` is the file system for changes that the host will read, or -1.
     """
     if upper >= 0:
         linux.move_mount(upper, "/tmp")

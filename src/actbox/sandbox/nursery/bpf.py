@@ -1,4 +1,4 @@
-"""Classic BPF as seccomp(2) takes it: instructions, decision trees made of them, and an evaluator.
+"""Classic BPF as seccomp(2) takes it: instructions, decision trees built from them, and an evaluator.
 
 A filter is a list of instructions that reads the number, the architecture and the arguments of a system call
 (`struct seccomp_data`) and returns an action. Jumps only go forward.
@@ -25,6 +25,7 @@ _IF_GREATER_OR_EQUAL = 0x35  # BPF_JMP | BPF_JGE | BPF_K
 _IF_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
 _RETURN = 0x06  # BPF_RET | BPF_K
 
+_LARGEST = 0xFFFFFFFF
 _LONGEST_BRANCH = 255
 _LONGEST_PROGRAM = 4096
 
@@ -34,57 +35,79 @@ _INSTRUCTION = struct.Struct("<HBBI")
 
 
 def refuse(code: int) -> int:
-    """Return the action that fails the call with an errno and does not make it."""
+    """Return the action that fails a call with an errno instead of making it; with 0 the call seems to succeed."""
     return _ERRNO | code
 
 
 def returns(action: int) -> Code:
-    """End with an action."""
+    """Return code that ends with an action."""
     return [(_RETURN, 0, 0, action)]
 
 
 def load_number() -> Code:
-    """Take up the system call's number."""
+    """Return code that loads the system call's number."""
     return [(_LOAD, 0, 0, 0)]
 
 
 def load_architecture() -> Code:
-    """Take up the AUDIT_ARCH_* value of the table that the number is from."""
+    """Return code that loads the AUDIT_ARCH_* value of the table that the number is from."""
     return [(_LOAD, 0, 0, 4)]
 
 
 def load_argument(index: int, mask: int = 0xFFFFFFFF) -> Code:
-    """Take up the lower half of an argument, counted from 0, and of it the bits of `mask`."""
+    """Return code that loads the lower half of an argument, counted from 0, and keeps only the bits of `mask`."""
     load = (_LOAD, 0, 0, 16 + 8 * index)
     return [load] if mask == 0xFFFFFFFF else [load, (_AND, 0, 0, mask)]
 
 
+def load_upper_half(index: int) -> Code:
+    """Return code that loads the upper half of an argument, counted from 0."""
+    return [(_LOAD, 0, 0, 20 + 8 * index)]
+
+
 def unless_one_of(values: tuple[int, ...], otherwise: int) -> Code:
-    """Go on if what was taken up is one of `values`; else end with an action."""
-    count = len(values)
-    tests: Code = [(_IF_EQUAL, count - position, 0, value) for position, value in enumerate(values)]
-    return [*tests, *returns(otherwise)]
+    """Return code that goes on if the loaded value is one of `values`, and else ends with an action."""
+    code = returns(otherwise)
+    for first, last in reversed(_runs(values)):
+        past_the_rest = len(code)
+        if first == last:
+            code = [(_IF_EQUAL, past_the_rest, 0, first), *code]
+        else:
+            code = [(_IF_GREATER_OR_EQUAL, 0, 1, first), (_IF_GREATER_OR_EQUAL, 0, past_the_rest, last + 1), *code]
+    return code
+
+
+def _runs(values: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the first and last of each run of values that follow one another."""
+    runs: list[tuple[int, int]] = []
+    for value in sorted(values):
+        if runs and value == runs[-1][1] + 1 and value < _LARGEST:
+            runs[-1] = (runs[-1][0], value)
+        else:
+            runs.append((value, value))
+    return runs
 
 
 def if_equal(value: int, then: int) -> Code:
-    """End with an action if what was taken up is `value`; else go on."""
+    """Return code that ends with an action if the loaded value is `value`, and else goes on."""
     return [(_IF_EQUAL, 0, 1, value), *returns(then)]
 
 
 def if_any_bit(bits: int, then: int) -> Code:
-    """End with an action if what was taken up has any of `bits`; else go on."""
+    """Return code that ends with an action if the loaded value has any of `bits`, and else goes on."""
     return [(_IF_ANY_BIT, 0, 1, bits), *returns(then)]
 
 
 def when_equal(value: int, then: Code) -> Code:
-    """Do some code if what was taken up is `value`, and go on."""
+    """Return code that runs `then` if the loaded value is `value`, and goes on."""
     return [(_IF_EQUAL, 0, len(then), value), *then]
 
 
 def choose(ranges: list[tuple[int, Code]]) -> Code:
-    """Find what was taken up among ranges by halving, and do that range's code, which ends with an action.
+    """Return code that finds the loaded value's range by binary search and runs that range's code.
 
-    A range is its first value and its code, and goes up to the next one. They are sorted, from 0 on.
+    A range is its first value and its code, which must end with an action; it extends to the next range. The ranges are
+    sorted and begin at 0.
     """
     if len(ranges) == 1:
         return ranges[0][1]
@@ -97,7 +120,7 @@ def choose(ranges: list[tuple[int, Code]]) -> Code:
 
 
 def encode(code: Code) -> bytes:
-    """Return the array of `struct sock_filter`."""
+    """Return the code as an array of `struct sock_filter`."""
     if len(code) > _LONGEST_PROGRAM:
         raise ValueError(f"a filter has at most {_LONGEST_PROGRAM} instructions, not {len(code)}")
     return b"".join(_INSTRUCTION.pack(*instruction) for instruction in code)
@@ -106,8 +129,8 @@ def encode(code: Code) -> bytes:
 def evaluate(program: bytes, architecture: int, number: int, arguments: tuple[int, ...] = ()) -> int:
     """Return the action that the kernel would find in a filter for one call: `ALLOW`, `KILL`, `refuse(…)`.
 
-    `architecture` is an AUDIT_ARCH_* value; arguments are words of 64 bits, those not given are 0. ValueError
-    for an instruction that the functions above do not make.
+    `architecture` is an AUDIT_ARCH_* value; arguments are 64-bit words, missing ones are 0. Raises ValueError for an
+    instruction that the functions above do not make.
     """
     words = [argument & 0xFFFFFFFFFFFFFFFF for argument in arguments]
     data = _DATA.pack(number & 0xFFFFFFFF, architecture, 0, *words, *[0] * (6 - len(words)))

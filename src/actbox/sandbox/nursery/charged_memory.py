@@ -1,13 +1,13 @@
-"""What a control group of version 1 is charged for: its sockets' buffers and its other memory are counted apart.
+"""The memory charged to a control group of version 1, which counts socket buffers apart from other memory.
 
-The kernel ends a process for the other memory alone, and what many sockets hold together it does not keep to a limit.
+The kernel kills a process for the other memory alone, and does not limit what many sockets hold together.
 """
 
 from __future__ import annotations
 
 import os
 
-# Several times what a kernel writes.
+# Several times the length that the kernel writes.
 _MOST_STATISTICS = 16384
 
 
@@ -21,14 +21,14 @@ class ChargedMemory:
         self._statistics = groups["memory_stat"]
 
     def passes(self, most: int) -> bool:
-        """Whether sockets, if they hold anything, and all other memory come to more than so many bytes."""
+        """Return whether sockets, if they hold any memory, and all other memory exceed `most` bytes."""
         sockets = _number(self._sockets)
         if not sockets or sockets + _number(self._usage) <= most:
             return False
         return sockets + _number(self._usage) - self._cached_files() > most
 
     def _cached_files(self) -> int:
-        """Return the bytes of the host's files that the kernel drops when the group needs room."""
+        """Return the bytes of cached host files, which the kernel drops when the group needs room."""
         counted = [line.split() for line in os.pread(self._statistics, _MOST_STATISTICS, 0).splitlines()]
         return sum(int(words[1]) for words in counted if words[0] in (b"total_inactive_file", b"total_active_file"))
 

@@ -1,9 +1,9 @@
-"""One sandbox, from its birth to its end, in the process that is its pid 1.
+"""One sandbox from its start to its end, as run by the process that is its pid 1.
 
-Pid 1 is ours and stays. It builds the sandbox around itself and forks the guest into it; both then wait. When the host
-takes the sandbox for a run, pid 1 attaches what belongs to that run and lets the guest go on. From then on it reaps
-what guests leave behind, looks after the limits that no kernel mechanism holds, and tells the host how the guest ended.
-When it ends, or is killed, the kernel ends everything in the sandbox.
+Pid 1 runs our code and lives as long as the sandbox. It builds the sandbox around itself and forks the guest into it;
+both then wait. When the host takes the sandbox for a run, pid 1 attaches the run's mounts and lets the guest go on.
+From then on it reaps the guest's leftover processes, enforces the limits that no kernel mechanism enforces, and tells
+the host how the guest ended. When pid 1 ends, or is killed, the kernel ends everything in the sandbox.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import os
 import signal
 
 from ..guest import main as guest
+from ..guest.limits import FIRST_TO_GO, set_oom_score
 from . import landlock, linux, seccomp
 from .attach import CannotAttach, attach_late, attach_run, mount_own, open_inputs, resize_own
 from .control import Control
 from .family import Family, mount_trees
 from .gate import listen, place_files
 from .identity import Identity
+from .machine_files import MachineFiles
 from .places import ROOT
 from .root import map_no_zeros
 from .watch import OneGuest, Watcher, watch
@@ -39,17 +41,17 @@ _NAMESPACES = (
     | linux.CLONE_NEWUTS
 )
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV
-# What a guest's descriptors are: the three of every process, the channel, a pipe that says when it may go on, and the
-# rules that it then puts itself under.
+# The descriptors of a guest: the three of every process, the channel, a pipe that tells it to go on, and the Landlock
+# ruleset that it then enters.
 _CHANNEL, _GO, _RULES = 3, 4, 5
 
 
 class Birth:
-    """What a sandbox is born with: descriptors that it keeps, and what it is to be like."""
+    """The descriptors and settings with which a sandbox is started."""
 
     namespaces = _NAMESPACES
     sync: int
-    """A socket to the nursery, which says when it has done its part."""
+    """A socket to the nursery, which reports when it has done its part."""
     control: int
     channel: int
     stdout: int
@@ -66,26 +68,24 @@ class Birth:
         tmp_mib: int,
         inodes: int,
         forkable: bool,
-        variables: Dict[str, str],
     ) -> None:
         self.groups = groups
         """Files of the sandbox's control groups: the guest joins by writing to those whose name begins with `join`."""
         self.counted = counted
-        """Whether a control group counts its memory; else it gets none that pid 1 would not see."""
+        """True if a control group counts its memory; else it gets no kind of memory that pid 1 could not see."""
         self.late = late
-        """Mounts of the environment that go below what belongs to the sandbox itself: (where, the mount)."""
+        """Mounts of the environment that go below the sandbox's own directories: (path, mount)."""
         self.readable = readable
-        """Folders of the host besides `/usr` that the root shows."""
+        """Host directories besides `/usr` that the root shows."""
         self.identity = identity
         self.filter_program = filter_program
         self.tmp_mib = tmp_mib
         self.inodes = inodes
         self.forkable = forkable
-        self.variables = variables
 
 
 def be_child(birth: Birth) -> NoReturn:
-    """Be pid 1 of a new sandbox, in namespaces that are its own already; never returns."""
+    """Run as pid 1 of a new sandbox, already in its own namespaces; never returns."""
     control = Control(birth.control)
     try:
         linux.set_name("actbox-init")
@@ -96,32 +96,33 @@ def be_child(birth: Birth) -> NoReturn:
         _keep_only([*ends, *late, *birth.groups.values()])
         linux.set_parent_death_signal(signal.SIGKILL)
         if os.read(birth.sync, 1) != b"x":
-            os._exit(1)  # the nursery has gone
+            os._exit(1)  # the nursery has ended
         os.setsid()
         os.umask(0o022)
-        has_cgroup_namespaces = os.path.exists("/proc/self/ns/cgroup")  # a kernel may have been built without
+        has_cgroup_namespaces = os.path.exists("/proc/self/ns/cgroup")  # a kernel may be built without them
         birth.identity.become_guest()
-        linux.set_parent_death_signal(signal.SIGKILL)  # a change of ids has undone it
+        linux.set_parent_death_signal(signal.SIGKILL)  # the change of ids has reset it
         linux.sethostname("actbox")
         linux.bring_loopback_up()
-        # For counting processes; made while the host's own /proc is still in view, as the kernel demands.
+        # For counting processes; made while the host's own /proc is still visible, as the kernel demands.
         proc = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=linux.detached_mount("proc", {}))
         bound_own(proc)
-        trees = _build_root(birth)
+        trees, machine = _build_root(birth)
         rules = landlock.standing_rules(birth.readable, trees)
+        linux.gain_no_capabilities()  # before the fork, so that the guest need not do it again
         go_read, go_write = os.pipe()
         first = os.fork()
         if first == 0:
             _be_guest(birth, go_read, rules, has_cgroup_namespaces)
         groups = {name: file for name, file in birth.groups.items() if not name.startswith("join")}
-        kept = [birth.control, proc, go_write, trees, rules, *groups.values(), *late]
+        kept = [birth.control, proc, go_write, trees, rules, *machine.descriptors, *groups.values(), *late]
         _keep_only([descriptor for descriptor in kept if descriptor >= 0])
         linux.set_dumpable(False)
-        # The filter keeps a guest from signalling us, but under our common user the kernel would do it for it, as the
-        # owner of a descriptor (F_SETOWN). Python's own handler would then end us, and the sandbox would seem at fault.
+        # The filter keeps a guest from signalling us, but the kernel would do it for the guest, which has our user, as
+        # the owner of a descriptor (F_SETOWN). Python's handler would then end us, and the sandbox would seem to have
+        # failed.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        linux.gain_no_capabilities()
-        _live(first, control, birth, Watcher(proc, groups), go_write, trees, rules)
+        _live(first, control, birth, Watcher(proc, groups, machine), go_write, trees, rules)
     except CannotAttach as reason:
         control.say({"refused": str(reason)})
         os._exit(1)
@@ -130,31 +131,37 @@ def be_child(birth: Birth) -> NoReturn:
         os._exit(1)
 
 
-def _build_root(birth: Birth) -> int:
-    """Build the sandbox's root and enter it; where it may be forked, return what `mount_trees` returns, else -1."""
-    # A copy of the template that is ours alone. The mount copied along with the namespace is locked: it cannot be the
-    # root, and nothing can be taken out of it.
+def _build_root(birth: Birth) -> Tuple[int, MachineFiles]:
+    """Build the sandbox's root and enter it; return the trees' descriptor and the `/proc` files written for each run.
+
+    The first is the result of `mount_trees` for a sandbox that may be forked, else -1.
+    """
+    # Our own copy of the template. The mount copied along with the namespace is locked: it cannot be the root, and
+    # nothing can be taken out of it.
     linux.mount(ROOT, ROOT, None, linux.MS_BIND | linux.MS_REC, None)
     os.chdir(ROOT)
     mount_own(birth.tmp_mib, birth.inodes)
     if not birth.counted:
         map_no_zeros()
-    linux.mount("proc", "proc", "proc", _FLAGS | linux.MS_NOEXEC, "subset=pid,hidepid=invisible")
+    machine = MachineFiles()
     trees = mount_trees() if birth.forkable else -1
     linux.pivot_root(".", ".")
     linux.umount(".", linux.MNT_DETACH)
-    # From here on a path means what it means to the guest.
+    # From here on a path is the guest's path.
     os.chdir("/")
     attach_late(birth.late, below_workspace=False)
-    return trees
+    return trees, machine
 
 
 def _join_groups(birth: Birth, has_cgroup_namespaces: bool) -> None:
-    """Join the sandbox's control groups. Pid 1 stays outside: it must have its turn when they have used up theirs."""
+    """Join the sandbox's control groups.
+
+    Pid 1 stays outside: it must get its turn when the guest has used up its share.
+    """
     for name, descriptor in birth.groups.items():
         if name.startswith("join"):
             os.write(descriptor, b"0")
-    if has_cgroup_namespaces:  # in which the group that it is in is the root of all that it sees
+    if has_cgroup_namespaces:  # whose root is the group of its first process
         linux.unshare(linux.CLONE_NEWCGROUP)
 
 
@@ -167,18 +174,14 @@ def _be_guest(birth: Birth, go: int, rules: int, has_cgroup_namespaces: bool) ->
         for number, descriptor in enumerate(_out_of_the_way(own)):
             os.dup2(descriptor, number, inheritable=number < _CHANNEL)
         linux.close_range(len(own))
-        for number in range(1, signal.NSIG):
-            if number not in (signal.SIGKILL, signal.SIGSTOP) and signal.getsignal(number) is not signal.SIG_DFL:
-                _reset(number)
         os.setsid()
-        linux.drop_capabilities(frozenset({linux.CAP_SYS_CHROOT}) if birth.forkable else frozenset())
+        linux.keep_capabilities(frozenset({linux.CAP_SYS_CHROOT}) if birth.forkable else frozenset())
         linux.set_dumpable(True)  # so that it can read its own /proc/self, as every process can
+        set_oom_score(FIRST_TO_GO)
         linux.set_no_new_privs()
         seccomp.install(birth.filter_program)
     except BaseException as error:
         _give_up(error)
-    os.environ.clear()
-    os.environ.update(birth.variables)
     guest.main(_CHANNEL, _GO, lambda: _enter(_RULES if rules >= 0 else rules))
 
 
@@ -190,23 +193,14 @@ def _enter(rules: int) -> None:
 
 
 def _give_up(error: BaseException) -> NoReturn:
-    """End a guest that could not be enclosed: without all of it there is no sandbox, and so no program."""
+    """End a guest that could not be isolated completely, so that no program runs in it."""
     os.write(2, ("the sandbox could not be closed: %s\n" % error).encode())
     os._exit(125)
 
 
 def _out_of_the_way(descriptors: List[int]) -> List[int]:
-    """Return copies of descriptors whose numbers are none of those that a guest's have."""
+    """Return copies of descriptors with numbers above those that a guest uses."""
     return [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _RULES + 1) for descriptor in descriptors]
-
-
-def _reset(number: int) -> None:
-    # What Python itself ignores or handles stays: a broken pipe is an exception, Ctrl-C is KeyboardInterrupt.
-    if number in (signal.SIGPIPE, signal.SIGXFSZ):
-        return
-    handler = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-    with contextlib.suppress(OSError, ValueError):  # the C library keeps a few for itself
-        signal.signal(number, handler)
 
 
 def _keep_only(descriptors: list[int]) -> None:
@@ -219,7 +213,7 @@ def _keep_only(descriptors: list[int]) -> None:
 
 
 def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int, trees: int, rules: int) -> NoReturn:
-    """Wait for a run, attach what belongs to it, let the guest go on, and watch until the guest has ended."""
+    """Wait for a run, attach its mounts, let the guest go on, and watch until the guest has ended."""
     late = [path for path, _ in birth.late]
     family = Family(first, control, watcher, trees, late) if birth.forkable else None
 
@@ -245,8 +239,9 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
             linux.keep_capabilities(frozenset())
         else:
             family.note_mounts([mount["path"] for mount in request["mounts"] if mount["mode"] != "input"])
-        watcher.begin(request["watched"], request["owed"])  # its weight counts when it is woken
-        with contextlib.suppress(BrokenPipeError):  # the guest has just died, which is told as any guest's end
+        watcher.machine.begin(**request["machine"])
+        watcher.begin(request["watched"], request["owed"])  # the weight must be set before the guest wakes
+        with contextlib.suppress(BrokenPipeError):  # the guest has just died, which is reported as any guest's end
             os.write(go, b"x")
         os.close(go)
         if rules >= 0:
@@ -257,9 +252,9 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
 
 
 def _rehearse() -> None:
-    """Go through what taking a run takes, with nothing to attach: its first step at most fails.
+    """Run the code that takes a run once without mounts, so that its pages are written now; it fails at its first step.
 
-    It is the guest's memory too since the guest was forked, and each page that is written to costs some microseconds.
+    Its memory has been shared with the guest since the fork, and the first write to each page costs microseconds.
     """
     with contextlib.suppress(OSError):
         attach_run(

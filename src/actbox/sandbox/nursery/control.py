@@ -1,6 +1,6 @@
-"""Pid 1's end of its socket to the host: requests with descriptors come in, facts about the sandbox go out.
+"""Pid 1's end of its socket to the host: receives requests with descriptors, sends facts about the sandbox.
 
-Datagrams of JSON over `SOCK_SEQPACKET`. Nothing in the sandbox but pid 1 has it.
+The socket is `SOCK_SEQPACKET` with datagrams of JSON. In the sandbox only pid 1 has it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import socket
 
-from .datagrams import receive, send
+from .passing import receive, send
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """Takes requests from the host and tells it facts."""
+    """Receives requests from the host and sends it facts."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._socket = socket.socket(fileno=descriptor)
 
     def receive(self) -> Optional[Tuple[Dict[str, Any], List[int]]]:
-        """Return the next request and the descriptors beside it; `None` when the host has let go of this sandbox."""
+        """Return the next request and its descriptors; `None` when the host has closed the socket."""
         data, descriptors = receive(self._socket)
         return (json.loads(data), descriptors) if data else None
 
     def say(self, fact: Dict[str, Any], descriptors: Optional[List[int]] = None) -> None:
-        """Tell the host a fact. It reads them when it wants to, at the latest at the end; later ones win.
+        """Send the host a fact. The host may read it as late as the sandbox's end; later facts override earlier ones.
 
-        Raises `OSError` where the descriptors beside it cannot be sent now; see `send`.
+        Raises `OSError` if the descriptors sent with it cannot be sent now; see `send`.
         """
         try:
             send(self._socket, fact, descriptors or [])
         except OSError as error:
             if error.errno == errno.ETOOMANYREFS:
                 raise
-            os._exit(1)  # nobody is left to be told
+            os._exit(1)  # the host has closed the socket

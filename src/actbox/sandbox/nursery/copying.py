@@ -1,7 +1,7 @@
-"""Copy a folder with all that lies in it: for a fork of a session, which has files of its own from then on.
+"""Copies a directory tree, for a fork of a session, which then has its own files.
 
-What is copied was made by a program and may change meanwhile. Every step opens one name in a folder that is already
-open and follows no link, so that the copy can come out wrong and nothing outside can be touched.
+A program made the tree and may change it meanwhile. Every step opens one name in an open directory and follows no link,
+so the copy may come out wrong, but nothing outside can be touched.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ import errno
 import os
 import stat
 
+from ..guest.beneath import DRAFT, READ, open_beneath, opened, opened_folder
+
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterator, Tuple
 
-# Each folder on the way is open, twice, while what is below it is copied.
+# Each level holds two open descriptors while the entries below it are copied.
 MAX_DEPTH = 100
 
 _BYTES_AT_ONCE = 2**24
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def copy_folder(source: str, target: str, meanwhile: Callable[[], None]) -> None:
-    """Copy what is in one folder into another, but not what is mounted there. Sockets are left out.
+    """Copy a directory's content into another directory, except mounts and sockets. Existing entries stay.
 
-    What there is already in the other stays. `meanwhile` is called again and again, and ends it by what it raises.
-    Raises `OSError`, for folders nested deeper than `MAX_DEPTH` too.
+    `meanwhile` is called again and again; it stops the copy by raising. Raises `OSError`, also for directories nested
+    deeper than `MAX_DEPTH`.
     """
-    with _opened(source) as from_folder, _opened(target) as to_folder:
+    with opened_folder(source) as from_folder, opened_folder(target) as to_folder:
         _Copy(from_folder, to_folder, meanwhile).folder(from_folder, to_folder, "", MAX_DEPTH)
 
 
@@ -41,7 +42,7 @@ class _Copy:
         self._linked: Dict[int, str] = {}
 
     def folder(self, source: int, target: int, path: str, deeper: int) -> None:
-        """Copy the entries of a folder that is open; `path` is where it lies in the copy."""
+        """Copy the entries of an open directory; `path` is its path in the copy."""
         if not deeper:
             raise OSError(errno.ELOOP, "folders are nested deeper than %d" % MAX_DEPTH)
         for name in os.listdir(source):
@@ -61,7 +62,7 @@ class _Copy:
         if stat.S_ISDIR(status.st_mode):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, dir_fd=target)
-            with _opened(name, source) as inner_source, _opened(name, target) as inner_target:
+            with opened(source, name) as inner_source, opened(target, name) as inner_target:
                 if os.fstat(inner_target).st_dev != self._target_device:
                     return
                 self.folder(inner_source, inner_target, path + "/", deeper - 1)
@@ -74,13 +75,12 @@ class _Copy:
             os.mkfifo(name, stat.S_IMODE(status.st_mode), dir_fd=target)
 
     def _file(self, source: int, target: int, name: str) -> None:
-        flags = os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=source)
+        file = open_beneath(source, name, READ)
         try:
             status = os.fstat(file)
-            if not stat.S_ISREG(status.st_mode):  # something else has the name now
+            if not stat.S_ISREG(status.st_mode):  # the name is another file's now
                 return
-            copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, dir_fd=target)
+            copy = open_beneath(target, name, DRAFT)
             try:
                 for start, end in _parts_with_data(file, status.st_size):
                     self._part(file, copy, start, end)
@@ -97,13 +97,13 @@ class _Copy:
         while start < end:
             self._meanwhile()
             sent = os.sendfile(copy, file, start, min(end - start, _BYTES_AT_ONCE))
-            if not sent:  # it has become shorter
+            if not sent:  # the file has become shorter
                 return
             start += sent
 
 
 def _parts_with_data(file: int, size: int) -> Iterator[Tuple[int, int]]:
-    """Yield (start, end) of what a file has besides holes, of which it may have more than there is memory."""
+    """Yield (start, end) of the file's data between holes; a file's holes may be larger than memory."""
     start = 0
     while start < size:
         try:
@@ -119,12 +119,3 @@ def _parts_with_data(file: int, size: int) -> Iterator[Tuple[int, int]]:
 
 def _keep_times(descriptor: int, status: os.stat_result) -> None:
     os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-@contextlib.contextmanager
-def _opened(name: str, folder: int = -1) -> Iterator[int]:
-    descriptor = os.open(name, _FOLDER, dir_fd=None if folder < 0 else folder)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -1,7 +1,7 @@
-"""How much memory a sandbox's processes take where no control group counts it: theirs, and the kernel's for them.
+"""Counts the memory of a sandbox's processes where no control group does: their own, and the kernel's for them.
 
-Of the kernel's, what a program can take much of without taking its own: files in memory and their names, sockets,
-pipes, page tables, mappings. What is cheap to ask bounds what is dear, which is only asked where it can matter.
+Of the kernel's memory it counts the kinds that a program can use up without its own memory: files in memory and their
+names, sockets, pipes, page tables, mappings. Cheap counts give upper bounds; expensive ones run only when needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, List, Protocol, Sequence, Tuple, Union
 
     class Process(Protocol):
-        """What is known of a process."""
+        """The facts about one process that the count needs."""
 
         key: Tuple[int, int]
         virtual_bytes: int
@@ -25,36 +25,41 @@ if TYPE_CHECKING:
 
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# File systems of the run's own that lie in memory. The workspace outlives the run, and has a limit of its own.
+# The run's own file systems in memory. The workspace outlives the run, and has its own limit.
 _IN_MEMORY = ("/tmp", "/dev/shm")
-# What the kernel takes for a file, folder or link in memory, with its name, and for a mapping.
+# Bytes that the kernel uses for a file, directory or link in memory, with its name, and for a mapping.
 _FILE, _MAPPING = 1024, 256
-# Each mapping of private memory has a link to that of each process that it comes from, by forks that have not exec'ed.
+# Bytes that link a private mapping to the same mapping of each ancestor, through forks without exec.
 _LINK = 64
-# Three pages of tables lead to a page that lies far from all others, and that need not be there.
+# A page far from all others needs three pages of page tables, and need not itself be in memory.
 _WITH_TABLES = 4
 _SHARED = b"/dev/zero (deleted)"
 _BYTES_AT_ONCE = 2**18
 
 
 class CountedMemory:
-    """Counts again and again what a tree of processes takes."""
+    """Counts, again and again, the memory of a process tree."""
 
     def __init__(self, proc: int, read: Callable[[str], Union[bytes, None]]) -> None:
-        """`proc` is a `/proc` that shows the processes; `read` reads a file of it, and returns `None` for none."""
+        """`proc` is a `/proc` that shows the processes; `read` returns the content of one of its files, or `None`."""
         self._proc = proc
         self._read = read
         self._sockets = HeldBySockets(read)
         self._pipes = HeldByPipes(proc)
         self.file_systems: List[Union[str, int]] = list(_IN_MEMORY)
-        """Where file systems lie whose files count as memory: paths, or descriptors."""
+        """The places of file systems whose files count as memory: paths, or descriptors."""
+
+    @property
+    def under_way(self) -> bool:
+        """True if a count is only partly done; the next call of `passes` continues it."""
+        return self._pipes.under_way
 
     def passes(self, most: int, processes: Sequence[Process]) -> bool:
-        """Whether these processes, and the kernel for them, have more than so many bytes."""
+        """Return whether these processes, and the kernel for them, use more than `most` bytes."""
         kernel = self._sockets.held() + self._pipes.held([process.key[0] for process in processes], int(most / 4))
         kernel += sum(_held_by_files(place) for place in self.file_systems)
         virtual = sum(process.virtual_bytes for process in processes)
-        # In the worst case each process comes from the one before, and each page is a mapping.
+        # In the worst case each process is a fork of the one before, and each page is its own mapping.
         mapping = _MAPPING + _LINK * (len(processes) + 1) // 2
         with_mappings = virtual + virtual // _PAGE * mapping
         if kernel + virtual * (_WITH_TABLES - 1) + with_mappings <= most:
@@ -71,28 +76,28 @@ class CountedMemory:
         return kernel + sum(self._proportional(process) for process in processes) > most
 
     def _tables(self, process: Process) -> int:
-        """Return the size of a process's page tables, and of its huge pages, which are not among its pages."""
+        """Return the bytes of a process's page tables, and of its huge pages, which its page count leaves out."""
         text = self._read("%d/status" % process.key[0]) or b""
         return (_kib(text, b"\nVmPTE:") + _kib(text, b"\nHugetlbPages:")) * 1024
 
     def _mappings(self, processes: Sequence[Process], most: int, each: int) -> Tuple[int, int]:
-        """Return what the kernel takes for the tree's mappings, so much for `each`, and the size of its shared ones.
+        """Return the kernel's bytes for the tree's mappings, at `each` bytes a mapping, and the size of shared ones.
 
-        Those are of anonymous memory, whose pages stay when nobody's tables have them: of what a program began with, as
-        it can have no more. Counting ends where the first comes to more than `most`.
+        Shared ones are anonymous shared mappings, whose pages stay in memory when no page table has them; a mapping
+        counts with its initial size, as it cannot grow. Counting stops when the first number exceeds `most`.
         """
         count = hidden = 0
         sizes: Dict[bytes, int] = {}
         for process in processes:
             try:
                 descriptor = os.open("%d/maps" % process.key[0], os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
-            except (FileNotFoundError, ProcessLookupError):  # it has ended
+            except (FileNotFoundError, ProcessLookupError):  # the process has ended
                 continue
-            except OSError:  # it shows nothing of itself: then all that it has may be such a mapping
+            except OSError:  # it hides its mappings: then all its memory may be shared
                 hidden += process.virtual_bytes
                 continue
             with open(descriptor, "rb") as file:
-                while lines := _some_lines(file):
+                while lines := some_lines(file):
                     count += lines.count(b"\n")
                     for line in lines.splitlines() if _SHARED in lines else ():
                         if line.endswith(_SHARED):
@@ -103,7 +108,7 @@ class CountedMemory:
         return count * each, hidden + sum(sizes.values())
 
     def _proportional(self, process: Process) -> int:
-        """Return a process's memory, what it shares with others counted in proportion."""
+        """Return a process's bytes of memory, with shared pages counted in proportion (PSS)."""
         text = self._read("%d/smaps_rollup" % process.key[0])
         return process.pages * _PAGE if text is None else _kib(text, b"\nPss:") * 1024
 
@@ -114,21 +119,21 @@ def _held_by_files(place: Union[str, int]) -> int:
 
 
 def _kib(text: bytes, name: bytes) -> int:
-    """Return the number that stands behind a name at the beginning of a line; 0 where the kernel does not say."""
+    """Return the number after a name at the start of a line; 0 if the line is missing."""
     start = text.find(name)
     return int(text[start + len(name) :].split(None, 1)[0]) if start >= 0 else 0
 
 
-def _some_lines(file: BufferedReader) -> bytes:
-    """Return the next lines of a file, as many as are no trouble; empty at its end."""
+def some_lines(file: BufferedReader) -> bytes:
+    """Return a batch of whole lines from a file; empty at its end."""
     try:
         return file.read(_BYTES_AT_ONCE) + file.readline()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return b""
 
 
 def _end_of_shared(line: bytes) -> Tuple[bytes, int]:
-    """Return of which shared mapping a line shows a part, and where in it that ends: it begins at 0, shown or not."""
+    """Return a line's shared mapping (its inode) and the end of the shown part in it; the mapping begins at 0."""
     span, _, offset, _, inode = line.split()[:5]
     first, last = (int(address, 16) for address in span.split(b"-"))
     return inode, int(offset, 16) + last - first

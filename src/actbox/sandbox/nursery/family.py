@@ -1,11 +1,11 @@
-"""The guests of a sandbox whose session may be forked, as pid 1 sees them: the first, and copies of it and of copies.
+"""The guests of a forkable session's sandbox as pid 1 sees them: the first guest, copies of it, and copies of copies.
 
-Each copy has a file tree of its own, in a folder that only pid 1 can write to or look into: the sandbox's root once
-more, with a workspace, a `/tmp` and a `/dev/shm` that begin as copies of the origin's. A guest has no capability but
-the one to change its root, so pid 1 makes the tree and the copy enters it, which it cannot leave again. What a copy
-starts has its root too, and by that is known to belong to it.
+Each copy has its own file tree, in a directory that only pid 1 can write or look into: another view of the sandbox's
+root, with a workspace, a `/tmp` and a `/dev/shm` that begin as copies of the original's. A guest's only capability is
+to change its root: pid 1 makes the tree, and the copy enters it and cannot leave it again. Processes that a copy starts
+have its root too, and are recognized by it.
 
-All share the sandbox's limits. It ends when none of them is left.
+All guests share the sandbox's limits. The sandbox ends with its last guest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .watch import Watcher
 
 TREES = "/var/sessions"
-"""Where the trees of copies lie in the sandbox's own root."""
+"""The directory of the copies' trees in the sandbox's own root."""
 
 _FIRST = 0
 _FOLDERS = tuple(place.rstrip("/") for place in OWN)
@@ -37,22 +37,22 @@ _READ_ONLY = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATT
 
 
 def mount_trees() -> int:
-    """Mount the folder of trees below the working folder; return a descriptor by which alone it can be written to."""
+    """Mount the directory of trees below the working directory; return the only descriptor that can write to it."""
     folder = TREES.lstrip("/")
-    # Of mode 0: a guest has no capability to pass where not even the owner may, and so cannot see a tree from outside,
-    # nor leave its own, nor change one that is being made.
+    # Mode 0: a guest has no capability to override it, so it cannot look into a tree from outside, leave its own, or
+    # change one that is being made.
     linux.mount("tmpfs", folder, "tmpfs", _FLAGS, "mode=0,size=1m")
     writable = linux.open_tree(linux.AT_FDCWD, folder, linux.OPEN_TREE_CLONE)
-    # Not copied along when the root is, or each tree would have all that were there before it.
+    # Not copied along with the root; otherwise each tree would contain all earlier trees.
     linux.mount_setattr(folder, 0, _READ_ONLY, 0, propagation=linux.MS_UNBINDABLE)
     return writable
 
 
 class Family:
-    """The guests of one sandbox, by number: 0 is the first."""
+    """The guests of one sandbox, by number; 0 is the first."""
 
     def __init__(self, first: int, control: Control, watcher: Watcher, trees: int, mounts: List[str]) -> None:
-        """`trees` is what `mount_trees` returned; `mounts` are the paths where something is mounted for good."""
+        """`trees` is the result of `mount_trees`; `mounts` are the paths of the permanent mounts."""
         self._pids: Dict[int, int] = {_FIRST: first}
         self._made: Set[int] = set()
         self._control = control
@@ -61,11 +61,11 @@ class Family:
         self._mounts = [path for path in mounts if path.startswith(OWN)]
 
     def note_mounts(self, paths: List[str]) -> None:
-        """Note what has been mounted for the run, so that copies get it too."""
+        """Record the paths of the run's mounts, so that copies get them too."""
         self._mounts += [path for path in paths if path.startswith(OWN)]
 
     def answer(self, op: str, request: Dict[str, Any], given: List[int]) -> None:
-        """Do what the host asks, with the descriptors given, and say what came of it."""
+        """Fulfil a request of the host, with the given descriptors, and send the answer."""
         descriptors: List[int] = []
         answer: Dict[str, Any] = {"answer": op, "number": request["number"]}
         try:
@@ -79,17 +79,17 @@ class Family:
                 self._interrupt(request["number"])
             else:
                 raise ValueError("nobody knows what %r is" % op)
-        except Exception as error:  # the host decides what it means
+        except Exception as error:  # the host decides what to do about it
             answer["error"] = "%s: %s" % (type(error).__name__, error)
         try:
             self._control.say(answer, descriptors)
-        except OSError as error:  # too many descriptors are underway: the host will have the tree removed
+        except OSError as error:  # too many descriptors are in transit: the host will have the tree removed
             self._control.say({**answer, "error": error.strerror})
         for descriptor in [*given, *descriptors]:
             os.close(descriptor)
 
     def reaped(self, pid: int, status: int, usage: struct_rusage, limit: str) -> None:
-        """Tell the host if it was a guest that has ended, and end what it leaves; after the last, end the sandbox."""
+        """If a guest has ended, tell the host, and kill what it leaves; after the last guest, end the sandbox."""
         for number, known in list(self._pids.items()):
             if known == pid:
                 del self._pids[number]
@@ -99,9 +99,9 @@ class Family:
             os._exit(0)
 
     def _make_tree(self, given: List[int], number: int, origin: int, size_mib: int, inodes: int) -> List[int]:
-        """Make the tree of a copy with the workspace given; return a descriptor of its root, for the copy to enter.
+        """Make a copy's file tree around the given workspace; return a descriptor of its root, which the copy enters.
 
-        A folder of the host's may be given too, to be seen at `/input`: then another one, of that, is returned as well.
+        A host directory for `/input` may be given too; then a descriptor of the copy's `/input` is returned as well.
         """
         workspace, inputs, *folder = given
         tree, source = _tree(number), _tree(origin)
@@ -127,7 +127,7 @@ class Family:
             mount_own(size_mib, inodes)
         finally:
             os.chdir("/")
-        # While there is nothing in it yet that a program has made, and that could lead a mount astray.
+        # Now, while the tree has nothing that a program made, which could redirect a mount.
         for path in self._mounts:
             make_point(tree + path, os.path.isdir(path))
         self._mount_again(tree, below_input=False)
@@ -136,7 +136,7 @@ class Family:
             copy_folder(source + folder, tree + folder, self._look)
 
     def _copy_inputs(self, tree: str, source: str) -> None:
-        """Copy the origin's own folder of inputs, over which it sees a folder of the host as well."""
+        """Copy the original's own directory of inputs, which is merged over a host directory in its view."""
         workspace = linux.open_tree(linux.AT_FDCWD, source + "/workspace", linux.OPEN_TREE_CLONE)
         try:
             copy_folder("/proc/self/fd/%d/input" % workspace, tree + "/workspace/input", self._look)
@@ -147,7 +147,7 @@ class Family:
         self._watcher.look_meanwhile(lambda: self._control.say({"limit": "processes"}))
 
     def _mount_again(self, tree: str, below_input: bool) -> None:
-        """Mount below a tree's own folders what is mounted there in the sandbox's root."""
+        """Mount the mounts of the sandbox's root again, below a tree's own directories."""
         for path in self._mounts:
             if path.startswith("/workspace/input/") == below_input:
                 mount = linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE)
@@ -155,7 +155,7 @@ class Family:
                 os.close(mount)
 
     def _adopt(self, number: int, pid: int) -> None:
-        """Take a process that says that it is the copy for it, if it can be."""
+        """Register a process that claims to be a copy as that copy, after checking that it can be."""
         if number not in self._made or number in self._pids or pid in self._pids.values():
             raise ValueError("there is no copy to be expected")
         if pid <= 1 or self._watcher.parent(pid) != 1 or self._watcher.root_of(pid) != _tree(number):
@@ -167,9 +167,9 @@ class Family:
             os.kill(self._pids[number], signal.SIGINT)
 
     def _end(self, number: int, pid: int = 0) -> None:
-        """Kill a guest with all that it has started; of one that was never adopted, remove the tree too.
+        """Kill a guest with everything that it has started; if it was never adopted, remove its tree too.
 
-        `pid` is the process that was to be that one, by its origin's word.
+        `pid` is the process that would have been adopted, as its original reported it.
         """
         if pid > 1 and pid not in self._pids.values() and self._watcher.parent(pid) == 1:
             os.kill(pid, signal.SIGKILL)
@@ -178,7 +178,7 @@ class Family:
             self._clear(number)
 
     def _clear(self, number: int) -> None:
-        """Leave nothing of a guest that has ended."""
+        """Kill the processes and remove the tree of a guest that has ended."""
         self._kill(number)
         if number not in self._made:
             return
@@ -192,18 +192,18 @@ class Family:
         os.rmdir(str(number), dir_fd=self._trees)
 
     def _kill(self, number: int) -> None:
-        if number in self._pids:  # wherever its root is by now
+        if number in self._pids:  # wherever its root is now
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pids[number], signal.SIGKILL)
         while pids := [pid for pid in self._watcher.pids() if self._belongs(pid, number)]:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            # A process that is dying has no root any more, and is not found again.
+            # A dying process has no root any more, so it is not found again.
             os.sched_yield()
 
     def _belongs(self, pid: int, number: int) -> bool:
-        """Return whether a process is a guest's, by where its root lies; in no tree it is the first's."""
+        """Return whether a process belongs to a guest, by the tree its root lies in; outside all trees it is 0's."""
         root = self._watcher.root_of(pid)
         if root is None or pid in self._pids.values():
             return False

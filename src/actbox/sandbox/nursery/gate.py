@@ -1,9 +1,8 @@
-"""What a run gets beside its workspace and mounts: sockets for the host to answer on, and small files of its own.
+"""The network of a run: listening sockets that the host answers on, and small files for the run.
 
-A socket belongs to the network namespace that it was made in, whoever holds it. So pid 1 listens in here, on the
-sandbox's own loopback, and hands the listening sockets to the host: whoever connects to one of them in the sandbox
-talks to the host's proxy, and there is no other way out. A socket for datagrams goes the same way, on which the host
-answers when a program asks for a name.
+A socket belongs to the network namespace in which it was made, whichever process holds it. So pid 1 listens on the
+sandbox's own loopback and hands the listening sockets to the host: a program that connects to one of them talks to the
+host's proxy, and there is no other way out. A datagram socket is handed over the same way, for name queries.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List
 
 FOLDERS = ("/etc/actbox", "/run/secrets")
-"""Where files of a run may lie; the template has these folders, empty."""
+"""The directories in which files of a run may lie; the template has them, empty."""
 
 _IN_PLACE_OF = {"/etc/actbox/%s" % name: "/etc/%s" % name for name in ("hosts", "resolv.conf", "nsswitch.conf")}
-"""Files of a run that take the place of the template's."""
+"""The files of a run that replace files of the template."""
 
 _BACKLOG = 128
 _SIZE = "size=8m,nr_inodes=256,mode=0755"
@@ -32,7 +31,7 @@ _READ_BYTES = 1 << 20
 def listen(places: List[Dict[str, Any]]) -> List[int]:
     """Listen on the sandbox's own loopback; return the sockets' descriptors.
 
-    Of each place the `port` is said, and whether `datagrams` come to it; else it takes connections.
+    Each place has a `port`, and `datagrams`, true for a datagram socket and false for one that accepts connections.
     """
     made: List[int] = []
     for place in places:
@@ -48,7 +47,7 @@ def listen(places: List[Dict[str, Any]]) -> List[int]:
 
 
 def place_files(files: List[Dict[str, Any]], contents: List[int]) -> None:
-    """Place files, each with a `path` below one of `FOLDERS` and a `mode`, read-only; the contents are descriptors."""
+    """Write read-only files from descriptors; each has a `path` below one of `FOLDERS` and a `mode`."""
     placed = {file["path"]: (file["mode"], content) for file, content in zip(files, contents)}  # noqa: B905
     for folder in FOLDERS:
         paths = [path for path in placed if os.path.dirname(path) == folder]
@@ -67,7 +66,7 @@ def place_files(files: List[Dict[str, Any]], contents: List[int]) -> None:
 
 def _write(path: str, mode: int, content: int) -> None:
     with open(path, "xb") as file:
-        # From the beginning and without moving there: other runs read the same descriptor.
+        # With `pread`, which does not move the descriptor's position: other runs read the same descriptor.
         while piece := os.pread(content, _READ_BYTES, file.tell()):
             file.write(piece)
     os.chmod(path, mode)

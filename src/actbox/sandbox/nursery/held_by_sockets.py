@@ -1,8 +1,8 @@
-"""How much of the kernel's memory the sockets of a network namespace hold: what was sent and nobody has read.
+"""Counts the kernel memory in the sockets of a network namespace: data that was sent and not read.
 
-It belongs to no process's address space, so that counting processes' memory misses it. The kernel tells it to anybody
-in the namespace (`sock_diag(7)`): of a local socket what it sent, of an internet socket what waits at either end, both
-with the kernel's own overhead.
+It belongs to no process's address space, so counting processes' memory misses it. The kernel reports it to any process
+in the namespace (`sock_diag(7)`): for a local socket the data that it sent, for an internet socket the data waiting at
+both ends, each with the kernel's own overhead.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _INET_BYTES = 72
 _MEMORY = 7
 _LISTENING = 10
 
-# No message of a stream takes more than this for each byte that it has.
+# The largest overhead for each byte of a stream message.
 _LARGEST_OVERHEAD = 1024
-# The kernel's own for a socket, also one that waits to be accepted and that no descriptor leads to.
+# The kernel's own bytes for a socket, also for one that waits to be accepted and has no descriptor yet.
 _ONE = 2048
-# What a sender may have underway unless it asks for more (net.core.wmem_default), and how many senders that have gone
-# may have left something in a queue of datagrams (net.unix.max_dgram_qlen, and one).
+# The default limit on a sender's unread data (net.core.wmem_default), and the number of closed senders that may have
+# left data in a datagram queue (net.unix.max_dgram_qlen, and one).
 _LEFT_BY_ONE, _SENDERS = 212_992, 11
 
-# Asking after thousands of sockets takes tens of milliseconds, which are then a sixth of the time at most.
+# Querying thousands of sockets takes tens of milliseconds; with this rest, at most a sixth of the time.
 _REST = 5
 
 
 class HeldBySockets:
-    """Asks again and again what is held in the network namespace in which it is first asked."""
+    """Counts, again and again, the bytes held in the network namespace of the first call."""
 
     def __init__(self, read: Callable[[str], bytes | None]) -> None:
-        """`read` reads a file of `/proc`, and returns `None` for one that is not there."""
+        """`read` returns the content of a file of `/proc`, or `None` if there is none."""
         self._read = read
         self._netlink: socket.socket | None = None
         self._untold: Set[bytes] = set()
@@ -59,9 +59,9 @@ class HeldBySockets:
         self._ask_after = 0.0
 
     def held(self) -> int:
-        """Return how many bytes all sockets hold, including those that no process has open any more.
+        """Return the bytes that all sockets hold, including sockets that no process has open any more.
 
-        Of a kernel built without the part that tells of local sockets, those are missing: see `tells_of_local`.
+        A kernel built without diagnostics for local sockets leaves those out: see `tells_of_local`.
         """
         began = time.monotonic()
         if began >= self._ask_after:
@@ -71,12 +71,12 @@ class HeldBySockets:
         return self._last
 
     def tells_of_local(self) -> bool:
-        """Return whether the kernel tells of local sockets; on many it loads a module for that when first asked."""
-        nothing = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, 0, 0, 0, 0, 0)  # those that are in no state
+        """Return whether the kernel reports local sockets; many kernels load a module for that at the first query."""
+        nothing = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, 0, 0, 0, 0, 0)  # a query that matches no socket
         return self._told(nothing) is not None
 
     def close(self) -> None:
-        """Ask no more."""
+        """Close the netlink socket."""
         if self._netlink is not None:
             self._netlink.close()
             self._netlink = None
@@ -89,13 +89,13 @@ class HeldBySockets:
         held = (counts["sockets"] - ours) * _ONE + self._local()
         for family, suffix in ((socket.AF_INET, ""), (socket.AF_INET6, "6")):
             for name, protocol in (("tcp", socket.IPPROTO_TCP), ("udp", socket.IPPROTO_UDP)):
-                # Of these the kernel looks through the tables of all namespaces, which takes it a while.
+                # For these the kernel walks the tables of all namespaces, which takes a while.
                 if counts.get(name.upper() + suffix, 0):
                     held += self._internet(family, protocol, name + suffix)
         return held
 
     def _counts(self) -> Dict[str, int]:
-        """Return how many sockets there are of each kind, and of all as `sockets`."""
+        """Return the number of sockets of each kind, and of all as `sockets`."""
         lines = (self._read("self/net/sockstat") or b"") + (self._read("self/net/sockstat6") or b"")
         words = [line.split() for line in lines.splitlines()]
         return {line[0].decode().rstrip(":"): int(line[2]) for line in words if len(line) > 2}
@@ -107,11 +107,11 @@ class HeldBySockets:
             kind = body[1]
             attributes = dict(_attributes(body, _UNIX_BYTES))
             unread, sent = struct.unpack("=II", attributes[_QUEUES]) if _QUEUES in attributes else (0, 0)
-            if body[2] == _LISTENING:  # then these are how many wait to be accepted, and how many may
+            if body[2] == _LISTENING:  # then the numbers are connections waiting to be accepted, and their limit
                 continue
             held += sent
-            # What a sender has left behind that has gone is on nobody's account.
-            if unread and kind == socket.SOCK_DGRAM and _NAME in attributes:  # the length is that of the first alone
+            # Data left by a sender that has closed is counted for no socket.
+            if unread and kind == socket.SOCK_DGRAM and _NAME in attributes:  # the length of the first message
                 held += _LEFT_BY_ONE * _SENDERS
             elif unread and attributes.get(_PEER, bytes(4)) == bytes(4):
                 held += max(unread, min(unread * _LARGEST_OVERHEAD, _LEFT_BY_ONE))
@@ -131,7 +131,7 @@ class HeldBySockets:
         return held
 
     def _listed(self, table: str) -> int:
-        """Return what is held as `/proc` lists it: of TCP without the kernel's overhead."""
+        """Return the bytes held according to the tables of `/proc`, which for TCP leave out the kernel's overhead."""
         held = 0
         for line in (self._read("self/net/" + table) or b"").splitlines()[1:]:
             queues = line.split()[4].split(b":")
@@ -139,18 +139,18 @@ class HeldBySockets:
         return held
 
     def _told(self, request: bytes) -> List[bytes] | None:
-        """Return what the kernel says of each socket asked for; `None` where it was built to say nothing of them."""
+        """Return the kernel's report on each socket asked for; `None` if the kernel was built without it."""
         if request in self._untold:
             return None
         try:
             return list(self._dump(request))
-        except OSError:  # not asked again: it would look for a module each time
+        except OSError:  # not queried again: each query would make the kernel look for a module
             self._untold.add(request)
-            self.close()  # there may be more of an answer underway
+            self.close()  # more of an answer may be in transit
             return None
 
     def _dump(self, request: bytes) -> Iterator[bytes]:
-        """Yield what the kernel says of each socket asked for. Raises `OSError` if it does not say."""
+        """Yield the kernel's report on each socket asked for. Raises `OSError` if the kernel refuses."""
         if self._netlink is None:
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
         self._netlink.send(

@@ -1,7 +1,7 @@
-"""Mounts of the host's files and folders: checked once more, and made detached, for one run to attach.
+"""Mounts of the host's files and directories: checked again, and made as detached mounts for one run to attach.
 
-A policy names a path, and what lay there when the policy was made. What lies there by now may be something else, so
-that the path is only where we look: it must be the same thing, by device and inode.
+A policy names a path, and the file's identity when the policy was made. Another file may lie there by now, so the path
+only says where to look: the file found must have the same device and inode.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import contextlib
 import os
 import stat
 
+from ..guest.beneath import open_beneath
 from . import linux
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Tuple
+    from typing import Any, Callable, Dict, List, Tuple, Union
 
-    from .identity import Identity
-
-# File systems that show or steer the kernel, its processes or its devices.
+# File systems that show or control the kernel, its processes or its devices.
 _OF_THE_KERNEL = frozenset(
     [
         "binder",
@@ -47,41 +46,40 @@ _OF_THE_KERNEL = frozenset(
         "tracefs",
     ]
 )
-# Where an overlay is made of a folder: what it is called, and what to do where more is mounted in that.
+# For a directory with other mounts in it: the name of the overlay mode, and the advice in its error message.
 _WITH_WHAT_IS_IN_IT = {
     "overlay": ("as an overlay", "an overlay does not show; mount that by itself, or mount both 'ro'"),
     "input": ("at /input", "would not be seen there; mount the folder below /input instead, such as at /input/data"),
 }
 _RECURSIVE = linux.AT_EMPTY_PATH | linux.AT_RECURSIVE
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Refused(Exception):
-    """Something that a policy names cannot be mounted; the message is a sentence for whoever made the policy."""
+    """Raised when a file of the policy cannot be mounted; the message is written for the policy's author."""
 
 
 def open_sockets() -> int:
-    """Return a descriptor of the list that the kernel keeps of the Unix sockets in this process's network."""
+    """Return a descriptor of the kernel's list of the Unix sockets in this process's network namespace."""
     return os.open("/proc/self/net/unix", os.O_RDONLY | os.O_CLOEXEC)
 
 
 class HostMounts:
-    """Makes mounts in the namespace where the host's files are seen, which nobody else changes."""
+    """Makes mounts in the namespace that shows the host's files; no other process changes that namespace."""
 
-    def __init__(self, identity: Identity, owner_namespace: int, sockets: int) -> None:
-        """`owner_namespace` is what `Identity.owner_namespace` returned; -1 where this is not root.
+    def __init__(self, owner_namespace: Union[Callable[[int], int], None], sockets: int) -> None:
+        """`sockets` is the result of `open_sockets` in the host's network namespace.
 
-        `sockets` is what `open_sockets` returned in the host's network.
+        As root, `owner_namespace` returns a descriptor of a user namespace through which a mount shows root's files as
+        a given user's; it is closed after use. It is `None` for an ordinary user.
         """
-        self._identity = identity
-        self._sockets = sockets
         self._owner_namespace = owner_namespace
+        self._sockets = sockets
         self._below: Dict[Tuple[str, str], List[Tuple[str, str]]] = {}
 
-    def make(self, mount: Dict[str, Any]) -> List[int]:
-        """Return a detached mount as a descriptor; with `keep_changes` also that of its changes, and their folder.
+    def make(self, mount: Dict[str, Any], host_id: int) -> List[int]:
+        """Return a detached mount's descriptor; with `keep_changes` also its upper file system's and directory's.
 
-        Raises `Refused`.
+        `host_id` is the guest's user id outside, used under root only. Raises `Refused`.
         """
         source = _open_same(mount)
         try:
@@ -90,9 +88,9 @@ class HostMounts:
         finally:
             os.close(source)
         try:
-            self._restrict(made[0], mount["mode"])
+            self._restrict(made[0], mount["mode"], host_id)
             if mount["keep_changes"]:
-                self._make_upper(mount, made)
+                self._make_upper(mount, made, host_id)
         except BaseException:
             for descriptor in made:
                 os.close(descriptor)
@@ -100,43 +98,47 @@ class HostMounts:
         return made
 
     def check(self, mount: Dict[str, Any]) -> None:
-        """Raise `Refused` where `make` would."""
+        """Raise `Refused` if `make` would."""
         source = _open_same(mount)
         try:
             self._check(source, mount)
         finally:
             os.close(source)
 
-    def _restrict(self, descriptor: int, mode: str) -> None:
+    def _restrict(self, descriptor: int, mode: str, host_id: int) -> None:
         attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
         if mode in ("ro", "input"):
             attributes |= linux.MOUNT_ATTR_RDONLY
         linux.mount_setattr(descriptor, _RECURSIVE, attributes, 0)
-        if self._identity.privileged:
-            # A file system that cannot show root's files as the guest's leaves the guest with what others may do.
+        if self._owner_namespace is None:
+            return
+        owner = self._owner_namespace(host_id)
+        try:
+            # A file system that cannot map root's files to the guest leaves the guest with other users' rights to them.
             with contextlib.suppress(OSError):
-                linux.mount_setattr(descriptor, _RECURSIVE, linux.MOUNT_ATTR_IDMAP, 0, userns_fd=self._owner_namespace)
+                linux.mount_setattr(descriptor, _RECURSIVE, linux.MOUNT_ATTR_IDMAP, 0, userns_fd=owner)
+        finally:
+            os.close(owner)
 
-    def _make_upper(self, mount: Dict[str, Any], made: List[int]) -> None:
-        """Make the file system for what is changed in an overlay, and open the folder of it that the host reads."""
+    def _make_upper(self, mount: Dict[str, Any], made: List[int], host_id: int) -> None:
+        """Make the file system for an overlay's changes, and open the directory in it that the host reads."""
         options: Dict[str, Any] = {
             "size": "%dm" % mount["size_mib"],
             "nr_inodes": "%d" % mount["inodes"],
             "mode": "0755",
         }
-        owner = self._identity.host_id if self._identity.privileged else -1
-        if owner >= 0:
-            options.update(uid=str(owner), gid=str(owner))
+        if self._owner_namespace is not None:
+            options.update(uid=str(host_id), gid=str(host_id))
         upper = linux.detached_mount("tmpfs", options, linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV)
         made.append(upper)
         for name in ("lower", "upper", "work"):
             os.mkdir(name, 0o755, dir_fd=upper)
-            if owner >= 0:
-                os.chown(name, owner, owner, dir_fd=upper)
-        made.append(os.open("upper", _FOLDER, dir_fd=upper))
+            if self._owner_namespace is not None:
+                os.chown(name, host_id, host_id, dir_fd=upper)
+        made.append(open_beneath(upper, "upper"))
 
     def _check(self, source: int, mount: Dict[str, Any]) -> None:
-        """Raise `Refused` where more than files would come along."""
+        """Raise `Refused` if the mount would show more than ordinary files."""
         path = os.readlink("/proc/self/fd/%d" % source)
         name = mount["host_path"]
         overlay = mount["mode"] in ("overlay", "input")
@@ -155,7 +157,10 @@ class HostMounts:
             )
 
     def _mounts_at(self, source: int, path: str) -> List[Tuple[str, str]]:
-        """Return (where, type) of the mount that a descriptor is in, and of those below it. Nobody makes new ones."""
+        """Return (path, type) of the mount that contains a descriptor, and of the mounts below it.
+
+        The result is cached: nobody makes new mounts in this namespace.
+        """
         number = _mount_number(source)
         if (number, path) not in self._below:
             found = [(path, kind) for known, _, kind in _mounts() if known == number]
@@ -166,7 +171,7 @@ class HostMounts:
 
 
 def _open_same(mount: Dict[str, Any]) -> int:
-    """Return a descriptor, for its place only, of what the policy means."""
+    """Return an `O_PATH` descriptor of the file that the policy means. Raises `Refused` if it has changed."""
     path = mount["host_path"]
     try:
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -183,10 +188,11 @@ def _open_same(mount: Dict[str, Any]) -> int:
 
 
 def _socket_below(path: str, sockets: int) -> str:
-    """Return where a socket lies below a folder that a process of the host has bound, "" if none is known.
+    """Return the path of a socket below a directory that a host process has bound; "" if none is known.
 
-    The kernel tells a socket by the name that it was bound with. That may lead through links, or begin in the working
-    folder that a process has or had: such names are looked for in the working folders that are known, and in this one.
+    The kernel lists a socket by the name with which it was bound. That name may lead through links, or be relative to a
+    process's present or past working directory: such names are looked up in the known working directories and in
+    `path`.
     """
     inside = path.rstrip("/") + "/"
     folders: Dict[str, str] = {}
@@ -196,7 +202,7 @@ def _socket_below(path: str, sockets: int) -> str:
         lines = file.read().splitlines()[1:]
     for words in (line.split(None, 7) for line in lines):
         name = os.fsdecode(words[7]) if len(words) == 8 else "@"
-        if name.startswith("@"):  # it has no file
+        if name.startswith("@"):  # an abstract socket, which has no file
             continue
         if not name.startswith("/") and not starts:
             starts = [inside, *_working_folders()]
@@ -206,18 +212,18 @@ def _socket_below(path: str, sockets: int) -> str:
                 folders[folder] = os.path.realpath(folder).rstrip("/") + "/"
             found = folders[folder] + last
             if found.startswith(inside):
-                with contextlib.suppress(OSError):  # it has the name still, and no file any more
+                with contextlib.suppress(OSError):  # the name is still listed, but its file is gone
                     if stat.S_ISSOCK(os.lstat(found).st_mode):
                         return found
     return ""
 
 
 def _working_folders() -> List[str]:
-    """Return the working folders of the host's processes, of which an ordinary user's nursery may see none."""
+    """Return the working directories of the host's processes; an ordinary user's nursery may see none of them."""
     found = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
                 found.add(os.readlink("/proc/%s/cwd" % name))
     return [folder for folder in found if folder.startswith("/")]
 
@@ -231,7 +237,7 @@ def _mount_number(descriptor: int) -> str:
 
 
 def _mounts() -> List[Tuple[str, str, str]]:
-    """Return (number, where, type) of every mount that is seen here; where is escaped as the kernel does it."""
+    """Return (number, path, type) of every mount that is visible here; the path is escaped as the kernel does it."""
     found = []
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file.read().splitlines():

@@ -1,42 +1,46 @@
-"""Who a guest is: uid and gid 1000 inside, and outside an id that owns nothing of worth.
+"""A guest's user ids: uid and gid 1000 inside, and outside an id that owns nothing of value.
 
-An ordinary user can map one id only, its own: the nursery enters a user namespace with that map, and each sandbox one
-below it. Where the nursery is really root it stays outside and maps each guest to an id of its own instead, so that
-no guest is root outside, even without capabilities: the kernel exempts that id from limits and lets it write sysctls.
+An ordinary user can map only its own id: the nursery enters a user namespace with that map, and each sandbox one below
+it. A nursery under real root stays outside, and the host names an id for each sandbox, which its guests are mapped to.
+So no guest is root outside, even without capabilities (the kernel exempts root from limits and lets it write sysctls),
+and no two sandboxes share what the kernel counts by user.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
 from . import linux
 from .watches import leave_half_to_host
 
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Iterator
+
 GUEST_ID = 1000
-# Below 65534 (nobody), so that it also exists where a container maps 65536 ids, and owned by no Debian account.
-_PRIVILEGED_HOST_ID = 65533
-# A socket belongs to the network that it was made in, and tells whoever holds it of the interfaces there: guests hold
-# some that the nursery makes.
+# A socket belongs to the network namespace it was made in, and shows its holder the interfaces there; guests hold
+# sockets that the nursery makes.
 _APART = linux.CLONE_NEWNS | linux.CLONE_NEWNET
 
 
 def has_privilege() -> bool:
-    """Return whether this process may do as root: mount in its own user namespace, and map any id."""
+    """Return whether this process has root's rights: to mount in its own user namespace, and to map any id."""
     return bool(linux.effective_capabilities() >> linux.CAP_SYS_ADMIN & 1) and os.geteuid() == 0
 
 
 class Identity:
-    """What the nursery needs to give its children user namespaces."""
+    """Gives the nursery's children their user namespaces."""
 
     def __init__(self, privileged: bool) -> None:
         self.privileged = privileged
-        self.host_id = _free_host_id() if privileged else os.geteuid()
 
     def enter(self, users: int = -1) -> None:
-        """Move this process, the nursery, to where it may mount. It must have one thread only.
+        """Move this process, the nursery, into namespaces where it may mount. It must have one thread only.
 
-        `users` is the user namespace of a nursery that has died, to be taken up again; -1 makes a new one.
+        `users` is a descriptor of the user namespace of a nursery that has died, to be entered again; -1 makes a new
+        one.
         """
         if self.privileged:
             linux.unshare(_APART)
@@ -50,12 +54,32 @@ class Identity:
         write_map("self", GUEST_ID, uid, gid, deny_setgroups=True)
         leave_half_to_host()
 
-    def map_child(self, pid: int) -> None:
-        """As root, say who a child is that has just entered a user namespace of its own."""
-        write_map(str(pid), GUEST_ID, self.host_id, self.host_id, deny_setgroups=False)
+    @contextlib.contextmanager
+    def owning(self, host_id: int) -> Iterator[None]:
+        """For a block, make new user namespaces belong to a guest's id outside; does nothing for an ordinary user.
+
+        The kernel also counts what is used in a namespace (inotify instances, namespaces) against its creator:
+        guests would otherwise use up root's own allowance.
+        """
+        if not self.privileged:
+            yield
+            return
+        held = linux.effective_capabilities()
+        os.seteuid(host_id)
+        try:
+            # The change of user dropped them, and some kernels require CAP_SYS_ADMIN to make user namespaces.
+            linux.keep_capabilities(frozenset(number for number in range(64) if held >> number & 1))
+            yield
+        finally:
+            os.seteuid(0)
+            linux.set_dumpable(True)  # the changes of user have reset it
+
+    def map_child(self, pid: int, host_id: int) -> None:
+        """As root, write the id maps of a child that has just entered its own user namespace."""
+        write_map(str(pid), GUEST_ID, host_id, host_id, deny_setgroups=False)
 
     def become_guest(self) -> None:
-        """In a child, in its own user namespace: take on the guest's ids. Capabilities there stay."""
+        """In a child in its own user namespace, take on the guest's ids. Its capabilities there stay."""
         if self.privileged:
             os.setgroups([])
             os.setresgid(GUEST_ID, GUEST_ID, GUEST_ID)
@@ -63,13 +87,13 @@ class Identity:
         else:
             write_map("self", GUEST_ID, GUEST_ID, GUEST_ID, deny_setgroups=True)
 
-    def owner_namespace(self) -> int:
-        """As root, return a user namespace by which a mount shows root's files as the guest's (and back)."""
+    def owner_namespace(self, host_id: int) -> int:
+        """As root, return a user namespace through which a mount shows root's files as a guest's, and the reverse."""
         ready_read, ready_write = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                # With nothing of ours open: were we killed now, whoever waits for us would wait for it.
+                # With none of our descriptors open: if we were killed now, readers of them would wait for this child.
                 linux.close_range(0, ready_write - 1)
                 linux.close_range(ready_write + 1)
                 linux.set_parent_death_signal(signal.SIGKILL)
@@ -82,7 +106,7 @@ class Identity:
         try:
             os.close(ready_write)
             os.read(ready_read, 1)
-            write_map(str(child), 0, self.host_id, self.host_id, deny_setgroups=False)
+            write_map(str(child), 0, host_id, host_id, deny_setgroups=False)
             return os.open("/proc/%d/ns/user" % child, os.O_RDONLY | os.O_CLOEXEC)
         finally:
             os.close(ready_read)
@@ -104,19 +128,3 @@ def _write(path: str, text: str) -> None:
         os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
-
-
-def _free_host_id() -> int:
-    """Return the id that guests get outside; root inside a container may have few to choose from."""
-    ranges: list[tuple[int, int]] = []
-    with open("/proc/self/uid_map") as file:
-        for line in file:
-            inside, _, count = (int(word) for word in line.split())
-            ranges.append((inside, inside + count))
-    for start, end in ranges:
-        if start <= _PRIVILEGED_HOST_ID < end:
-            return _PRIVILEGED_HOST_ID
-    highest = max(end for _, end in ranges) - 1
-    if highest <= 0:
-        raise OSError("root has no id besides its own to give to guests: run as an ordinary user")
-    return highest

@@ -1,15 +1,15 @@
-"""A second wall around files: Landlock says which places a guest may reach, whatever has been mounted elsewhere.
+"""A second layer of file protection: Landlock limits the paths that a guest can reach, whatever is mounted elsewhere.
 
-The root of a sandbox is made of mounts; a mistake in one would show what it should not. So a guest is also put into a
-Landlock domain, which knows places by their inodes: beneath those named here it may read, or read and write, and
-beneath no other, also where something is mounted that nobody has named.
+The root of a sandbox is made of mounts; a mistake in one of them could show more than it should. So a guest is also put
+into a Landlock domain, which identifies paths by inode: beneath those listed here it may read, or read and write, and
+beneath no other, even where an unlisted mount appears.
 
-A rule holds beneath its place, other mounts there included, but not for what a mount hides. So what a run attaches gets
-rules of its own by its descriptor. Pid 1 makes the rules and never has the domain itself; the guest enters it when all
-is in its place, and can never leave it.
+A rule covers everything beneath its path, including other mounts, but not directories that a mount hides. So the mounts
+of a run get their own rules, by descriptor. Pid 1 makes the rules and never enters the domain itself; the guest enters
+it once everything is mounted, and can never leave it.
 
-Ports are left alone: the network namespace of the sandbox has nothing but its own loopback, where programs may listen
-as they like. What Landlock can say of ports is their numbers, and those tell nobody apart there.
+Ports are not restricted: the sandbox's network namespace has only its own loopback, where programs may listen as they
+like, and Landlock could restrict only port numbers, which distinguish nobody there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SYS_ADD_RULE = 445
 _SYS_RESTRICT_SELF = 446
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
-# Before version 2 no file could be renamed or linked into another folder, which programs do.
+# Before version 2 no file could be renamed or linked into another directory, which programs do.
 _LEAST_VERSION = 2
 
 # LANDLOCK_ACCESS_FS_*
@@ -45,9 +45,9 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _SCOPES_SINCE, _SCOPES = 6, 0x3
 
 READ = _EXECUTE | _READ_FILE | _READ_DIR
-"""Read files, list folders, execute."""
+"""The rights to read files, list directories and execute."""
 WRITE = (1 << 16) - 1 & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV)
-"""All that may be done with files and folders but to make devices or to give these orders."""
+"""All rights to files and directories, except making devices and device ioctls."""
 _DEVICE = _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
 _PROCESSES = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE
 
@@ -56,25 +56,25 @@ _NONE = -1
 
 @functools.lru_cache(maxsize=None)
 def version() -> int:
-    """Return the version of Landlock that this kernel has, 0 where it has none, or one too old for programs."""
+    """Return this kernel's Landlock version, or 0 if it has none or one too old for programs."""
     try:
         found = linux.syscall("landlock_create_ruleset", _SYS_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
-    except OSError:  # ENOSYS: built without; EOPNOTSUPP: switched off when the machine was started
+    except OSError:  # ENOSYS: built without it; EOPNOTSUPP: disabled at boot
         return 0
     return found if found >= _LEAST_VERSION else 0
 
 
 def standing_rules(readable: List[str], trees: int) -> int:
-    """Return a ruleset for a sandbox's root as it stands before a run: a descriptor, -1 without Landlock.
+    """Return a descriptor of a ruleset for a sandbox's root before a run's mounts; -1 without Landlock.
 
-    `readable` are the folders of the host that the root shows. `trees` is the folder of the trees of copies, -1 where
-    there will be none. All that a copy sees lies beneath it and is made when the domain cannot be changed any more, so
-    all is allowed there: for copies this is no second wall.
+    `readable` are the host's directories that the root shows. `trees` is the directory of forked copies' trees, or -1.
+    Everything that a copy sees lies beneath it and is made after the domain is fixed, so all access is allowed there:
+    for copies Landlock is no second layer.
     """
     if not version():
         return _NONE
     ruleset = _new_ruleset()
-    # The names in the root are no secret; what lies behind one that is not listed here is.
+    # The names in the root are no secret; the content of unlisted directories is.
     allow(ruleset, "/", _READ_DIR)
     for place in ("/usr", "/etc", "/run", *readable):
         allow(ruleset, place, READ)
@@ -89,14 +89,14 @@ def standing_rules(readable: List[str], trees: int) -> int:
 
 
 def allow_run(ruleset: int, request: Dict[str, Any], descriptors: List[int]) -> None:
-    """Add what one run has had attached: its workspace, and the policy's mounts, by the descriptors of both."""
+    """Add rules for one run's mounts: its workspace, and the policy's mounts, by their descriptors."""
     if ruleset == _NONE:
         return
     workspace, _, *given = descriptors
     allow(ruleset, workspace, WRITE)
     for mount, descriptor in zip(request["mounts"], given):  # noqa: B905 (there is none before CPython 3.10)
         rights = READ if mount["mode"] in ("ro", "input") else WRITE
-        # An overlay is a file system of its own, which came to be when it was mounted.
+        # By path for an overlay: it is a new file system, made at mounting; the descriptor is the lower directory's.
         place = mount["path"] if mount["mode"] in ("overlay", "input") else descriptor
         allow(ruleset, place, rights if mount["is_folder"] else rights & _OF_FILES)
 
@@ -104,7 +104,7 @@ def allow_run(ruleset: int, request: Dict[str, Any], descriptors: List[int]) -> 
 def enter(ruleset: int) -> None:
     """Put this process, and all that it starts from now on, under the rules, for good. Needs `no_new_privs`.
 
-    The descriptor is closed. -1 does nothing.
+    Closes the descriptor. -1 does nothing.
     """
     if ruleset != _NONE:
         linux.syscall("landlock_restrict_self", _SYS_RESTRICT_SELF, ruleset, 0)
@@ -112,7 +112,7 @@ def enter(ruleset: int) -> None:
 
 
 def allow(ruleset: int, place: Union[str, int], rights: int) -> None:
-    """Allow what this kernel knows of `rights` beneath a folder, or for a file: a path or a descriptor."""
+    """Allow the rights that this kernel knows beneath a directory, or for a file, given by path or descriptor."""
     if isinstance(place, int):
         described = struct.pack("=Qi", rights & _handled(), place)
         linux.syscall("landlock_add_rule", _SYS_ADD_RULE, ruleset, _RULE_PATH_BENEATH, described, 0)
@@ -125,10 +125,10 @@ def allow(ruleset: int, place: Union[str, int], rights: int) -> None:
 
 
 def _new_ruleset() -> int:
-    """Return a ruleset that denies all that this kernel's Landlock can deny but ports."""
+    """Return a ruleset that denies everything that this kernel's Landlock can deny, except ports."""
     scopes = _SCOPES if version() >= _SCOPES_SINCE else 0
     described = struct.pack("=3Q", _handled(), 0, scopes)
-    # A kernel takes a longer description than it knows if the rest is zero.
+    # A kernel accepts a longer description than it knows if the rest is zero.
     return linux.syscall("landlock_create_ruleset", _SYS_CREATE_RULESET, described, len(described), 0)
 
 

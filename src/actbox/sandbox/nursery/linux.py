@@ -28,6 +28,11 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 CLONE_NEW_ANY = 0x7E020080
 
+# Threads and their table of descriptors: clone(2), close_range(2).
+CLONE_FILES = 0x00000400
+CLONE_THREAD = 0x00010000
+CLOSE_RANGE_UNSHARE = 0x2
+
 # Mounts, the old calls: mount(2), umount2(2).
 MS_RDONLY = 0x1
 MS_NOSUID = 0x2
@@ -120,6 +125,8 @@ F_SETPIPE_SZ = 1031
 
 # By architecture, as `os.uname().machine` has it.
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}
+_SYS_KCMP = {"x86_64": 312, "aarch64": 272}
+_KCMP_FILE = 0
 # System calls from 424 on have the same number on every architecture.
 _SYS_PIDFD_SEND_SIGNAL = 424
 _SYS_OPEN_TREE = 428
@@ -138,9 +145,9 @@ _SYS_MOUNT_SETATTR = 442
 
 
 def unshare(flags: int) -> None:
-    """Put this process into new namespaces (`CLONE_NEW*`); a new pid namespace holds its next child first.
+    """Move this process into new namespaces (`CLONE_NEW*`); its next child is the first in a new pid namespace.
 
-    `CLONE_NEWUSER` needs a process of one thread (EINVAL).
+    `CLONE_NEWUSER` needs a process with one thread (EINVAL).
     """
     _check(_libc.unshare(flags), "unshare")
 
@@ -151,10 +158,10 @@ def setns(fd: int, flags: int = 0) -> None:
 
 
 def fork_into(flags: int) -> int:
-    """Fork a child that is born in new namespaces (`CLONE_NEW*`); return its pid, and 0 in the child.
+    """Fork a child that starts in new namespaces (`CLONE_NEW*`); return its pid, and 0 in the child.
 
-    Unlike `unshare` this makes it pid 1 of a new pid namespace that its new user namespace owns, with one fork. Python
-    is told of the fork, the C library is not: make the call from a process that has one thread.
+    Unlike `unshare` this makes the child pid 1 of a new pid namespace that its new user namespace owns, with one fork.
+    Python is told of the fork, the C library is not: call it in a process with one thread.
     """
     number = _SYS_CLONE.get(os.uname().machine)
     if number is None:
@@ -190,13 +197,13 @@ def bring_loopback_up() -> None:
 
 
 def mount(source: str | None, target: str, fstype: str | None, flags: int = 0, data: str | None = None) -> None:
-    """Mount, bind, remount or change propagation, as `flags` (`MS_*`) say."""
+    """Mount, bind, remount or change propagation, according to `flags` (`MS_*`)."""
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, fstype, data)]
     _check(_libc.mount(encoded[0], encoded[1], encoded[2], flags, encoded[3]), "mount", target)
 
 
 def umount(target: str, flags: int = 0) -> None:
-    """Unmount; `MNT_DETACH` takes it out of the tree at once, also while it is in use."""
+    """Unmount; `MNT_DETACH` removes the mount from the tree at once, even while it is in use."""
     _check(_libc.umount2(os.fsencode(target), flags), "umount", target)
 
 
@@ -211,14 +218,14 @@ def pivot_root(new: str, old: str) -> None:
 def open_tree(dirfd: int, path: str, flags: int) -> int:
     """Return a descriptor of a mount.
 
-    With `OPEN_TREE_CLONE` it is a detached copy, which is gone with the descriptor if nobody attached it.
+    With `OPEN_TREE_CLONE` it is a detached copy, which disappears with the descriptor unless it was attached.
     """
     result = _syscall(_SYS_OPEN_TREE, dirfd, os.fsencode(path), flags | OPEN_TREE_CLOEXEC)
     return _check(result, "open_tree", path)
 
 
 def move_mount(from_fd: int, to_path: str) -> None:
-    """Attach the mount that `from_fd` holds to a folder or file of the same kind."""
+    """Attach the mount behind `from_fd` to a directory or file of the same kind."""
     to = os.fsencode(to_path)
     _check(_syscall(_SYS_MOVE_MOUNT, from_fd, b"", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH), "move_mount", to_path)
 
@@ -246,10 +253,10 @@ def mount_setattr(
 
 
 def detached_mount(fstype: str, options: dict[str, str | bool], attrs: int = 0) -> int:
-    """Make a new filesystem and return its mount as a descriptor, to be placed by `move_mount`.
+    """Make a new filesystem and return its mount as a descriptor, to be attached by `move_mount`.
 
     An option's value is text, or True for a bare flag; False leaves it out. `attrs` are `MOUNT_ATTR_*`.
-    The error of a refused option carries the kernel's own words where it gave some.
+    The error for a refused option includes the kernel's message, if there is one.
     """
     context = _check(_syscall(_SYS_FSOPEN, os.fsencode(fstype), _FSOPEN_CLOEXEC), "fsopen", fstype)
     try:
@@ -269,10 +276,10 @@ def detached_mount(fstype: str, options: dict[str, str | bool], attrs: int = 0) 
 
 
 def forget_names(fd: int) -> None:
-    """Have a read-only filesystem look anew at every name in it that nobody has open.
+    """Make a read-only filesystem drop its cached names, including names that did not exist.
 
-    It is given by the root of a mount of it, and told to be read-only as it is: the kernel then drops what it has
-    remembered of names, also that there was none. Needs CAP_SYS_ADMIN over whoever mounted it.
+    `fd` is the root of a mount of it. The filesystem is reconfigured as read-only, which it is already; the kernel then
+    drops the cache, except for open files. Needs CAP_SYS_ADMIN over whoever mounted it.
     """
     context = _check(_syscall(_SYS_FSPICK, fd, b"", _FSPICK_CLOEXEC | _FSPICK_EMPTY_PATH), "fspick")
     try:
@@ -291,23 +298,17 @@ def prctl(option: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> int:
 
 
 def set_no_new_privs() -> None:
-    """Let no later `execve` give this process or its children more rights; it cannot be undone."""
+    """Prevent every later `execve` of this process and its children from gaining rights; it cannot be undone."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
-def drop_capabilities(keep: frozenset[int] = frozenset()) -> None:
-    """Give up every capability but `keep`, for good: no `execve`, user 0 or set-user-id file brings one back.
-
-    What is kept belongs to this process and those it forks; a program that any of them executes has none.
-    Needs CAP_SETPCAP (EPERM), which a process has in a user namespace that it made. Like every call on
-    capabilities it is about this thread: make it while there is no other.
-    """
-    gain_no_capabilities()
-    keep_capabilities(keep)
-
-
 def gain_no_capabilities() -> None:
-    """Let this process keep the capabilities that it has, and never get another: what it gives up is gone for good."""
+    """Let this process and its forks keep their capabilities but never gain one: one that is given up is gone for good.
+
+    No `execve`, user 0 or set-user-id file brings a capability back, and a program that they execute has none. Needs
+    CAP_SETPCAP (EPERM), which a process has in a user namespace that it made. Like every call on capabilities it
+    applies to the calling thread: call it while there is no other.
+    """
     _empty_bounding_set()
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     bits = _SECUREBIT_NOROOT | _SECUREBIT_NO_SETUID_FIXUP
@@ -315,14 +316,14 @@ def gain_no_capabilities() -> None:
 
 
 def keep_capabilities(keep: frozenset[int]) -> None:
-    """Give up the capabilities of this process but `keep`; after `gain_no_capabilities` that is for good."""
+    """Give up the capabilities of this process except `keep`; after `gain_no_capabilities` that is for good."""
     mask = sum(1 << capability for capability in keep)
     halves = [(half, half, 0) for half in (mask & 0xFFFFFFFF, mask >> 32)]
     _check(_libc.capset(_capability_header(), struct.pack("=6I", *halves[0], *halves[1])), "capset")
 
 
 def effective_capabilities() -> int:
-    """Return the set of effective capabilities of this thread: bit `1 << CAP_*` for each."""
+    """Return this thread's effective capabilities as a bit set, bit `1 << CAP_*` for each."""
     sets = ctypes.create_string_buffer(24)
     _check(_libc.capget(_capability_header(), sets), "capget")
     low, _, _, high, _, _ = struct.unpack("=6I", sets.raw)
@@ -334,12 +335,12 @@ def effective_capabilities() -> int:
 
 def set_name(name: str) -> None:
     """Set what process lists call this process: at most 15 bytes."""
-    text = ctypes.create_string_buffer(name.encode())  # kept until the call is over
+    text = ctypes.create_string_buffer(name.encode())  # keeps the buffer alive until the call returns
     prctl(PR_SET_NAME, ctypes.addressof(text))
 
 
 def set_dumpable(dumpable: bool) -> None:
-    """Say whether others of this user may trace this process or read its `/proc`; `execve` resets it."""
+    """Set whether other processes of this user may trace this process or read its `/proc`; `execve` resets it."""
     prctl(PR_SET_DUMPABLE, int(dumpable))
 
 
@@ -357,16 +358,27 @@ def set_child_subreaper() -> None:
 
 
 def pidfd_open(pid: int) -> int:
-    """Return a descriptor that never comes to mean another process; it polls readable once this one ended."""
+    """Return a descriptor of one process, also after its id is reused; it polls readable once the process has ended."""
     return _check(_syscall(_SYS_PIDFD_OPEN, pid, 0), "pidfd_open", pid)
 
 
 def pidfd_getfd(fd: int, number: int) -> int:
-    """Return a copy of descriptor `number` of the process of a pidfd, which we must be allowed to trace.
+    """Return a duplicate of descriptor `number` of a pidfd's process, which we must be allowed to trace.
 
     Raises `OSError`: EBADF if it has no such descriptor, ESRCH if it has ended, ENOSYS before Linux 5.6.
     """
     return _check(_syscall(_SYS_PIDFD_GETFD, fd, number, 0), "pidfd_getfd", number)
+
+
+def compare_files(pid: int, fd: int, other_pid: int, other_fd: int) -> int:
+    """Return 0 if two descriptors share one open file, else 1 or 2: their order in the kernel's sorting of files.
+
+    Thread ids work as `pid` too. Raises `OSError`: EBADF and ESRCH if one is gone, ENOSYS if the kernel cannot compare.
+    """
+    number = _SYS_KCMP.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, "kcmp: not known on this architecture")
+    return _check(_syscall(number, pid, other_pid, _KCMP_FILE, fd, other_fd), "kcmp")
 
 
 def pidfd_send_signal(fd: int, signal_number: int) -> None:
@@ -375,20 +387,20 @@ def pidfd_send_signal(fd: int, signal_number: int) -> None:
 
 
 def close_range(first: int, last: int = 0xFFFFFFFF) -> None:
-    """Close every descriptor from `first` to `last`, both included; those that are not open are no error."""
+    """Close every descriptor from `first` to `last`, both included; unused numbers are no error."""
     result = _syscall(_SYS_CLOSE_RANGE, first, last, 0)
     if result == 0:
         return
-    # Kernels before 5.9 lack the call; old container engines' filters answer EPERM to what they do not know.
+    # Kernels before 5.9 lack the call; old container engines' filters answer EPERM to unknown calls.
     if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
         _check(result, "close_range")
     _close_one_by_one(first, last)
 
 
 def set_pipe_size(fd: int, size: int) -> int:
-    """Ask for a pipe of `size` bytes and return what it got, rounded up.
+    """Ask for a pipe size in bytes and return the size granted, rounded up.
 
-    Beyond `/proc/sys/fs/pipe-max-size` it needs CAP_SYS_RESOURCE on the host (EPERM).
+    A size above `/proc/sys/fs/pipe-max-size` needs CAP_SYS_RESOURCE on the host (EPERM).
     """
     return fcntl.fcntl(fd, F_SETPIPE_SZ, size)
 
@@ -413,7 +425,7 @@ def _load_libc() -> ctypes.CDLL:
 
 
 _libc = _load_libc()
-# A child that is forked while the lock of the interpreter is let go could not take it back.
+# A child forked while the GIL is released could not acquire it again.
 _libc_holding_the_gil = ctypes.PyDLL(None, use_errno=True)
 _libc_holding_the_gil.syscall.restype = ctypes.c_long
 for _hook in ("PyOS_BeforeFork", "PyOS_AfterFork_Child", "PyOS_AfterFork_Parent"):
@@ -421,7 +433,7 @@ for _hook in ("PyOS_BeforeFork", "PyOS_AfterFork_Child", "PyOS_AfterFork_Parent"
 
 
 def syscall(name: str, number: int, *arguments: int | bytes | None) -> int:
-    """Make a call that the C library has no function for, by its number. Raises `OSError`, which tells the name."""
+    """Make a call that the C library has no function for, by number. Raises `OSError` with the call's name."""
     return _check(_syscall(number, *arguments), name)
 
 
@@ -432,7 +444,7 @@ def _syscall(number: int, *arguments: int | bytes | None) -> int:
 
 
 def _check(result: int, call: str, about: str | int | None = None) -> int:
-    """Return a call's result, or raise what errno says."""
+    """Return a call's result, or raise `OSError` from errno."""
     if result != -1:
         return result
     code = ctypes.get_errno()
@@ -445,7 +457,7 @@ def _fsconfig(context: int, command: int, key: bytes | None, value: bytes | None
 
 
 def _check_context(context: int, result: int, call: str, fstype: str) -> int:
-    """Do as `_check`, with what the kernel wrote into the filesystem context about the failure."""
+    """Do as `_check`, adding the kernel's message from the filesystem context to the error."""
     try:
         return _check(result, call, fstype)
     except OSError as error:
@@ -457,12 +469,12 @@ def _check_context(context: int, result: int, call: str, fstype: str) -> int:
 
 
 def _capability_header() -> ctypes.Array[ctypes.c_char]:
-    """Return "version 3, this thread", in a buffer: the kernel may write the version it prefers."""
+    """Return the header "version 3, this thread", in a buffer, because the kernel may write its own version there."""
     return ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
 
 
 def _empty_bounding_set() -> None:
-    """Drop every capability that this kernel knows; /proc may be hidden, but one past the last is EINVAL."""
+    """Drop every capability that this kernel knows, up to the first EINVAL; /proc, which lists them, may be hidden."""
     capability = 0
     while True:
         try:
@@ -475,11 +487,11 @@ def _empty_bounding_set() -> None:
 
 
 def _close_one_by_one(first: int, last: int) -> None:
-    """Close what /proc lists; where it is hidden that is an error, since a guess could leave something open."""
+    """Close the descriptors listed in /proc; if /proc is hidden raise an error, as guessing could leave some open."""
     for fd in map(int, os.listdir("/proc/self/fd")):
         if first <= fd <= last:
             try:
                 os.close(fd)
             except OSError as error:
-                if error.errno != errno.EBADF:  # the folder's own descriptor, which is closed by now
+                if error.errno != errno.EBADF:  # the directory's own descriptor, which is closed by now
                     raise

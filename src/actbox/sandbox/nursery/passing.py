@@ -1,9 +1,11 @@
-"""Pass descriptors to other processes (`SCM_RIGHTS`), also while guests leave many underway.
+"""Passes descriptors to other processes (`SCM_RIGHTS`), also beside JSON, and while guests keep many in transit.
 
-The kernel counts the descriptors that are underway by user, for all processes together, and refuses a process that
-sends more while there are more of them than it may itself have open (`RLIMIT_NOFILE`). Guests share a user, with each
-other and maybe with the host, so any of them can use that up. But none may have more than half as many open as a host
-could; so whoever of ours is refused sends again as what it could be.
+A JSON message is one datagram of a `SOCK_SEQPACKET` socket.
+
+The kernel counts descriptors in transit by user, over all processes, and refuses a sender while there are more of them
+than the sender may itself have open (`RLIMIT_NOFILE`). Guests share a user with each other and perhaps with the host,
+so any guest can use that up. But a guest may have at most half as many open as a host process could; so our sender,
+when refused, raises its limit for the moment and sends again.
 """
 
 from __future__ import annotations
@@ -11,21 +13,26 @@ from __future__ import annotations
 import array
 import contextlib
 import errno
+import json
+import os
 import resource
 import socket
 import threading
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Iterator, Sequence
+    from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
+MAX_BYTES = 256 * 1024
+# The kernel passes at most 253 descriptors in one message.
+MAX_DESCRIPTORS = 250
 _raising = threading.Lock()
 
 
 def send_with(sock: socket.socket, data: bytes, descriptors: Sequence[int]) -> int:
-    """Send bytes with descriptors beside the first of them; return how many bytes were sent.
+    """Send bytes with descriptors attached to the first of them; return the number of bytes sent.
 
-    Raises `OSError`; ETOOMANYREFS where more descriptors are underway than this process could ever have open.
+    Raises `OSError`; ETOOMANYREFS if more descriptors are in transit than this process could ever have open.
     """
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     try:
@@ -38,7 +45,7 @@ def send_with(sock: socket.socket, data: bytes, descriptors: Sequence[int]) -> i
 
 
 def most_open_in_guest() -> int:
-    """Return how many descriptors a guest may have open at most: half of what this process could raise its limit to."""
+    """Return the most descriptors that a guest may have open: half of this process's hard limit."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1] // 2
 
 
@@ -51,3 +58,34 @@ def _raised_limit() -> Iterator[None]:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class DescriptorsLost(OSError):
+    """Raised for a datagram whose descriptors could not all be received, because too many are open; none is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def receive(sock: socket.socket) -> Tuple[bytes, List[int]]:
+    """Receive one datagram and its descriptors, which are close-on-exec; the data is empty at the end of the stream.
+
+    Raises `OSError`, and `DescriptorsLost` for a datagram that was consumed but lost its descriptors.
+    """
+    descriptors = array.array("i")
+    data, ancillary, flags, _ = sock.recvmsg(
+        MAX_BYTES, socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    if flags & socket.MSG_CTRUNC:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise DescriptorsLost()
+    return data, list(descriptors)
+
+
+def send(sock: socket.socket, message: Dict[str, Any], descriptors: List[int]) -> None:
+    """Send one datagram with descriptors. Raises `OSError`, as `send_with` does."""
+    send_with(sock, json.dumps(message).encode(), descriptors)

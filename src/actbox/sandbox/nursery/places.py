@@ -1,9 +1,9 @@
-"""The nursery's three mount namespaces, and how it moves between them.
+"""The nursery's mount namespaces, and how it moves between them.
 
 In `here` it sees the host's files, from which it makes templates and mounts. `shelf` holds the workspaces of all
-sandboxes and nothing else; it outlives the nursery while the host holds a descriptor of it. Each template root has a
-namespace of its own, with that root and nothing else: a sandbox is born there and copies it, so that what it costs to
-make one does not grow with the number of mounts on the host or of sandboxes that are open.
+sandboxes and nothing else; it outlives the nursery while the host holds a descriptor of it. Each template root has its
+own namespace with nothing but that root: a sandbox is forked there and copies it, so the cost of making one does not
+grow with the number of mounts on the host or of open sandboxes.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     Points = List[Tuple[str, bool]]
 
 ROOT = "/root"
-"""Where a template's root lies in its own namespace; a template has no other folder but `/proc`."""
+"""The path of a template's root in its own namespace; a template has no other directory except `/proc`."""
 
 _SHELF = "/workspaces"
 
 
 class Places:
-    """The nursery's mount namespaces. Entered one at a time; the nursery has one thread."""
+    """The nursery's mount namespaces. It enters one at a time, in its only thread."""
 
     def __init__(self, environment: List[str], shelf: int) -> None:
-        """Take up the shelf of a nursery that has died; -1 makes a new one. This process is in a namespace of its own.
+        """Use the shelf of a nursery that has died; -1 makes a new one. This process already has its own namespace.
 
-        `environment` are the folders of the interpreter and its packages.
+        `environment` are the directories of the interpreter and its packages.
         """
         linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE, None)
         self._here = _current()
         root = os.stat("/")
         linux.setns(self._here, linux.CLONE_NEWNS)
-        if not os.path.samestat(root, os.stat("/")):  # one cannot come back from another namespace to a chroot
+        if not os.path.samestat(root, os.stat("/")):  # a process cannot return from another namespace to a chroot
             raise OSError("this process was started in a chroot, which sandboxes cannot be made from")
         self._templates = Templates(environment)
         self._births: Dict[Tuple[Tuple[str, bool], ...], int] = {}
@@ -46,17 +46,17 @@ class Places:
 
     @property
     def late(self) -> List[Tuple[str, str]]:
-        """Folders of the environment that a sandbox mounts itself: (where they lie here, where they go)."""
+        """Directories of the environment that a sandbox mounts itself: (path here, path in the sandbox)."""
         return self._templates.late
 
     @property
     def readable(self) -> List[str]:
-        """Folders of the host besides `/usr` that guests see, at the same places."""
+        """Host directories besides `/usr` that guests see, at the same paths."""
         return self._templates.readable
 
     @contextlib.contextmanager
     def at(self, namespace: int) -> Iterator[None]:
-        """Be in another namespace for a block."""
+        """Enter another namespace for a block."""
         linux.setns(namespace, linux.CLONE_NEWNS)
         try:
             yield
@@ -64,7 +64,7 @@ class Places:
             linux.setns(self._here, linux.CLONE_NEWNS)
 
     def birthplace(self, points: Points) -> int:
-        """Return the namespace of the template that has these extra mount points: (absolute path, is it a folder)."""
+        """Return the namespace of the template with these extra mount points: (absolute path, is it a directory)."""
         key = tuple(sorted((path, is_folder) for path, is_folder in points))
         if key not in self._births:
             template = self._templates.make(key)
@@ -73,7 +73,7 @@ class Places:
         return self._births[key]
 
     def workspace_path(self, name: str) -> str:
-        """Return where a workspace lies on the shelf."""
+        """Return the path of a workspace on the shelf."""
         return "%s/%s" % (_SHELF, name)
 
     def _make_namespace(self, fill: Callable[[], None]) -> int:
@@ -105,13 +105,13 @@ def _clear_for_template(template: str) -> None:
     os.mkdir(root + ROOT)
     os.mkdir(root + "/proc")
     linux.mount(template, root + ROOT, None, linux.MS_BIND | linux.MS_REC, None)
-    # For its own id maps, and because the kernel lets nobody mount a /proc who sees none.
+    # /proc is needed for id maps, and because the kernel lets nobody mount a /proc who sees none.
     linux.mount("/proc", root + "/proc", None, linux.MS_BIND | linux.MS_REC, None)
     _leave_all_but(root)
 
 
 def _leave_all_but(root: str) -> None:
-    """Make a mount the root of this namespace, and take out everything else."""
+    """Make a mount the root of this namespace, and unmount everything else."""
     os.chdir(root)
     linux.pivot_root(".", ".")
     linux.umount(".", linux.MNT_DETACH)

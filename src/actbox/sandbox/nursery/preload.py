@@ -1,4 +1,4 @@
-"""What the nursery imports so that programs find it there already."""
+"""Imports modules in the nursery, so that programs need not import them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class LeftThreads(Exception):
-    """A module has started threads, which would be missing in every forked child."""
+    """Raised when a module has started threads, which would be missing in every forked child."""
 
 
 def import_all(names: List[str], begin: Callable[[str], None]) -> List[str]:
-    """Import modules, calling `begin` with each name before; return a sentence for each that could not be imported.
+    """Import modules, calling `begin` with each name first; return one sentence for each that could not be imported.
 
     Raises `LeftThreads`. A module may also end this process, or never return.
     """
@@ -25,7 +25,7 @@ def import_all(names: List[str], begin: Callable[[str], None]) -> List[str]:
         begin(name)
         try:
             importlib.import_module(name)
-        except BaseException as error:  # one that calls sys.exit() too
+        except BaseException as error:  # also for a module that calls sys.exit()
             warnings.append("preloading %s failed: %s: %s" % (name, type(error).__name__, error))
         if len(os.listdir("/proc/self/task")) > 1:
             raise LeftThreads
@@ -35,7 +35,7 @@ def import_all(names: List[str], begin: Callable[[str], None]) -> List[str]:
 
 
 def _forget_places() -> None:
-    """Let libraries look again, in the guest, for folders of which they remember the nursery's."""
+    """Clear caches of directories that libraries found in the nursery, so that they look again in the guest."""
     matplotlib = sys.modules.get("matplotlib")
     if matplotlib is not None:
         for name in ("get_configdir", "get_cachedir"):

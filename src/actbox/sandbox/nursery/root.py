@@ -1,7 +1,7 @@
-"""The root that guests see: made once by the nursery as a template, read-only, and copied for each guest.
+"""The root that guests see: made once by the nursery as a read-only template, and copied for each guest.
 
-It has the interpreter and its packages, `/usr`, a few files of `/etc` that programs cannot do without, five devices,
-and nothing else of the host. What belongs to one run (`/tmp`, `/proc`, the workspace, mounts) is put in by the child.
+It has the interpreter and its packages, `/usr`, a few files of `/etc` that programs need, five devices, and nothing
+else of the host. The child adds what belongs to one run (`/tmp`, `/proc`, the workspace, mounts).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .family import TREES
 from .gate import FOLDERS
 from .identity import GUEST_ID
 
-# A folder that every Linux has and that the nursery itself needs nothing of; it is hidden in its own mount namespace.
+# A directory that every Linux has and that the nursery does not need; it is hidden in its own mount namespace.
 STAGE = "/sys"
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -41,9 +41,9 @@ ETC_FILES = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\nservices: files\n",
     "resolv.conf": "",
 }
-# Folders of the root that the child covers with something of its own: an environment below one of them comes after.
+# Directories of the root that the child covers; an environment below one of them is attached afterwards.
 COVERED = ("/tmp", "/dev", "/proc", "/workspace")
-# What may lie at the top of an environment and holds the passwords of package indexes; an empty file is shown there.
+# Files at the top of an environment that may hold passwords of package indexes; an empty file is shown instead.
 _HIDDEN = ("pip.conf", "uv.toml", ".pypirc", ".condarc", "condarc", ".netrc", ".env")
 _EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "var/tmp", TREES, *FOLDERS)
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
@@ -53,7 +53,7 @@ class Templates:
     """Makes template roots, one for each set of extra mount points."""
 
     def __init__(self, environment: list[str]) -> None:
-        """`environment` are the folders of the interpreter and its packages."""
+        """`environment` are the directories of the interpreter and its packages."""
         linux.mount("tmpfs", STAGE, "tmpfs", linux.MS_NOSUID, "mode=0755")
         with open(STAGE + "/empty", "w"):
             pass
@@ -62,7 +62,7 @@ class Templates:
         self._environment = outermost(found)
         self._made = 0
         self.late: list[tuple[str, str]] = []
-        """Folders of the environment that go below what the child covers: (where they lie here, where they go)."""
+        """Directories of the environment below what the child covers: (path here, path in the sandbox)."""
         for path in self._environment:
             if path.startswith(tuple(cover + "/" for cover in COVERED)):
                 place = "%s/late/%d" % (STAGE, len(self.late))
@@ -75,10 +75,10 @@ class Templates:
             *("/" + name for name in SYSTEM if os.path.isdir("/" + name) and not os.path.islink("/" + name)),
             *(path for path in self._environment if not path.startswith(("/usr/", "/workspace/"))),
         ]
-        """Folders of the host besides `/usr` that guests see, at the same places."""
+        """Host directories besides `/usr` that guests see, at the same paths."""
 
     def make(self, points: tuple[tuple[str, bool], ...]) -> str:
-        """Make a template that has these extra mount points: (absolute path, whether it is a folder)."""
+        """Make a template with these extra mount points: (absolute path, whether it is a directory)."""
         self._made += 1
         root = "%s/template/%d" % (STAGE, self._made)
         os.makedirs(root)
@@ -106,11 +106,11 @@ class Templates:
         return root
 
     def _hide(self, here: str, path: str) -> None:
-        """Put an empty file over what is hidden in a folder that lies `here` and is `path` to the guest."""
+        """Cover hidden files in a directory with an empty file; `here` is its path now, `path` the guest's."""
         for name in self._hidden:
             if name.startswith(path + "/"):
                 target = here + name[len(path) :]
-                # A link leads to a file of the host's here; where it leads for the guest is in the list as well.
+                # A link leads to a host file from here; its target as the guest sees it is in the list as well.
                 if os.path.isfile(target) and os.path.realpath(target) == target:
                     linux.mount(STAGE + "/empty", target, None, linux.MS_BIND, None)
 
@@ -128,9 +128,9 @@ class Templates:
 
 
 def map_no_zeros() -> None:
-    """Below the working folder, a root, put `full` in the place of `zero`.
+    """Below the working directory, a root, mount `full` over `zero`.
 
-    Both are read as zeros without end, but `zero` can be mapped, and mapped shared it is memory that nobody counts.
+    Both read as endless zeros, but `zero` can be mapped, and a shared mapping of it is memory that nobody counts.
     """
     linux.mount("dev/full", "dev/zero", None, linux.MS_BIND, None)
 
@@ -159,7 +159,7 @@ def _bind_folder(path: str, root: str) -> None:
 
 
 def _seal(path: str) -> None:
-    """Make a tree read-only with all that is mounted in it; in it only our five devices are devices."""
+    """Make a tree read-only with all mounts in it; only our five devices work as devices."""
     attributes = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
     linux.mount_setattr(path, linux.AT_RECURSIVE, attributes, 0)
     for name in DEVICES:
@@ -169,13 +169,13 @@ def _seal(path: str) -> None:
 
 
 def hidden_in(folders: list[str]) -> list[str]:
-    """Return the paths at which there may be something to hide, and where those lead that are links."""
+    """Return the paths that may need hiding, and the targets of those that are links."""
     paths = {"%s/%s" % (os.path.abspath(folder), name) for folder in folders for name in _HIDDEN}
     return sorted(paths | {os.path.realpath(path) for path in paths})
 
 
 def outermost(paths: list[str]) -> list[str]:
-    """Return the paths without those that lie below another of them."""
+    """Return the paths that do not lie below another of them."""
     kept: list[str] = []
     for path in sorted({os.path.abspath(path) for path in paths}):
         if not kept or not path.startswith(tuple(outer + "/" for outer in kept)):

@@ -1,10 +1,10 @@
-"""The seccomp filter of a guest: an allow-list of system calls, assembled by hand from `syscall_table`.
+"""The seccomp filter of a guest: an allow-list of system calls, assembled from `syscall_table` without a library.
 
-No library is needed, and nothing but the table says what is allowed. A filter holds for the thread that
-installs it and all that it starts, and can never be taken off. It checks the architecture first: the same
-number means another call in another table (32-bit calls on a 64-bit kernel).
+Nothing but the table says what is allowed. A filter applies to the thread that installs it and everything that it
+starts, and can never be removed. It checks the architecture first: the same number means another call in another table
+(32-bit calls on a 64-bit kernel).
 
-Kernels from 5.11 on remember the numbers that are allowed whatever their arguments, and then skip the filter.
+Kernels from 5.11 on cache the numbers that are allowed whatever their arguments, and then skip the filter.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .bpf import (
     load_architecture,
     load_argument,
     load_number,
+    load_upper_half,
     refuse,
     returns,
     unless_one_of,
@@ -42,19 +43,20 @@ from .syscall_table import (
     Condition,
     Never,
     NeverWith,
+    NullWith,
     Only,
     Without,
 )
 
-# On x86_64 a number with this bit is of the x32 table: the same calls again, past a list of numbers.
+# On x86_64 a number with this bit belongs to the x32 table, which bypasses a list of plain numbers.
 _X32_BIT = 0x40000000
 
 
 def build(arch: str | None = None, *, chroot: bool = False, counted: bool = False) -> bytes:
     """Return the filter for an architecture (`x86_64` or `aarch64`), by default this interpreter's.
 
-    `chroot` allows that call, for sessions that may be forked; `counted` allows what takes memory that only a control
-    group can count, for where one does. NotImplementedError for another architecture.
+    `chroot` allows that call, for forkable sessions. `counted` allows calls for memory that only a control group can
+    count, if there is one. Raises NotImplementedError for another architecture.
     """
     arch = arch or native_architecture()
     _check_known(arch)
@@ -69,9 +71,9 @@ def build(arch: str | None = None, *, chroot: bool = False, counted: bool = Fals
 
 
 def install(program: bytes) -> None:
-    """Put this thread, and all that it starts from now on, under a filter, for good.
+    """Put this thread, and everything that it starts from now on, under a filter, for good.
 
-    Needs `no_new_privs` (EACCES). Other threads of the process stay free: install while there are none.
+    Needs `no_new_privs` (EACCES). Other threads of the process stay unfiltered: install it while there are none.
     """
     instructions = ctypes.create_string_buffer(program, len(program))
     sock_fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
@@ -80,14 +82,14 @@ def install(program: bytes) -> None:
 
 
 def allowed_names(arch: str | None = None, *, chroot: bool = False, counted: bool = False) -> frozenset[str]:
-    """Return the names of the calls that a guest may make, also those where the arguments decide."""
+    """Return the names of the calls that a guest may make, including those allowed only with certain arguments."""
     numbers = NUMBERS[_check_known(arch or native_architecture())]
     groups = [names for _, names in _allowed(chroot, counted)] + [names for _, names, _ in CONDITIONAL]
     return frozenset(name for names in groups for name in names.split() if name in numbers)
 
 
 def native_architecture() -> str:
-    """Return the name of this interpreter's table of calls. NotImplementedError where there is none here."""
+    """Return the name of this interpreter's system call table. Raises NotImplementedError if it is not known."""
     if struct.calcsize("P") != 8:
         raise NotImplementedError("the filter needs an interpreter of 64 bits, and this one has 32")
     return _check_known(os.uname().machine)
@@ -101,12 +103,12 @@ def _check_known(arch: str) -> str:
 
 
 def _allowed(chroot: bool, counted: bool) -> list[tuple[str, str]]:
-    """Return the groups of calls that are allowed whatever their arguments."""
+    """Return the groups of calls that are allowed with any arguments."""
     return [*ALLOWED, *(COUNTED if counted else ()), *((CHROOT,) if chroot else ())]
 
 
 def _ranges(arch: str, allowed: list[tuple[str, str]]) -> list[tuple[int, Code]]:
-    """Return what to do from which number on; neighbours that do the same are one range."""
+    """Return ranges of call numbers, each as its first number and code; neighbors with the same code are merged."""
     by_number = _code_by_number(arch, allowed)
     ranges: list[tuple[int, Code]] = []
     for number in range(HIGHEST + 1):
@@ -135,19 +137,28 @@ def _code_by_number(arch: str, allowed: list[tuple[str, str]]) -> dict[int, Code
 
 
 def _check(conditions: tuple[Condition, ...]) -> Code:
-    """Return code that allows a call if all conditions hold; the first that fails says how it is refused."""
+    """Return code that allows a call if all conditions hold; the first that fails decides the errno."""
     code: Code = []
+    whole = -1  # the unmasked argument that the last condition loaded, which needs no second load
     for condition in conditions:
         refusal = refuse(condition.refusal)
+        mask = condition.mask if isinstance(condition, (Only, Never)) else 0xFFFFFFFF
+        load = load_argument(condition.argument, mask)[whole == condition.argument :]
+        is_simple = isinstance(condition, (Only, Never, Without))
+        whole = condition.argument if is_simple and mask == 0xFFFFFFFF else -1
         if isinstance(condition, Only):
-            code += load_argument(condition.argument, condition.mask) + unless_one_of(condition.values, refusal)
+            code += load + unless_one_of(condition.values, refusal)
         elif isinstance(condition, Never):
-            code += load_argument(condition.argument, condition.mask) + if_equal(condition.value, refusal)
+            code += load + if_equal(condition.value, refusal)
         elif isinstance(condition, Without):
-            code += load_argument(condition.argument) + if_any_bit(condition.bits, refusal)
+            code += load + if_any_bit(condition.bits, refusal)
         elif isinstance(condition, NeverWith):
             refused = [line for value in condition.values for line in if_equal(value, refusal)]
             then = load_argument(condition.argument) + refused
+            code += load_argument(condition.other) + when_equal(condition.when, then)
+        elif isinstance(condition, NullWith):
+            then = load_argument(condition.argument) + unless_one_of((0,), refusal)
+            then += load_upper_half(condition.argument) + unless_one_of((0,), refusal)
             code += load_argument(condition.other) + when_equal(condition.when, then)
         else:
             raise TypeError(f"no code is known for the condition {type(condition).__name__}")

@@ -1,13 +1,14 @@
-"""The nursery's own life: it takes requests from the host one by one, forks sandboxes, and reaps them.
+"""The nursery's main loop: takes requests from the host one by one, forks sandboxes, and reaps them.
 
-Requests and answers are JSON datagrams over a `SOCK_SEQPACKET` socket, with descriptors beside them (`SCM_RIGHTS`).
-When the host's end is closed, by intent or because the host has died, every sandbox is ended and the nursery with them.
+Requests and answers are JSON datagrams over a `SOCK_SEQPACKET` socket, with descriptors (`SCM_RIGHTS`). When the host
+closes its end, on purpose or by dying, the nursery kills every sandbox and exits.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import select
@@ -15,12 +16,14 @@ import signal
 import socket
 import sys
 
+from ..guest.beneath import open_folder
 from ..guest.rehearsal import rehearse
 from . import linux, seccomp
 from .child import Birth, be_child
-from .datagrams import DescriptorsLost, receive, send
 from .host_mounts import HostMounts, Refused, open_sockets
 from .identity import Identity, has_privilege
+from .inherited import reset_inherited
+from .passing import DescriptorsLost, receive, send
 from .places import Places
 from .preload import LeftThreads, import_all
 from .share import share_memory
@@ -33,14 +36,18 @@ if TYPE_CHECKING:
 
     Answer = Tuple[Dict[str, Any], List[int]]
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# After so many the interpreter has adapted its code to what it does, and does not write to it any more in children.
+# After this many runs the interpreter has specialized its bytecode and does not write to it any more in children.
 _REHEARSALS = 20
+_MOST_OWNERS = 16
+# Making objects immortal takes tens of milliseconds. So that the first sandbox need not wait for it, the nursery does
+# it at the first pause of this length, and without a pause after this many sandboxes.
+_PAUSE_MS = 30
+_MOST_BEFORE_SHARING = 8
 
 
 def main(descriptor: int) -> NoReturn:
-    """Serve the host at the other end of a socket, until it is gone."""
-    os.umask(0o022)  # guests of another id must be able to enter what is made here, whatever the host's mask is
+    """Serve the host at the other end of a socket until the socket is closed."""
+    reset_inherited()
     linux.set_name("actbox-nursery")
     control = socket.socket(fileno=descriptor)
     nursery = _Nursery(control)
@@ -56,6 +63,8 @@ class _Nursery:
         self._control = control
         self._children: set[int] = set()
         self._identity = Identity(has_privilege())
+        self._owner_namespaces: dict[int, int] = {}
+        self._births = 0
         self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
@@ -73,8 +82,13 @@ class _Nursery:
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
         poll.register(wake_read, select.POLLIN)
+        shared = False
         while True:
-            for ready, _ in poll.poll():
+            found = poll.poll(_PAUSE_MS if self._births and not shared else None)
+            if not shared and (not found or self._births >= _MOST_BEFORE_SHARING):
+                share_memory()
+                shared = True
+            for ready, _ in found:
                 if ready == wake_read:
                     os.read(wake_read, 4096)
                     self._reap()
@@ -96,7 +110,7 @@ class _Nursery:
             self._children.discard(pid)
 
     def _answer(self) -> bool:
-        """Take one request and answer it; return whether there was one."""
+        """Receive one request and answer it; return false at the end of the socket."""
         try:
             data, descriptors = receive(self._control)
         except DescriptorsLost as error:
@@ -121,7 +135,7 @@ class _Nursery:
         except OSError as error:
             if error.errno != errno.ETOOMANYREFS:
                 raise
-            # What was made ends with its descriptors, or is removed when the host next asks for that.
+            # Things already made end with their descriptors, or are removed when the host next asks for that.
             send(self._control, {"error": error.strerror}, [])
         finally:
             for descriptor in sent:
@@ -137,19 +151,17 @@ class _Nursery:
         variables: dict[str, str],
         kept: bool,
     ) -> Answer:
-        """Enter the nursery's namespaces, make what all sandboxes share, import what they start with.
+        """Enter the nursery's namespaces, make what all sandboxes share, and import the preload list.
 
-        The first request. `kept` says that the descriptors are those that an earlier nursery answered with: its user
-        namespace (none where it was root) and its shelf of workspaces, which are taken up again.
+        This is the first request. With `kept` the descriptors are those of an earlier nursery's answer, its user
+        namespace (none under root) and its mount namespace of workspaces (`shelf`), which are used again.
         """
         identity = self._identity
         shelf = os.dup(descriptors[-1]) if kept else -1
-        owner_namespace = identity.owner_namespace() if identity.privileged else -1
         sockets = open_sockets()
         identity.enter(descriptors[0] if kept and not identity.privileged else -1)
         self._places = Places(environment, shelf)
-        self._host_mounts = HostMounts(identity, owner_namespace, sockets)
-        self._variables = variables
+        self._host_mounts = HostMounts(self._owner_namespace if identity.privileged else None, sockets)
         self._birthplace = self._places.birthplace([])
         self._filters = {
             (forkable, counted): seccomp.build(chroot=forkable, counted=counted)
@@ -167,65 +179,81 @@ class _Nursery:
             return {"left_threads": True}, []
         for _ in range(_REHEARSALS):
             rehearse()
-        share_memory()
-        sys.dont_write_bytecode = True  # for guests, who see nothing that they could write to
-        answer = {"privileged": identity.privileged, "host_id": identity.host_id, "warnings": warnings}
+        os.environ.clear()
+        os.environ.update(variables)  # here, so that no guest does it in its own copies of pages
+        gc.freeze()  # the collector of a sandbox writes to each object that it visits, and now visits none of these
+        sys.dont_write_bytecode = True  # for guests, who can write to none of these places
+        answer = {"privileged": identity.privileged, "warnings": warnings}
         users = [] if identity.privileged else [os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)]
         return answer, [*users, os.dup(self._places.shelf)]
 
-    def _open_workspace(self, descriptors: list[int], name: str, size_mib: int, inodes: int) -> Answer:
-        """Make a workspace; answer with its folder, which the host keeps."""
+    def _open_workspace(self, descriptors: list[int], name: str, host_id: int, size_mib: int, inodes: int) -> Answer:
+        """Make a workspace; answer with a descriptor of its directory, which the host keeps.
+
+        As root, `host_id` owns it.
+        """
         path = self._places.workspace_path(name)
         options = "size=%dm,nr_inodes=%d,mode=0755" % (size_mib, inodes)
         with self._places.at(self._places.shelf):
             os.mkdir(path)
             linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
-            self._give(path)
+            self._give(path, host_id)
             for folder in ("input", "output"):
                 os.mkdir("%s/%s" % (path, folder), 0o755)
-                self._give("%s/%s" % (path, folder))
-            workspace = os.open(path, _FOLDER)
+                self._give("%s/%s" % (path, folder), host_id)
+            workspace = open_folder(path)
         return {}, [workspace]
 
     def _close_workspace(self, descriptors: list[int], names: list[str]) -> Answer:
         with self._places.at(self._places.shelf):
             for name in names:
                 path = self._places.workspace_path(name)
-                with contextlib.suppress(FileNotFoundError):  # an earlier nursery did it, and died before it said so
+                with contextlib.suppress(FileNotFoundError):  # an earlier nursery did it, and died before it answered
                     linux.umount(path, linux.MNT_DETACH)
                     os.rmdir(path)
         return {}, []
 
-    def _give(self, path: str) -> None:
+    def _give(self, path: str, host_id: int) -> None:
         if self._identity.privileged:
-            os.chown(path, self._identity.host_id, self._identity.host_id)
+            os.chown(path, host_id, host_id)
 
-    def _mounts(self, descriptors: list[int], workspace: str, mounts: list[dict[str, Any]]) -> Answer:
-        """Answer with what one run attaches: its workspace, if one is named, the inputs in it read-only, its mounts."""
+    def _mounts(self, descriptors: list[int], workspace: str, host_id: int, mounts: list[dict[str, Any]]) -> Answer:
+        """Answer with a run's mounts: the workspace if one is named, its inputs read-only, then the policy's mounts.
+
+        As root, `host_id` owns what the guest may write.
+        """
         made: list[int] = []
         try:
             if workspace:
-                self._workspace_mounts(workspace, made)
+                self._workspace_mounts(workspace, host_id, made)
             for mount in mounts:
-                made += self._host_mounts.make(mount)
+                made += self._host_mounts.make(mount, host_id)
         except BaseException:
             for descriptor in made:
                 os.close(descriptor)
             raise
         return {}, made
 
+    def _owner_namespace(self, host_id: int) -> int:
+        """Return a descriptor of `Identity.owner_namespace(host_id)`; the latest ids' namespaces are cached."""
+        if host_id not in self._owner_namespaces:
+            if len(self._owner_namespaces) >= _MOST_OWNERS:
+                os.close(self._owner_namespaces.pop(next(iter(self._owner_namespaces))))
+            self._owner_namespaces[host_id] = self._identity.owner_namespace(host_id)
+        return os.dup(self._owner_namespaces[host_id])
+
     def _forget_names(self, descriptors: list[int]) -> Answer:
-        """Have names at a sandbox's `/input`, a descriptor, looked up anew: pid 1 has no right to that any more."""
+        """Make the kernel drop its cached names for a sandbox's `/input`, a descriptor; pid 1 has no right to do so."""
         (folder,) = descriptors
         linux.forget_names(folder)
         return {}, []
 
-    def _workspace_mounts(self, name: str, made: list[int]) -> None:
+    def _workspace_mounts(self, name: str, host_id: int, made: list[int]) -> None:
         with self._places.at(self._places.shelf):
             path = self._places.workspace_path(name)
             made.append(linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE))
-            # By descriptor, never by path: what a guest did to the names in its workspace must not lead us anywhere.
-            folder = self._input_folder(path)
+            # By descriptor, never by path: links that a guest left in its workspace must not redirect us.
+            folder = self._input_folder(path, host_id)
             try:
                 made.append(linux.open_tree(folder, "", linux.OPEN_TREE_CLONE | linux.AT_EMPTY_PATH))
             finally:
@@ -233,29 +261,30 @@ class _Nursery:
         attributes = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
         linux.mount_setattr(made[-1], linux.AT_EMPTY_PATH, attributes, 0)
 
-    def _input_folder(self, workspace: str) -> int:
-        """Open the folder of inputs, making it where it is missing; a guest may have put a link in its place."""
+    def _input_folder(self, workspace: str, host_id: int) -> int:
+        """Open the directory of inputs, making it if it is missing; a link that a guest left there is not followed."""
         path = workspace + "/input"
         try:
             os.mkdir(path, 0o755)
-            self._give(path)
+            self._give(path, host_id)
         except FileExistsError:
             pass
-        return os.open(path, _FOLDER)
+        return open_folder(path)
 
     def _spawn(
         self,
         descriptors: list[int],
         groups: list[str],
+        host_id: int,
         points: Points,
         tmp_mib: int,
         inodes: int,
         forkable: bool,
     ) -> Answer:
-        """Fork a sandbox that waits for a run.
+        """Fork a sandbox that waits for a run. As root, its guests are `host_id` outside.
 
-        `groups` names the descriptors that come with the request, which concern its control group. The answer brings
-        the host's ends: a handle on pid 1, its control socket, the guest's channel, stdout and stderr.
+        `groups` names the request's descriptors, which are files of its control group. The answer carries the host's
+        ends: a pidfd of pid 1, its control socket, the guest's channel, stdout and stderr.
         """
         counted = "memory_events" in groups
         birth = Birth(
@@ -268,7 +297,6 @@ class _Nursery:
             tmp_mib=tmp_mib,
             inodes=inodes,
             forkable=forkable,
-            variables=self._variables,
         )
         theirs = [descriptor for _, descriptor in birth.late]
         ours: list[int] = []
@@ -286,8 +314,9 @@ class _Nursery:
                 ours.append(read)
                 theirs.append(write)
                 setattr(birth, name, write)
-            pid = self._bear(birth, self._places.birthplace(points) if points else self._birthplace, sync)
-            ours.append(linux.pidfd_open(pid))  # before it is reaped, so that it cannot mean another
+            place = self._places.birthplace(points) if points else self._birthplace
+            pid = self._bear(birth, host_id, place, sync)
+            ours.append(linux.pidfd_open(pid))  # before it is reaped, while the pid is certainly its own
             ours.remove(sync)
             os.close(sync)
             return {"pid": pid}, ours
@@ -299,15 +328,16 @@ class _Nursery:
             for descriptor in theirs:
                 os.close(descriptor)
 
-    def _bear(self, birth: Birth, place: int, sync: int) -> int:
-        """Fork pid 1 of a sandbox in its namespaces, let it go on, and return its pid out here."""
-        with self._places.at(place):
+    def _bear(self, birth: Birth, host_id: int, place: int, sync: int) -> int:
+        """Fork pid 1 of a sandbox in its own namespaces, let it go on, and return its pid as seen here."""
+        with self._places.at(place), self._identity.owning(host_id):
             pid = linux.fork_into(birth.namespaces)
             if pid == 0:
                 be_child(birth)
         self._children.add(pid)
+        self._births += 1
         if self._identity.privileged:
-            self._identity.map_child(pid)
+            self._identity.map_child(pid, host_id)
         os.write(sync, b"x")
         return pid
 

@@ -1,9 +1,9 @@
-"""Keep what the nursery has in memory shared with its children for as long as they only look at it.
+"""Keeps the nursery's memory pages shared with its children, by making its objects immortal.
 
-A forked child shares its parent's pages until it writes to them, and CPython writes whenever it so much as looks at an
-object: it counts references, in the object itself. From CPython 3.12 on an object may be immortal, which means that
-nobody counts. So all objects that are there when the nursery begins to fork are made immortal: it frees none of them
-anyway. A child that is born then touches half as many pages, at some microseconds each (`benchmarks/`, fresh runs).
+A forked child shares its parent's pages until it writes to them, and CPython writes even to objects that it only reads,
+because it counts references in the object. From CPython 3.12 on an object may be immortal, that is, its references are
+not counted. So all objects that exist when the nursery begins to fork are made immortal; it frees none of them anyway.
+A child then writes to half as many pages, at some microseconds each (`benchmarks/`, fresh runs).
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Set
 
-# The lower half of the reference count of an immortal object is all ones (PEP 683); the upper half plays no part.
+# The lower half of an immortal object's reference count is all ones (PEP 683); the upper half does not matter.
 _VERSIONS = ((3, 12), (3, 13))
 _COUNT_BYTES = 4
 
 
 def share_memory() -> None:
-    """Make what is here now immortal, and keep the collector from touching it."""
+    """Make all present objects immortal, and exclude them from garbage collection."""
+    gc.unfreeze()  # else the collector would not list what is frozen
     gc.collect()
     if _can_be_immortal():
         _immortalise()
@@ -43,12 +44,12 @@ def _immortalise() -> None:
     seen: Set[int] = set()
     layer = gc.get_objects()
     while layer:
-        # A frame of a function that runs now lives on the stack, as an object of its own only for us.
+        # A running function's frame lives on the stack; it became an object only because we asked for it.
         found = {id(item): item for item in layer if not isinstance(item, types.FrameType)}
         for known in seen.intersection(found):
             del found[known]
         seen.update(found)
         deque(map(ctypes.memset, found, repeat(0xFF), repeat(_COUNT_BYTES)), maxlen=0)
         items = list(found.values())
-        # A code object does not tell the collector what it refers to. Its names are immortal already.
+        # A code object does not report its references to the collector. Its names are immortal already.
         layer = gc.get_referents(*items) + [item.co_consts for item in items if isinstance(item, types.CodeType)]

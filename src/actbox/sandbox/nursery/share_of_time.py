@@ -1,29 +1,29 @@
-"""How much of the processors a tree gets: less weight for one that computes for long, and no more than its share.
+"""A tree's share of processor time: a lower weight for a tree that computes for long, and a limit on its share.
 
-Where the sandbox has a control group for that, the kernel keeps the share and pid 1 sets the weight. Elsewhere pid 1
-keeps the share itself: it stops the tree whenever that is ahead of it.
+If the sandbox has a control group for that, the kernel keeps the share and pid 1 sets the weight. Otherwise pid 1 keeps
+the share itself, by stopping the tree whenever it has used more.
 """
 
 from __future__ import annotations
 
 import os
 
-# A tree that owes so many seconds of processor time computes, and does not answer somebody who waits.
+# A tree with this debt, in seconds of processor time, is computing, not answering a caller who waits.
 _COMPUTES_SECONDS = 0.02
-# While nothing in a tree wants a processor it is forgiven so much a second, and it never owes more than so much.
+# While no process of a tree wants a processor, this much of its debt is forgiven a second; the debt has a maximum.
 FORGIVEN_A_SECOND = 0.2
 MOST_OWED_SECONDS = 0.2
-# The weights of a tree that answers, of one that computes, and of one that is killed: it has to run once more to end.
-# So one that answers has its turn before those that compute, and where nobody else wants the processors a weight
-# changes nothing. `benchmarks/bombs.py` shows the effect.
+# The weights of a tree that answers, of one that computes, and of one that is killed, which has to run once more to
+# end. So a tree that answers gets its turn before those that compute; while nobody else wants the processors, a weight
+# has no effect. `benchmarks/bombs.py` measures it.
 _WEIGHTS = {"cpu_shares": (b"4096", b"205", b"1024"), "cpu_weight": (b"400", b"20", b"100")}
 
 
 class Weight:
-    """The weight of a sandbox's control group: less for a tree that has used much of the processors and goes on."""
+    """The weight of a sandbox's control group: lower for a tree that has used much processor time and still runs."""
 
     def __init__(self, groups: dict[str, int]) -> None:
-        """`groups` are the files of its control groups, by name; there may be none that sets a weight."""
+        """`groups` are the files of the sandbox's control groups, by name; possibly none of them sets a weight."""
         name = next((name for name in _WEIGHTS if name in groups), "")
         self._file = groups.get(name, -1)
         self._answers, self._computes, self._ends = _WEIGHTS.get(name, (b"", b"", b""))
@@ -31,14 +31,14 @@ class Weight:
         self._owed = self._used = self._at = 0.0
 
     def begin(self, now: float, owed: float) -> None:
-        """Weigh from now on as one that answers, or computes if those before it in its sandbox still owe so much."""
+        """Start weighing a run; `owed` is the debt of the sandbox's earlier runs, in seconds of processor time."""
         self._at, self._owed = now, owed
         self._weigh()
 
     def note(self, used: float, wants_more: bool, now: float) -> None:
-        """Take in how many seconds of processor time the tree has used in all, and whether it wants a processor.
+        """Record the tree's total processor time in seconds, and whether it wants a processor.
 
-        One that wants them and gets none, since others have them, has not become one that answers.
+        A tree that wants a processor and gets none, because others have them, does not get its debt forgiven.
         """
         self._owed += used - self._used
         if not wants_more:
@@ -48,7 +48,7 @@ class Weight:
         self._weigh()
 
     def let_end(self) -> None:
-        """Weigh more again, so that what is killed now ends soon."""
+        """Raise the weight again, so that a tree that is being killed ends soon."""
         self._set(self._ends)
 
     def _weigh(self) -> None:
@@ -61,9 +61,9 @@ class Weight:
 
 
 class Share:
-    """Keeps a tree to so many processors' time by letting it stand still."""
+    """Limits a tree to `cpus` processors' time by having it stopped for a while."""
 
-    # What a tree may save up while it does nothing, in seconds of wall time.
+    # The unused time that a tree may save up, in seconds of wall time.
     _SAVED_SECONDS = 0.1
 
     def __init__(self, cpus: float, used: float, now: float) -> None:
@@ -73,7 +73,7 @@ class Share:
         self._left = cpus * self._SAVED_SECONDS
 
     def still_seconds(self, used: float, now: float) -> float:
-        """Return for how long the tree, which has used so many seconds in all, must stand still; 0 if it need not."""
+        """Return for how many seconds the tree must be stopped, 0 if not at all; `used` is its total processor time."""
         self._left += self._cpus * (now - self._at) - (used - self._used)
         self._left = min(self._left, self._cpus * self._SAVED_SECONDS)
         self._used, self._at = used, now

@@ -1,12 +1,12 @@
-"""The numbers of the system calls that the table names, from the kernel's own headers (Linux 6.1).
+"""The numbers of the system calls in `syscall_table.py`, from the kernel's own headers (Linux 6.1).
 
-Only what the table uses: a call without a number here is refused like any other unknown one.
+Other calls have no number here, and are refused like any unknown one.
 """
 
 from __future__ import annotations
 
-# Up to this number calls are known, on both architectures; a later one is answered with ENOSYS, as an older
-# kernel would, so that the C library takes its fallback.
+# Calls up to this number are known, on both architectures; later ones fail with ENOSYS, as on an older kernel, so
+# that the C library uses its fallback.
 HIGHEST = 450
 
 # AUDIT_ARCH_*: how the kernel tells a filter which architecture's table a number belongs to.

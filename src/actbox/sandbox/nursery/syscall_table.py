@@ -1,12 +1,14 @@
-"""Which system calls a guest may make, and why: the one table behind the seccomp filter.
+"""The system calls that a guest may make, and why: the only table behind the seccomp filter.
 
-A call that stands nowhere here is refused with EPERM, which a program meets as an ordinary `PermissionError`
-and survives. A name that an architecture lacks (`open` on aarch64) is skipped there.
+A call that is not listed is refused with EPERM, which a program sees as an ordinary `PermissionError` and can survive.
+A name that an architecture lacks (`open` on aarch64) is skipped there.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import resource
 import socket
 import stat
 
@@ -14,10 +16,11 @@ from . import linux
 
 
 class Condition:
-    """What must hold of an argument, counted from 0, and the error if it does not.
+    """A requirement on an argument, counted from 0, and the errno if it is not met.
 
-    Conditions look at the lower 32 bits of an argument, and so does the kernel: each argument named in this table is
-    an `int` (or shorter) to it, or, in `clone` and `mmap`, a word whose upper half it drops or does not look at.
+    Conditions compare the lower 32 bits of an argument, and so does the kernel: each argument named in this table is an
+    `int` (or shorter) to it, or, in `clone` and `mmap`, a word whose upper half it drops or ignores. Only `NullWith` is
+    about a pointer, and compares both halves.
     """
 
     __slots__ = ("argument", "refusal")
@@ -28,7 +31,7 @@ class Condition:
 
 
 class Only(Condition):
-    """It is one of `values`, looking at the bits of `mask`."""
+    """The argument is one of `values`, comparing only the bits of `mask`."""
 
     __slots__ = ("mask", "values")
 
@@ -39,7 +42,7 @@ class Only(Condition):
 
 
 class Never(Condition):
-    """It is not `value`, looking at the bits of `mask`."""
+    """The argument is not `value`, comparing only the bits of `mask`."""
 
     __slots__ = ("mask", "value")
 
@@ -50,7 +53,7 @@ class Never(Condition):
 
 
 class Without(Condition):
-    """It has none of `bits`."""
+    """The argument has none of `bits`."""
 
     __slots__ = ("bits",)
 
@@ -60,7 +63,7 @@ class Without(Condition):
 
 
 class NeverWith(Condition):
-    """It is none of `values` where another argument, `other`, is `when`."""
+    """The argument is none of `values` if another argument, `other`, equals `when`."""
 
     __slots__ = ("other", "values", "when")
 
@@ -71,11 +74,22 @@ class NeverWith(Condition):
         self.when = when
 
 
-# The reason, and the names.
+class NullWith(Condition):
+    """The argument is a null pointer if another argument, `other`, equals `when`."""
+
+    __slots__ = ("other", "when")
+
+    def __init__(self, argument: int, refusal: int, other: int, when: int) -> None:
+        super().__init__(argument, refusal)
+        self.other = other
+        self.when = when
+
+
+# Each entry: the reason, and the names.
 ALLOWED: tuple[tuple[str, str], ...] = (
     (
         "Open, read and write files: the root that a guest sees decides which.",
-        "close close_range read write readv writev pread64 pwrite64 preadv "
+        "close read write readv writev pread64 pwrite64 preadv "
         "pwritev preadv2 pwritev2 lseek truncate ftruncate fallocate fadvise64 readahead copy_file_range "
         "fsync fdatasync sync_file_range flock dup dup2 dup3 pipe pipe2",
     ),
@@ -125,8 +139,8 @@ ALLOWED: tuple[tuple[str, str], ...] = (
         "sched_get_priority_min sched_rr_get_interval getpriority ioprio_get getcpu",
     ),
     (
-        "Ask about the system and the use of resources, and lower one's own limits.",
-        "uname sysinfo times getrusage getrlimit setrlimit",
+        "Ask about the system, the use of resources and the limits.",
+        "uname sysinfo times getrusage getrlimit",
     ),
     (
         "Ask for and set ids: without capabilities they change between the ids that the process has.",
@@ -144,7 +158,7 @@ ALLOWED: tuple[tuple[str, str], ...] = (
     ),
 )
 
-# What takes memory that no process and no folder shows, so that only a control group can count it.
+# Calls for memory that no process and no directory shows, so only a control group can count it.
 COUNTED: tuple[tuple[str, str], ...] = (
     ("Share anonymous memory, which stays when hardly any of it is mapped.", "mmap"),
     ("Send pages of files without copying them, which stay when the file has gone.", "sendfile splice tee"),
@@ -163,9 +177,21 @@ _IOCTLS = (
     *(0x8919, 0x891B, 0x891D, 0x8921, 0x8927, 0x8933),  # SIOCGIFBRDADDR …NETMASK …METRIC …MTU …HWADDR …INDEX
     0x8942,  # SIOCGIFTXQLEN
 )
+# Not in the list: F_SETLEASE, F_NOTIFY and F_SETDELEG, with which a reader makes writers of the same file wait, also on
+# the host, and F_GETLEASE and F_GETDELEG, which only query these; F_OFD_SETLK and the like, because such locks stay
+# with a file in transit between processes, which no count sees, and take memory charged to nobody; F_SETPIPE_SZ,
+# because the pipes of all sandboxes share one user's allowance; F_ADD_SEALS and F_GET_SEALS, because `memfd_create` is
+# refused and nothing else can be sealed.
+_FCNTLS = (
+    *(fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL),
+    *(fcntl.F_GETLK, fcntl.F_SETLK, fcntl.F_SETLKW),
+    *(fcntl.F_GETOWN, fcntl.F_SETOWN, fcntl.F_GETSIG, fcntl.F_SETSIG, 15, 16),  # F_SETOWN_EX F_GETOWN_EX
+    *(1027, 1032),  # F_DUPFD_QUERY F_GETPIPE_SZ
+)
+_DONE = 0  # errno 0: the call seems to succeed
 _PRCTLS = (
     *(linux.PR_SET_NAME, 16),  # PR_GET_NAME
-    *(linux.PR_SET_PDEATHSIG, linux.PR_GET_PDEATHSIG, linux.PR_SET_DUMPABLE, linux.PR_GET_DUMPABLE),
+    *(linux.PR_SET_PDEATHSIG, linux.PR_GET_PDEATHSIG, linux.PR_GET_DUMPABLE),
     *(linux.PR_CAPBSET_READ, linux.PR_GET_SECUREBITS, 7),  # PR_GET_KEEPCAPS
     *(linux.PR_SET_NO_NEW_PRIVS, linux.PR_GET_NO_NEW_PRIVS, linux.PR_SET_SECCOMP, linux.PR_GET_SECCOMP),
     *(29, 30, 41, 42),  # PR_SET_TIMERSLACK PR_GET_TIMERSLACK PR_SET_THP_DISABLE PR_GET_THP_DISABLE
@@ -181,11 +207,11 @@ _FILTER_FLAG_NEW_LISTENER = 0x8
 _WATCHER = 1
 _PRIO_PROCESS, _PRIO_PGRP = 0, 1
 _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP = 1, 2
-# A file with one of these, left in a folder of the host, would lend its owner's rights to whoever starts it.
+# A file with one of these bits in a directory of the host would lend its owner's rights to anyone who runs it.
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 _FILES_WITHOUT_DEVICE = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
 
-# The reason, the names, and the conditions, which must all hold; the first that does not says the error.
+# Each entry: the reason, the names, and conditions, all of which must hold; the first that fails sets the errno.
 CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     (
         "Map files, and memory of one's own; anonymous memory that is shared is refused where nobody would count it.",
@@ -193,9 +219,18 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         (Never(3, _MAP_SHARED_ANONYMOUS, errno.EPERM, _MAP_TYPE_AND_ANONYMOUS),),
     ),
     (
-        "Threads and processes, but no namespaces: in one, a guest would be root over much of the kernel.",
+        "Threads and processes, but no namespaces: in one, a guest would be root over much of the kernel. A process's "
+        "threads share one table of descriptors, so that pid 1, which counts what these hold, sees all of them.",
         "clone",
-        (Without(0, linux.CLONE_NEW_ANY & ~linux.CLONE_NEWTIME, errno.EPERM),),  # here 0x80 is a signal's bit
+        (
+            Without(0, linux.CLONE_NEW_ANY & ~linux.CLONE_NEWTIME, errno.EPERM),  # here 0x80 is a signal's bit
+            Never(0, linux.CLONE_THREAD, errno.EPERM, linux.CLONE_THREAD | linux.CLONE_FILES),
+        ),
+    ),
+    (
+        "Close descriptors, but give no thread a table of its own; a kernel that lacks the flag answers the same.",
+        "close_range",
+        (Without(2, linux.CLOSE_RANGE_UNSHARE, errno.EINVAL),),
     ),
     (
         "Local and internet sockets; no packets, no kernel interfaces, no rare protocols, no virtual machine's host.",
@@ -230,14 +265,16 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         (Only(1, _IOCTLS, errno.ENOTTY),),
     ),
     (
-        "Copy descriptors, set their flags, lock files; no larger pipes: one user's have little for all sandboxes.",
+        "Copy descriptors, set their flags, lock files for a process; no locks of an open file, which pid 1 could not "
+        "count, no leases, which hold up the host's writers, no larger pipes.",
         "fcntl",
-        (Never(1, linux.F_SETPIPE_SZ, errno.EPERM),),
+        (Only(1, _FCNTLS, errno.EPERM),),
     ),
     (
-        "Name the thread, tune its memory and timers, give up rights; not PR_SET_MM, PR_SET_PTRACER, PR_CAP_AMBIENT.",
+        "Name the thread, tune its memory and timers, give up rights; not PR_SET_MM, PR_SET_PTRACER, PR_CAP_AMBIENT. "
+        "To hide from pid 1, which counts what processes have, seems to work and does nothing (PR_SET_DUMPABLE).",
         "prctl",
-        (Only(0, _PRCTLS, errno.EPERM),),
+        (Never(0, linux.PR_SET_DUMPABLE, _DONE), Only(0, _PRCTLS, errno.EPERM)),
     ),
     (
         "Ask for the personality or set the plain one; others turn off the randomising of addresses.",
@@ -262,8 +299,19 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         (Only(2, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000), Without(2, _SET_ID, errno.EPERM)),
     ),
     (
-        "Set limits and the scheduling of the guest's processes; not of pid 1, which watches them under the same user.",
-        "prlimit64 sched_setaffinity sched_setparam sched_setscheduler sched_setattr",
+        "Lower one's own limits; that of core dumps stays 1, where the kernel starts no handler of the host's, though "
+        "the call seems to have worked.",
+        "setrlimit",
+        (Never(0, resource.RLIMIT_CORE, _DONE),),
+    ),
+    (
+        "The same, of the guest's processes; not of pid 1, which watches them under the same user.",
+        "prlimit64",
+        (Never(0, _WATCHER, errno.EPERM), NullWith(2, _DONE, other=1, when=resource.RLIMIT_CORE)),
+    ),
+    (
+        "Set the scheduling of the guest's processes; not of pid 1, which watches them under the same user.",
+        "sched_setaffinity sched_setparam sched_setscheduler sched_setattr",
         (Never(0, _WATCHER, errno.EPERM),),
     ),
     (
@@ -288,7 +336,7 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     ),
 )
 
-# The reason, the names, and the error.
+# Each entry: the reason, the names, and the errno.
 REFUSED: tuple[tuple[str, str, int], ...] = (
     (
         "Its flags lie in memory, where a filter cannot look; the C library then takes `clone`.",
@@ -346,7 +394,7 @@ REFUSED: tuple[tuple[str, str, int], ...] = (
     ),
 )
 
-# The reason, and the names. The whole process is ended with SIGSYS.
+# Each entry: the reason, and the names. The whole process is killed with SIGSYS.
 KILLED: tuple[tuple[str, str], ...] = (
     (
         "Change the running kernel, its devices' ports or its swap: no program does that in good faith.",

@@ -1,8 +1,8 @@
-"""What pid 1 of a sandbox sees of its guests: it waits for the first of them, and looks now and then at all.
+"""Pid 1's watch over its guests: it waits for them to end, and regularly checks limits on their whole tree.
 
-The kernel enforces what it can for one process (rlimits) or, where there is a cgroup, for all. What is left is counted
-here: memory and processor time of the whole tree, and its share of the processors. Counting happens now and then, so
-that a tree can pass a limit by what it takes between two looks.
+The kernel enforces what it can for one process (rlimits) or, with a cgroup, for all. The rest is counted here: memory
+and processor time of the tree, its share of the processors, epoll watches and locks. Counting happens only now and
+then, so a tree can exceed a limit by what it takes between two checks.
 """
 
 from __future__ import annotations
@@ -18,29 +18,44 @@ import time
 from .charged_memory import ChargedMemory
 from .control import Control
 from .counted_memory import CountedMemory
+from .counted_objects import CountedObjects
 from .share_of_time import Share, Weight
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, NoReturn
+    from typing import Any, Callable, Iterator, NoReturn, Protocol
 
-    from .family import Family
+    from .machine_files import MachineFiles
 
-# Often enough that a tree cannot take much more than its share between two looks; rare enough to cost nothing.
+    class Guests(Protocol):
+        """The guests under watch: `OneGuest`, or the `Family` of a forkable session."""
+
+        def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
+            """Fulfil a request of the host."""
+
+        def reaped(self, pid: int, status: int, usage: resource.struct_rusage, limit: str) -> None:
+            """Handle the end of a process."""
+
+
+# Often enough that a tree cannot exceed its share by much between two checks; rare enough to cost nothing.
 LOOK_EVERY_SECONDS = 0.05
-# Sooner at first: most runs end before, and one that computes shall not weigh as one that answers for long.
+# The first checks come sooner: most runs end before, and a tree that computes must soon lose its high weight.
 _FIRST_LOOK_SECONDS = 0.01
-# A tree that does nothing is looked at less and less often, down to this: hundreds may wait at once. More often where
-# nobody else would stop it from taking memory all of a sudden.
+# An idle tree is checked less and less often, down to this, because hundreds may wait at once. More often if nothing
+# else would stop it from taking memory all of a sudden.
 _IDLE_SECONDS, _IDLE_SECONDS_WITH_MEMORY = 0.4, 0.1
 
-# Runs or could; or waits in the kernel, as for memory, for what will not take long.
+# It runs or is ready to run; or it waits in the kernel for something short, such as memory.
 _WANTS_PROCESSOR = (b"R", b"D")
+# A child whose fork goes on for longer than this after the tree was stopped stays stopped.
+_LONGEST_FORK_SECONDS = 2.0
+# The kernel writes a child's id into its memory.
+_FAULTS_OF_A_FORK = 1
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class _Process:
-    """What one process uses."""
+    """The resource use of one process."""
 
     def __init__(
         self,
@@ -50,34 +65,46 @@ class _Process:
         own_seconds: float,
         children_seconds: float,
         threads: int,
+        is_zombie: bool,
         stopped: bool,
         wants_processor: bool,
+        page_faults: int,
     ) -> None:
         self.key = key
-        """Its id and when it started: an id alone may come to mean another process."""
+        """The process's id and start time; the id alone may be reused."""
         self.virtual_bytes = virtual_bytes
         self.pages = pages
         self.own_seconds = own_seconds
         self.children_seconds = children_seconds
-        """Of children that it has waited for."""
+        """Processor time of the children that it has waited for, in seconds."""
         self.threads = threads
+        self.is_zombie = is_zombie
+        """True if all its threads have ended, so that it holds no resources."""
         self.stopped = stopped
-        """Whether somebody has stopped it with a signal."""
+        """True if a signal has stopped it."""
         self.wants_processor = wants_processor
-        """Whether its first thread runs, or would if it had a processor."""
+        """True if its first thread runs or is ready to run."""
+        self.page_faults = page_faults
+        """The number of pages that the kernel had to bring in at its first access to them."""
 
 
 class Watcher:
-    """Counts what the tree below uses, through a `/proc` that hides nothing and that guests cannot reach."""
+    """Counts the resources of the process tree, through a full `/proc` that guests cannot reach."""
 
-    def __init__(self, proc: int, groups: dict[str, int]) -> None:
-        """`groups` are files of the sandbox's control groups; one counts processes ended for want of memory."""
+    def __init__(self, proc: int, groups: dict[str, int], machine: MachineFiles) -> None:
+        """`groups` are files of the sandbox's control groups; one counts processes killed for lack of memory.
+
+        `machine` are the `/proc` files that tell the run its limits and its use.
+        """
         self._proc = proc
+        self.machine = machine
         self._killed = groups.get("memory_events")
         self._charged = ChargedMemory(groups) if "memory_sockets" in groups else None
         self.weight = Weight(groups)
         self._share: Share | None = None
         self._stopped_before: set[int] = set()
+        self._known: set[int] = set()
+        self._born_stopped_until = 0.0
         self._limits: dict[str, float] = {}
         self._own_seconds: dict[tuple[int, int], float] = {}
         self._told_crowded = False
@@ -85,11 +112,12 @@ class Watcher:
         self._looks = self._idle_looks = 0
         self._look_again = 0.0
         self.passed = ""
-        """The limit, if any, that the tree has passed, for which it has been ended."""
+        """The limit for which the tree was killed, or ""."""
         self.memory = CountedMemory(proc, self._read)
+        self._objects = CountedObjects(proc, self._read, self)
 
     def begin(self, limits: dict[str, float], owed: float) -> None:
-        """Watch a run from now on; `limits` are those that are left to us, `owed` is what `Weight` begins with."""
+        """Start watching a run; `limits` are those that pid 1 enforces, `owed` is the debt for `Weight.begin`."""
         self._limits = limits
         self._told_crowded = False
         self.weight.begin(time.monotonic(), owed)
@@ -97,25 +125,26 @@ class Watcher:
             self._share = Share(limits["cpus"], self._seconds(self._processes()), time.monotonic())
 
     def look(self, tell_crowded: Callable[[], None]) -> None:
-        """End the tree if it has passed a limit; say, once in a run, if there are as many processes as may be."""
+        """Kill the tree if it has passed a limit; call `tell_crowded` once when it has all the processes allowed."""
         if not self.passed:
-            self.passed = self._passed(tell_crowded) or ""
+            self.passed = self._passed(tell_crowded)
             if self.passed:
                 self.weight.let_end()
                 _signal_all(signal.SIGKILL)
 
     def look_meanwhile(self, tell_crowded: Callable[[], None]) -> None:
-        """Do as `look`, if it is time to: for what lasts. Raises `OSError` once the tree has passed a limit."""
+        """Do as `look` if it is due, during long work. Raises `OSError` once the tree has passed a limit."""
         if time.monotonic() >= self._look_again:
             self.look(tell_crowded)
             self._look_again = time.monotonic() + LOOK_EVERY_SECONDS
         if self.passed:
             raise OSError(errno.ECANCELED, "the limit %s was passed meanwhile" % self.passed)
 
-    def _passed(self, tell_crowded: Callable[[], None]) -> str | None:
-        """Return the limit that is passed now, if any."""
+    def _passed(self, tell_crowded: Callable[[], None]) -> str:
+        """Return the limit that is passed now; "" for none."""
         self._looks += 1
         processes = self._processes()
+        self._let_newborns_go_on(processes)
         if not self._told_crowded:
             threads = sum(process.threads for process in processes)
             self._told_crowded = threads >= self._limits.get("processes", float("inf"))
@@ -127,37 +156,82 @@ class Watcher:
         self._idle_looks = self._idle_looks + 1 if used == self._used_seconds else 0
         self.weight.note(used, any(self._wants_processor(process) for process in processes), time.monotonic())
         self._used_seconds = used
+        self.machine.update(sum(process.pages for process in processes), used)
         if used > self._limits.get("cpu_seconds", float("inf")):
             return "cpu_seconds"
-        return None
+        # Last, because a program can raise the cost of counting descriptors at will.
+        return self._objects.passed([process.key for process in processes if not process.is_zombie])
 
     def hold_back(self) -> float:
-        """Stop the tree if it is ahead of its share of the processors; return for how many seconds, else 0."""
+        """Stop the tree if it has used more than its share of the processors; return for how many seconds, else 0."""
         if self._share is None:
             return 0.0
         still = self._share.still_seconds(self._used_seconds, time.monotonic())
         if still:
-            self._stopped_before = {process.key[0] for process in self._processes() if process.stopped}
-            _signal_all(signal.SIGSTOP)
+            self._stop()
         return still
 
+    def _stop(self) -> None:
+        self._stopped_before = {
+            process.key[0] for process in self._processes() if process.stopped and not self._was_born_stopped(process)
+        }
+        _signal_all(signal.SIGSTOP)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[list[tuple[int, int]]]:
+        """Stop the tree for a block and yield its processes; also children of forks under way are stopped.
+
+        A tree that is held back already stays stopped afterwards.
+        """
+        stopped_before = self._stopped_before
+        self._stop()
+        try:
+            yield self.living()
+        finally:
+            self.let_go_on()
+            self._stopped_before = stopped_before
+
     def let_go_on(self) -> None:
-        """Let a tree that was stopped go on, but for what the program itself had stopped."""
-        for pid in self.pids():
-            if pid not in self._stopped_before:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+        """Continue a stopped tree, except the processes that the program itself had stopped.
+
+        Children continue before their parents, who would otherwise see them as stopped (`WUNTRACED`). Each process gets
+        one `SIGCONT`, because programs may handle it.
+        """
+        self._known = set(self.pids())
+        self._born_stopped_until = time.monotonic() + _LONGEST_FORK_SECONDS
+        for pid in sorted(self._known - self._stopped_before, reverse=True):
+            _signal(pid, signal.SIGCONT)
+
+    def _was_born_stopped(self, process: _Process) -> bool:
+        """Return whether a stopped process is the child of a fork that was under way when the tree was last stopped.
+
+        The kernel passes the signal on to such a child when the fork ends, which may be after the tree was continued.
+        The child has not run since: a process that has run has more page faults.
+        """
+        is_new = process.key[0] not in self._known and time.monotonic() < self._born_stopped_until
+        return is_new and process.page_faults <= _FAULTS_OF_A_FORK
+
+    def _let_newborns_go_on(self, processes: list[_Process]) -> None:
+        for process in processes:
+            if process.stopped and self._was_born_stopped(process):
+                _signal(process.key[0], signal.SIGCONT)
 
     def pause(self) -> float:
-        """Return how many seconds there may be until the next look."""
+        """Return the seconds until the next check is due."""
         if self._looks < 3:
             return min(_FIRST_LOOK_SECONDS * (1 << self._looks), LOOK_EVERY_SECONDS)
         longest = _IDLE_SECONDS_WITH_MEMORY if "memory_mib" in self._limits else _IDLE_SECONDS
-        doubled = 1 << min(self._idle_looks, 10)
+        # An idle program may already exceed a limit, so a count that was only partly done is finished soon.
+        is_halfway = self._objects.under_way or self.memory.under_way
+        doubled = 1 if is_halfway else 1 << min(self._idle_looks, 10)
         return min(LOOK_EVERY_SECONDS * doubled, longest)
 
+    def living(self) -> list[tuple[int, int]]:
+        """Return the id and start time of every process except pid 1 and those that have ended."""
+        return [process.key for process in self._processes() if not process.is_zombie]
+
     def pids(self) -> list[int]:
-        """Return the id of every process but pid 1."""
+        """Return the id of every process except pid 1."""
         return [int(name) for name in os.listdir(self._proc) if name.isdigit() and name != "1"]
 
     def parent(self, pid: int) -> int | None:
@@ -166,14 +240,14 @@ class Watcher:
         return None if text is None else int(text.rpartition(b")")[2].split()[1])
 
     def root_of(self, pid: int) -> str | None:
-        """Return where a process's root lies, "" for our own; `None` if it has ended or is about to."""
+        """Return the path of a process's root, "" for our own; `None` if it has ended or is about to."""
         try:
             return os.readlink("%d/root" % pid, dir_fd=self._proc).rstrip("/")
         except OSError:
             return None
 
     def _was_killed_for_memory(self) -> bool:
-        # The kernel may have taken one process of many; the others would wait for it until their time is up.
+        # The kernel may have killed one process of many; the others would wait for it until their time is up.
         if self._killed is None:
             return False
         counted = [line.split() for line in os.pread(self._killed, 4096, 0).splitlines()]
@@ -185,15 +259,15 @@ class Watcher:
         return self._charged.passes(int(self._limits["memory_with_sockets_mib"] * 2**20))
 
     def _uses_too_much_memory(self, processes: list[_Process]) -> bool:
-        if "memory_mib" not in self._limits:  # a cgroup sees to it
+        if "memory_mib" not in self._limits:  # a cgroup limits it
             return False
         return self.memory.passes(int(self._limits["memory_mib"] * 2**20), processes)
 
     def _seconds(self, processes: list[_Process]) -> float:
-        """Return processor time that the tree has used for certain.
+        """Return the processor time, in seconds, that the tree has certainly used.
 
-        There are two ways to count, and each misses something: a process that ignores its children's ends is not
-        charged for them, and a process that begins and ends between two looks is never seen.
+        It is the larger of two counts that each miss some: a process that ignores its children's ends is not charged
+        for them, and a process that begins and ends between two checks is never seen.
         """
         self._own_seconds.update((process.key, process.own_seconds) for process in processes)
         reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -202,7 +276,7 @@ class Watcher:
         return max(charged, sum(self._own_seconds.values()))
 
     def _processes(self) -> list[_Process]:
-        """Return every process but pid 1."""
+        """Return every process except pid 1."""
         found = []
         for pid in self.pids():
             text = self._read("%d/stat" % pid)
@@ -219,20 +293,22 @@ class Watcher:
                     user + system,
                     children_user + children_system,
                     int(fields[17]),
+                    _state(text) == b"Z" and int(fields[17]) <= 1,
                     _state(text) == b"T",
                     _state(text) in _WANTS_PROCESSOR,
+                    int(fields[7]),
                 )
             )
         return found
 
     def _wants_processor(self, process: _Process) -> bool:
-        """Whether any thread of a process runs, or would if it had a processor."""
+        """Return whether any thread of a process runs or is ready to run."""
         if process.wants_processor or process.threads == 1:
             return process.wants_processor
         tasks = "%d/task" % process.key[0]
         try:
             folder = os.open(tasks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             return False
         try:
             texts = [self._read("%s/%s/stat" % (tasks, name)) for name in os.listdir(folder)]
@@ -245,7 +321,7 @@ class Watcher:
     def _read(self, path: str) -> bytes | None:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
-        except OSError:  # it has ended, or does not show this much of itself
+        except OSError:  # the process has ended, or hides this file
             return None
         try:
             with open(descriptor, "rb", closefd=False) as file:
@@ -257,32 +333,32 @@ class Watcher:
 
 
 def _state(stat: bytes) -> bytes:
-    """Return the letter for what a thread does, from the text that says what it uses."""
+    """Return a thread's state letter from the text of its `stat` file."""
     return stat.rpartition(b")")[2].split(None, 1)[0]
 
 
 class OneGuest:
-    """The guests of an ordinary sandbox: there is one."""
+    """The single guest of an ordinary sandbox."""
 
     def __init__(self, pid: int, control: Control) -> None:
         self._pid = pid
         self._control = control
 
     def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Do what the host asks."""
+        """Interrupt or kill the guest, as the host asks."""
         os.kill(self._pid, {"interrupt": signal.SIGINT, "end": signal.SIGKILL}[op])
 
     def reaped(self, pid: int, status: int, usage: resource.struct_rusage, limit: str) -> None:
-        """Tell the host if it was the guest that has ended, and end the sandbox."""
+        """If the guest has ended, tell the host and end the sandbox."""
         if pid == self._pid:
             self._control.say(describe_end(status, usage, limit))
             os._exit(0)
 
 
 def watch(
-    guests: OneGuest | Family, control: Control, watcher: Watcher, take: Callable[[dict[str, Any], list[int]], None]
+    guests: Guests, control: Control, watcher: Watcher, take: Callable[[dict[str, Any], list[int]], None]
 ) -> NoReturn:
-    """Live until the guests have ended, and say how. Until a run is taken there is nothing to look at."""
+    """Reap, check limits and serve the host until the guests have ended. Checks begin when a run is taken."""
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -298,7 +374,7 @@ def watch(
                 continue
             request = control.receive()
             if request is None:
-                os._exit(0)  # the host has let go of us, and the kernel ends the guest
+                os._exit(0)  # the host has closed the socket; the kernel ends the guest with us
             op = request[0].pop("op")
             if op == "take":
                 take(*request)
@@ -317,13 +393,17 @@ def watch(
 
 
 def _signal_all(number: int) -> None:
-    """Signal every process in the sandbox but this one."""
-    with contextlib.suppress(ProcessLookupError):  # the last has just ended
-        os.kill(-1, number)
+    """Signal every process in the sandbox except this one."""
+    _signal(-1, number)
 
 
-def _reap(guests: OneGuest | Family, limit: str, waiting: Control | None) -> None:
-    """Reap whoever has ended. While the sandbox is `waiting` for a run, that is the guest, and there is no run."""
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # the process, or the last of all, has just ended
+        os.kill(pid, number)
+
+
+def _reap(guests: Guests, limit: str, waiting: Control | None) -> None:
+    """Reap processes that have ended. While the sandbox is `waiting` for a run, the guest's end is a failure."""
     while True:
         pid, status, usage = os.wait4(-1, os.WNOHANG)
         if pid == 0:
@@ -335,7 +415,7 @@ def _reap(guests: OneGuest | Family, limit: str, waiting: Control | None) -> Non
 
 
 def describe_end(status: int, usage: resource.struct_rusage, limit: str) -> dict[str, Any]:
-    """Return what the host is told of a guest's end."""
+    """Return the message that tells the host how a guest ended."""
     ended: dict[str, Any] = {
         "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000,
         "max_rss_bytes": usage.ru_maxrss * 1024,

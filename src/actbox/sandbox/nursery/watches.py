@@ -1,7 +1,7 @@
-"""How many watches of files (`inotify(7)`) there may be: the kernel counts them by user, for sandboxes and host alike.
+"""Limits on inotify instances and watches, which the kernel counts by user, for sandboxes and host together.
 
-What waits in an instance's queue is the kernel's memory, up to 8 MiB, which nobody counts where there is no cgroup.
-A user namespace has bounds of its own, for itself and those below it (`namespaces(7)`, `/proc/sys/user`).
+An instance's queue is kernel memory, up to 8 MiB, which nothing counts without a cgroup. A user namespace has its own
+limits, for itself and those below it (`namespaces(7)`, `/proc/sys/user`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _OF_HOST = {
 
 
 def bound_own(proc: int) -> None:
-    """Bound those of this process's user namespace, which must be a sandbox's; `proc` is a `/proc` in full."""
+    """Limit this process's user namespace, which must be a sandbox's; `proc` is a full `/proc`."""
     _bound(proc, _OF_ONE)
 
 
 def leave_half_to_host() -> None:
-    """Bound those of this process's user namespace, and all sandboxes below it, to half of what the user may have."""
+    """Limit this process's user namespace, with all sandboxes below it, to half of what the user may have."""
     most = {}
     for name, path in _OF_HOST.items():
         try:

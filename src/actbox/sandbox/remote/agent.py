@@ -1,4 +1,4 @@
-"""An agent that runs elsewhere, seen from the host: started by a command, and asked for guests and files."""
+"""The host's handle on an agent that runs elsewhere: starts it by a command, and requests guests and files from it."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ _MOST_WARNINGS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """What an agent is to be."""
+    """The settings of an agent."""
 
     workspace: str = ""
-    """The folder there that is the workspace, which must exist; where none is said, the agent makes one for itself."""
+    """The workspace's directory there, which must exist; if empty, the agent makes one for itself."""
     preload: tuple[str, ...] = ()
     """Modules that it imports before it forks guests."""
     paths: tuple[str, ...] = ()
-    """Folders there from which it and programs can import, ahead of the interpreter's own."""
+    """Directories there from which it and programs can import, ahead of the interpreter's own."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of every guest."""
     keep_variables: bool = False
-    """Whether guests have the variables too that the agent was started with."""
+    """True if guests also get the environment variables that the agent was started with."""
     filter_program: bytes = b""
-    """A filter of system calls for every guest, as `nursery.seccomp.build` makes it for the architecture there."""
+    """A system call filter for every guest, made by `nursery.seccomp.build` for the architecture there."""
     alone: bool = False
-    """Whether whatever runs there as the same user, and lies in `/tmp`, is its own to end and to remove."""
+    """True if the agent may end all processes of its user there, and remove everything that it can in `/tmp`."""
     own_interpreter: bool = False
-    """Whether its interpreter is taken to be the one of this process."""
+    """True if its interpreter is assumed to be the one of this process."""
 
 
-# How the command gets a socket as descriptor 3: `subprocess` passes descriptors on under the numbers that they have.
+# Gives the command a socket as descriptor 3: `subprocess` passes descriptors on under their own numbers.
 _WITH_SOCKET = (
     "import os, sys\nsocket = int(sys.argv[1])\n"
     "if socket != 3: os.dup2(socket, 3); os.close(socket)\n"
@@ -61,7 +61,7 @@ _WITH_SOCKET = (
 
 
 def agent_arguments(python: str, *, at_socket: bool = False) -> list[str]:
-    """Return the command line that makes a Python interpreter an agent; see `Agent.start` for `at_socket`."""
+    """Return the command line that turns a Python interpreter into an agent; see `Agent.start` for `at_socket`."""
     return [python, "-I", "-B", "-X", "utf8", "-c", BOOT, *(["3"] if at_socket else [])]
 
 
@@ -78,12 +78,14 @@ class Agent:
         at_socket: bool = False,
         lender: Lender | None = None,
     ) -> Agent:
-        """Start a command whose standard input and output are to be an agent's, and wait until it is one. Blocks.
+        """Start a command that runs an agent at its standard input and output, and wait until the agent is ready.
 
-        The command ends with what `agent_arguments` returns, however that gets there. Raises `SandboxUnavailable` with
-        what it said where it is none after so many seconds. With `at_socket` the agent is to talk over a socket that
-        the command gets as its descriptor 3: where nobody stands between the two ends, that is faster than pipes. With
-        a `lender` too, guests are lent their descriptors over it, which is faster still.
+        Blocks.
+
+        The command must end with the result of `agent_arguments`. Raises `SandboxUnavailable` with the command's error
+        output if there is no agent after `seconds`. With `at_socket` the agent uses a socket that the command gets as
+        its descriptor 3, which is faster than pipes if nothing stands between the two ends. With a `lender` too, guests
+        use lent descriptors, which is faster still.
         """
         ours, theirs = socket.socketpair()
         whole = [*command]
@@ -121,7 +123,7 @@ class Agent:
         """See `start`."""
         assert process.stdin and process.stdout and process.stderr
         self._process = process
-        told = {
+        settings = {
             "workspace": config.workspace,
             "preload": list(config.preload),
             "paths": list(config.paths),
@@ -142,14 +144,14 @@ class Agent:
                 hello.set_result(said)
 
         def over(why: str) -> None:
-            with contextlib.suppress(InvalidStateError):  # it had begun
+            with contextlib.suppress(InvalidStateError):  # it had started
                 hello.set_exception(SandboxUnavailable(why))
 
         self._connection = Connection(
             at_socket if at_socket >= 0 else _take(process.stdout),
             os.dup(at_socket) if at_socket >= 0 else _take(process.stdin),
             _take(process.stderr),
-            boot_message(own_modules(), told, own_codes() if config.own_interpreter else b""),
+            boot_message(own_modules(), settings, own_codes() if config.own_interpreter else b""),
             begun,
             over,
         )
@@ -170,29 +172,29 @@ class Agent:
         self.python: tuple[int, ...] = tuple(part for part in said.get("python", ()) if type(part) is int)[:3]
         """The version of its interpreter."""
         self.platform = str(said.get("platform", ""))[:50]
-        """`sys.platform` there."""
+        """The value of `sys.platform` there."""
         self.workspace_path = str(said.get("workspace", ""))[:4096]
-        """Where the workspace lies there."""
+        """The path of the workspace there."""
         self.warnings: tuple[str, ...] = tuple(str(line)[:1000] for line in said.get("warnings", ())[:_MOST_WARNINGS])
-        """A sentence for each module of the preload list that could not be imported."""
+        """One sentence for each module of the preload list that could not be imported."""
 
     @property
     def alive(self) -> bool:
-        """Whether it answers still."""
+        """True if the agent still answers."""
         return not self._connection.is_over
 
     def check_process(self) -> None:
-        """Raise `SandboxUnavailable` in a forked child of the process that started it."""
+        """Raise `SandboxUnavailable` in a forked child of the process that started the agent."""
         self._connection.owner.check()
 
     @property
     def said(self) -> str:
-        """The last that it, or what carries it, said on standard error."""
+        """The end of the standard error of the agent, or of the command that runs it."""
         return self._connection.said[-1000:]
 
     @property
     def connection(self) -> Connection:
-        """The connection to it. Raises `FileError` where it has ended, and in a forked child."""
+        """The connection to the agent. Raises `FileError` if it has ended, and in a forked child."""
         try:
             self.check_process()
         except SandboxUnavailable as error:
@@ -207,11 +209,11 @@ class Agent:
         watch: Mapping[str, float] | None = None,
         memory_ends: Callable[[], int] = lambda: 0,
     ) -> AgentGuest:
-        """Start a guest that waits for its first message. Returns at once; where the agent has ended, so has the guest.
+        """Start a guest that waits for its first message. Returns at once; if the agent has ended, so has the guest.
 
-        `watch` are limits of the whole tree that its keeper looks after: `memory_mib` and `cpu_seconds`.
-        `memory_ends`, where this machine can tell, returns how many processes there were ended for want of memory.
-        Raises `SandboxUnavailable` in a forked child.
+        `watch` are limits of the whole tree that its keeper enforces: `memory_mib` and `cpu_seconds`. `memory_ends`
+        returns, if this machine can tell, how many processes there were killed for lack of memory. Raises
+        `SandboxUnavailable` in a forked child.
         """
         self.check_process()
         ends = self._stock.take() if self._stock is not None else None
@@ -220,7 +222,7 @@ class Agent:
         return RemoteGuest(self._connection, stdin, watch or {}, memory_ends)
 
     def prepare(self) -> None:
-        """Make ready what the next guests will take."""
+        """Prepare what the next guests will need."""
         if self._stock is not None:
             self._stock.refill()
 
@@ -232,20 +234,23 @@ class Agent:
         input_folder: Workspace | None = None,
         is_quiet: Callable[[], bool] = lambda: False,
     ) -> RemoteWorkspace:
-        """Return its files, for as long as it lives. See `RemoteWorkspace`."""
+        """Return the agent's files, usable as long as it lives. See `RemoteWorkspace`."""
         return RemoteWorkspace(
             lambda: self.connection, root, most_mib=most_mib, input_folder=input_folder, is_quiet=is_quiet
         )
 
     def empty(self, kept: Sequence[str] = ()) -> None:
-        """Remove all files of the workspace but what is below `input`, and at these relative paths, and leads there.
+        """Remove all files of the workspace except those below `input` and at the paths `kept`, with their parents.
 
         Blocks. Raises `OSError`.
         """
         ask(self.connection, {"op": "empty", "kept": list(kept)}, most=0)
 
     def close(self) -> None:
-        """End it with all its guests, and wait for that. Blocks; does nothing a second time, nor in a forked child."""
+        """End the agent with all its guests, and wait for that.
+
+        Blocks; does nothing a second time, nor in a forked child.
+        """
         if not self._connection.owner.is_here:
             return
         self._connection.close()
@@ -260,7 +265,7 @@ class Agent:
 
 
 def _take(file: Any) -> int:
-    """Take a pipe's descriptor from the object that has it."""
+    """Take over a pipe's descriptor from its file object."""
     descriptor = os.dup(file.fileno())
     file.close()
     return descriptor

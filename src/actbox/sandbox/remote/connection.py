@@ -17,28 +17,28 @@ from actbox.sandbox.guest import frames
 from actbox.sandbox.nursery.passing import send_with
 
 _READ_BYTES = 256 * 1024
-# As much waits to be written to the agent; beyond it nothing more is read for it from runs and callers.
+# The most bytes that wait to be written to the agent; beyond it nothing more is read for it from runs and callers.
 _MOST_UNSENT = 512 * 1024
 _MOST_WORDS = 8 * 1024
 
 
 class Stream(Protocol):
-    """One guest or one file operation, as the connection knows it. Called in the connection's thread."""
+    """One guest or one file operation, as the connection uses it. Methods are called in the connection's thread."""
 
     def hear(self, kind: int, part: int, payload: bytes) -> None:
-        """Take in a frame. Raises `FrameError` for one that makes no sense."""
+        """Handle a frame. Raises `FrameError` for an invalid one."""
 
     def go_on(self) -> None:
-        """Go on with sending, which had to wait."""
+        """Continue sending after a wait."""
 
     def lost(self, why: str, broke_rules: bool) -> None:
-        """There is no agent any more."""
+        """Handle the loss of the agent."""
 
 
 class Connection:
-    """Frames over two pipes. It ends when the agent's output does, when that breaks the rules, or when it is closed.
+    """Frames over two pipes. It ends with the agent's output, when the agent breaks the rules, or when it is closed.
 
-    In a forked child it is over, and nothing there touches what its parent goes on with.
+    In a forked child it is over, and the child touches nothing that the parent still uses.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Connection:
     ) -> None:
         """Take over the descriptors; `words` is the agent's standard error. `first` is sent before any frame.
 
-        `on_hello` is called with what the agent says of itself, `on_over` with why nothing more can be sent; both are
-        called in the connection's thread.
+        `on_hello` is called with the agent's description of itself, `on_over` with the reason why nothing more can be
+        sent; both are called in the connection's thread.
         """
         self.owner = Owner()
         self._reading, self._writing, self._words = reading, writing, words
@@ -69,7 +69,7 @@ class Connection:
         self._on_hello = on_hello
         self._on_over = on_over
         self._woken, self._wake = os.pipe()
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.PollSelector()  # it has few descriptors, and there may be no epoll watches left
         for descriptor in (reading, writing, words, self._woken, self._wake):
             os.set_blocking(descriptor, False)
         self._is_writing = False
@@ -81,16 +81,16 @@ class Connection:
 
     @property
     def said(self) -> str:
-        """The last that the agent, or whatever carries it, said on standard error."""
+        """The end of the standard error of the agent, or of the command that runs it."""
         return self._said.decode("utf-8", "replace").strip()
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """True if nothing can be sent any more."""
         return self._is_over or not self.owner.is_here
 
     def add(self, stream: Stream) -> int:
-        """Give a stream a number; of one that comes too late, `lost` is called soon."""
+        """Register a stream and return its number; if the connection is over, the stream's `lost` is called soon."""
         number = next(self._numbers)
 
         def add() -> None:
@@ -100,22 +100,21 @@ class Connection:
         return number
 
     def soon(self, call: Callable[[], None], otherwise: Callable[[], None] = lambda: None) -> None:
-        """Have a function called in the connection's thread, or `otherwise` here where that has ended.
+        """Call a function in the connection's thread, or `otherwise` here if that thread has ended.
 
-        In any thread.
+        May be called from any thread.
         """
-        if self.owner.is_here:  # in a forked child nobody may ever release the lock
+        if self.owner.is_here:  # in a forked child the lock may be held for ever
             with self._lock:
                 if not self._is_over:
                     self._calls.append(call)
                     if len(self._calls) == 1:
-                        with contextlib.suppress(BlockingIOError):
-                            os.write(self._wake, b"x")
+                        self._wake_up()
                     return
         otherwise()
 
     def close(self) -> None:
-        """End the connection and wait for its thread. In any other thread; a second call does nothing."""
+        """End the connection and wait for its thread. Call it from another thread; a second call does nothing."""
         self.soon(lambda: self._end("the sandbox was stopped", False))
         if self.owner.is_here and threading.current_thread() is not self.thread:
             self.thread.join()
@@ -124,23 +123,23 @@ class Connection:
 
     @property
     def is_full(self) -> bool:
-        """Whether the agent has so much to take that nothing more is to be read for it now."""
+        """True if so much is queued for the agent that nothing more should be read for it now."""
         return self._unsent_bytes >= _MOST_UNSENT
 
     def add_now(self, stream: Stream) -> int:
-        """Give a stream a number, in this thread."""
+        """Register a stream in this thread and return its number."""
         number = next(self._numbers)
         self._streams[number] = stream
         return number
 
     def send(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Send a frame when the agent takes it, over a socket with descriptors beside it, which it takes over."""
+        """Queue a frame for the agent; over a socket, with descriptors, which it takes over."""
         self._unsent.append((memoryview(frame), list(descriptors)))
         self._unsent_bytes += len(frame)
 
     def watch(self, descriptor: int, events: int, call: Callable[[int], None]) -> None:
-        """Have a function called when something of these happens to a descriptor; none with no events."""
-        if self._is_over:  # what closes a descriptor now need not say so first
+        """Call a function on these poll events of a descriptor; no events end that."""
+        if self._is_over:  # a closed descriptor need not be unregistered then
             return
         known = self._selector.get_map().get(descriptor)
         if known is None:
@@ -152,7 +151,7 @@ class Connection:
             self._selector.modify(descriptor, events, call)
 
     def forget(self, number: int) -> None:
-        """Take in nothing more of a stream."""
+        """Ignore all further frames of a stream."""
         self._streams.pop(number, None)
 
     def _live(self) -> None:
@@ -160,11 +159,13 @@ class Connection:
             self._flush()
             while not self._is_over:
                 for key, events in self._selector.select():
-                    if key.fd in self._selector.get_map() and not self._is_over:  # as what came before it left it
+                    if key.fd in self._selector.get_map() and not self._is_over:  # as earlier callbacks left it
                         key.data(events)
                 self._flush()
         except frames.FrameError as error:
             self._end(f"the agent broke the rules of its connection: {error}", True)
+        except OSError as error:  # such as lack of memory
+            self._end(f"the connection to the agent failed: {error.strerror or error}", False)
         except BaseException as error:
             self._end(f"the connection to the agent failed: {type(error).__name__}: {error}", False)
             raise
@@ -174,11 +175,25 @@ class Connection:
             self._selector.close()
 
     def _take_calls(self) -> None:
+        """Run the functions that are queued now; those that they queue wait until the agent was heard again."""
         os.read(self._woken, 4096)
+        for _ in range(len(self._calls)):
+            self._make_call()
         with self._lock:
-            calls, self._calls = self._calls, deque()
-        for call in calls:
-            call()
+            if self._calls:
+                self._wake_up()
+
+    def _make_call(self) -> None:
+        """Run the first queued function, if there is one: a function before it may have ended the connection."""
+        with self._lock:
+            if not self._calls:
+                return
+            call = self._calls.popleft()
+        call()
+
+    def _wake_up(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # the pipe is full, and the thread will wake
+            os.write(self._wake, b"x")
 
     def _receive(self) -> None:
         try:
@@ -196,7 +211,7 @@ class Connection:
                 self._on_hello(frames.json_of(payload))
                 continue
             stream = self._streams.get(number)
-            if stream is not None:  # else it is over already, and this came too late
+            if stream is not None:  # else it is over, and the frame came too late
                 stream.hear(kind, part, payload)
 
     def _hear_words(self) -> None:
@@ -216,7 +231,7 @@ class Connection:
                 sent = self._write_with(piece, descriptors) if descriptors else os.write(self._writing, piece)
             except BlockingIOError:
                 break
-            except OSError:  # it reads no more; what it said last is read still
+            except ConnectionError:  # the agent reads no more; its last output is still read
                 self._send_nothing()
                 break
             self._unsent_bytes -= sent
@@ -244,17 +259,22 @@ class Connection:
         self._unsent_bytes = 0
 
     def _end(self, why: str, broke_rules: bool) -> None:
+        """Tell every stream and `on_over` of the end, also if one of them raises; then raise the last error."""
         with self._lock:
             if self._is_over:
                 return
             self._is_over = True
-            calls, self._calls = self._calls, deque()
-        for call in calls:  # streams that were just added are lost with the others
-            call()
+        with contextlib.ExitStack() as last:
+            last.callback(self._on_over, why)
+            last.callback(self._lose_streams, why, broke_rules)
+            for _ in range(len(self._calls)):  # streams that were just added are lost with the others
+                last.callback(self._make_call)
+
+    def _lose_streams(self, why: str, broke_rules: bool) -> None:
         streams, self._streams = self._streams, {}
-        for stream in streams.values():
-            stream.lost(why, broke_rules)
-        self._on_over(why)
+        with contextlib.ExitStack() as reports:
+            for stream in reversed(streams.values()):  # an `ExitStack` begins with the last
+                reports.callback(stream.lost, why, broke_rules)
 
 
 def _close_all(descriptors: list[int]) -> None:

@@ -1,9 +1,7 @@
-"""One file operation that an agent does: what goes there and what comes back, bounded both ways."""
+"""One file operation of an agent, with the data sent and received both bounded."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from concurrent.futures import Future
 from errno import EFBIG, EIO, ENAMETOOLONG
 from typing import Any
@@ -18,15 +16,15 @@ _MOST_MESSAGE = 1000
 
 
 class AgentLost(FileError):
-    """The agent ended before it had answered."""
+    """Raised when the agent ended before it had answered."""
 
 
 def begin(
     connection: Connection, request: dict[str, Any], *, content: bytes | memoryview = b"", most: int
 ) -> Future[tuple[Any, bytes]]:
-    """Ask for an operation; the future has what the agent says of it, and at most `most` bytes that came with it.
+    """Start an operation; the future returns the agent's answer, and at most `most` bytes that came with it.
 
-    It raises `OSError` as the agent's operating system had it, and `AgentLost`.
+    It raises `OSError` as reported by the agent's operating system, and `AgentLost`.
     """
     return _Call(connection, request, memoryview(content), most).future
 
@@ -34,23 +32,14 @@ def begin(
 def ask(
     connection: Connection, request: dict[str, Any], *, content: bytes | memoryview = b"", most: int
 ) -> tuple[Any, bytes]:
-    """Do as `begin`, and wait. Not in an event loop's thread."""
+    """Do as `begin`, and wait. Must not be called in an event loop's thread."""
     return begin(connection, request, content=content, most=most).result()
-
-
-def lines_of(data: bytes) -> Iterator[Any]:
-    """Yield the JSON values that came line by line. Raises `FileError` for what is none."""
-    for line in data.splitlines():
-        try:
-            yield json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise FileError(EIO, f"the agent's list of files is not JSON: {error}") from None
 
 
 class _Call:
     def __init__(self, connection: Connection, request: dict[str, Any], content: memoryview, most: int) -> None:
         self.future: Future[tuple[Any, bytes]] = Future()
-        self.future.set_running_or_notify_cancel()  # from now on whoever gives it up is not heard
+        self.future.set_running_or_notify_cancel()  # it cannot be cancelled any more
         self._connection = connection
         self._content = content
         self._has_content = request["op"] == "write"
@@ -72,7 +61,7 @@ class _Call:
         connection.soon(start)
 
     def go_on(self) -> None:
-        """Send as much of the content as there is room for."""
+        """Send as much of the content as the agent has room for."""
         while self._has_content and self._room > 0 and not self._connection.is_full:
             piece = self._content[: min(self._room, frames.PIECE)]
             if not piece:
@@ -84,7 +73,7 @@ class _Call:
             self._content = self._content[len(piece) :]
 
     def hear(self, kind: int, part: int, payload: bytes) -> None:
-        """Take in a frame of the agent's."""
+        """Handle a frame from the agent."""
         if kind == frames.RESULT:
             self._answer(frames.json_of(payload))
             self._connection.forget(self._number)
@@ -113,14 +102,14 @@ class _Call:
             raise frames.FrameError("a frame that a file operation does not have")
 
     def lost(self, why: str, broke_rules: bool) -> None:
-        """Fail with the agent."""
+        """Fail because the agent was lost."""
         if not self.future.done():
             self.future.set_exception(AgentLost(EIO, why))
 
-    def _answer(self, told: dict[str, Any]) -> None:
-        if set(told) == {"ok"}:
-            self.future.set_result((told["ok"], b"".join(self._received)))
-        elif set(told) == {"errno", "error"} and type(told["errno"]) is int and type(told["error"]) is str:
-            self.future.set_exception(OSError(told["errno"], told["error"][:_MOST_MESSAGE]))
+    def _answer(self, answer: dict[str, Any]) -> None:
+        if set(answer) == {"ok"}:
+            self.future.set_result((answer["ok"], b"".join(self._received)))
+        elif set(answer) == {"errno", "error"} and type(answer["errno"]) is int and type(answer["error"]) is str:
+            self.future.set_exception(OSError(answer["errno"], answer["error"][:_MOST_MESSAGE]))
         else:
             raise frames.FrameError("an answer that makes no sense")

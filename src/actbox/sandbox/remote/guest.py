@@ -1,4 +1,4 @@
-"""A guest elsewhere: its local ends are pipes and a socket of this process, which the connection's thread serves."""
+"""A guest elsewhere: its local ends are pipes and a socket of this process, served by the connection's thread."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from actbox.sandbox.ending import Ending, Stop
 from actbox.sandbox.guest import frames
 from actbox.sandbox.guest.frames import CHANNEL, STDERR, STDIN, STDOUT
+from actbox.sandbox.guest_process import two_pipes
+from actbox.sandbox.run_end import Ending, Stop
 
-from .agent_guest import AgentGuest, ending_of, ending_with_agent, two_pipes
+from .agent_guest import AgentGuest, ending_of, ending_with_agent
 from .connection import Connection
 
 
 class RemoteGuest(AgentGuest):
-    """A guest that an agent has opened, and carries channel and output of."""
+    """A guest that an agent has started, and whose channel and output it carries."""
 
     def __init__(
         self, connection: Connection, stdin: bytes, watch: Mapping[str, float], memory_ends: Callable[[], int]
     ) -> None:
-        """Ask for it, in the event loop that is to hear of its end. `watch` are limits that its keeper looks after.
+        """Start the guest, in the event loop that will be told of its end. `watch` are limits that its keeper enforces.
 
-        `memory_ends` returns how many processes there the kernel has ended so far for want of memory.
+        `memory_ends` returns how many processes there the kernel has killed so far for lack of memory.
         """
         super().__init__(memory_ends)
         self.sock, ours = socket.socketpair()
@@ -45,7 +46,7 @@ class RemoteGuest(AgentGuest):
 
 
 class _Ends:
-    """The local ends of a guest, in the connection's thread: bytes go no further than whoever reads them has room."""
+    """The local ends of a guest, in the connection's thread: data is passed on only as far as its reader has room."""
 
     def __init__(
         self,
@@ -64,10 +65,10 @@ class _Ends:
         self._on_end = on_end
         self._room = {CHANNEL: frames.WINDOW, STDIN: frames.WINDOW}
         self._left = dict.fromkeys(self._local, frames.WINDOW)
-        """How much more the agent may send of each part."""
+        """The number of bytes that the agent may still send of each part."""
         self._owed = dict.fromkeys(self._local, 0)
         self._to_run: deque[tuple[int, memoryview]] = deque()
-        """What the guest has sent and the run has not taken; in order, so that output stays ahead of messages."""
+        """Data from the guest that the run has not taken; in order, so that output stays ahead of messages."""
         self._blocked = -1
         self._channel_ended = False
         self._killed = False
@@ -90,7 +91,7 @@ class _Ends:
     def tell(self, kind: int) -> None:
         def tell() -> None:
             if kind == frames.INTERRUPT:
-                self._read_channel()  # what was sent before it comes before it
+                self._read_channel()  # data sent before it must stay before it
             if kind == frames.KILL:
                 self._killed = True
             if self._ending is None:
@@ -136,7 +137,7 @@ class _Ends:
         self._listen()
 
     def lost(self, why: str, broke_rules: bool) -> None:
-        """End with the agent: what the guest had said is kept as far as there is room."""
+        """End with the agent; the guest's data so far is kept as far as there is room."""
         self._write()
         self._ending = self._ending or ending_with_agent(why, broke_rules)
         self._killed = True
@@ -158,7 +159,7 @@ class _Ends:
             self._write()
 
     def _read_channel(self) -> None:
-        """Send on what the run has for the guest."""
+        """Send the run's data for the guest to the agent."""
         descriptor = self._local.get(CHANNEL, -1)
         if descriptor < 0 or self._channel_ended or self._room[CHANNEL] <= 0:
             return
@@ -166,19 +167,19 @@ class _Ends:
             data = os.read(descriptor, min(self._room[CHANNEL], frames.PIECE))
         except BlockingIOError:
             return
-        except OSError:
+        except ConnectionError:
             data = b""
         if data:
             self._room[CHANNEL] -= len(data)
             self._connection.send(frames.pack(frames.DATA, self._number, CHANNEL, data))
-        else:  # the run has let go of the channel
+        else:  # the run has closed the channel
             self._channel_ended = True
             self._connection.send(frames.pack(frames.END, self._number, CHANNEL))
         if not data or self._room[CHANNEL] <= 0 or self._connection.is_full:
             self._listen()
 
     def _write(self) -> None:
-        """Give the run what it takes of what the guest has sent."""
+        """Pass the guest's data to the run, as far as the run takes it."""
         while self._to_run:
             part, piece = self._to_run[0]
             count = self._write_to(part, piece)
@@ -194,7 +195,7 @@ class _Ends:
         self._finish_if_ended()
 
     def _write_to(self, part: int, piece: memoryview) -> int:
-        """Return how much was taken, -1 for nothing as yet; what nobody wants any more counts as taken."""
+        """Return how many bytes were taken, -1 for none yet; data that nobody wants any more counts as taken."""
         descriptor = self._local.get(part, -1)
         if descriptor < 0:
             return len(piece)
@@ -205,12 +206,12 @@ class _Ends:
             return os.write(descriptor, piece)
         except BlockingIOError:
             return -1
-        except OSError:
+        except ConnectionError:
             self._shut(part)
             return len(piece)
 
     def _block(self, part: int) -> None:
-        """Wait for the run to take more of one part; of none for -1."""
+        """Wait for the run to take more of one part; -1 stops waiting."""
         if part == self._blocked:
             return
         before, self._blocked = self._blocked, part
@@ -236,7 +237,7 @@ class _Ends:
             os.close(descriptor)
 
     def _finish_if_ended(self) -> None:
-        """End, once the run has taken all that the guest has said, or where it does not want that any more."""
+        """Report the end, once the run has taken all the guest's data, or does not want it any more."""
         if self._is_over or self._ending is None or (self._to_run and not self._killed):
             return
         self._is_over = True

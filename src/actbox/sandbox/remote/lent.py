@@ -1,8 +1,8 @@
-"""Guests whose channel and output are this process's own: the agent is lent their other ends, and carries nothing.
+"""Guests whose channel and output go directly to this process: the agent gets their other ends, and carries nothing.
 
-A tool call then goes from the guest to the host and back, as in the `linux` engine, and not through two processes and a
-thread. Such ends are made ahead, in the connection's thread, which is in the sandbox's network namespace by then: a
-socket belongs to the one that it was made in, and whoever holds it can ask of what interfaces that has.
+A tool call then goes directly from the guest to the host and back, as in the `linux` engine, and not through two
+processes and a thread. The sockets are made ahead, in the connection's thread, after that has entered the sandbox's
+network namespace: a socket belongs to the namespace it was made in, and shows its holder the interfaces there.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from actbox.sandbox.ending import Ending, Stop
 from actbox.sandbox.guest import frames
-from actbox.sandbox.guest_process import file_with
+from actbox.sandbox.guest_process import file_with, two_pipes
 from actbox.sandbox.nursery import linux
+from actbox.sandbox.run_end import Ending, Stop
 
-from .agent_guest import AgentGuest, ending_of, ending_with_agent, two_pipes
+from .agent_guest import AgentGuest, ending_of, ending_with_agent
 from .connection import Connection
 
 READY: Final = 2
-"""So many guests wait for a program."""
+"""The number of guests that wait for a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lender:
-    """What must be known to lend an agent descriptors: which is possible to root, at a socket, on one kernel."""
+    """The facts needed to lend an agent descriptors; it is possible for root, at a socket, with the same kernel."""
 
     process: int
-    """The id that a process in the agent's network namespace has here."""
+    """The id, on this machine, of a process in the agent's network namespace."""
     user: int
-    """The id that programs have here: the pipes of their output are theirs, so that they can open /dev/stdout."""
+    """The programs' user id on this machine; it owns the pipes of their output, so that they can open /dev/stdout."""
 
 
 class LentStock:
-    """Descriptors that the agent was lent ahead, each set with a guest that waits."""
+    """Sets of descriptors lent to the agent ahead, each with a waiting guest."""
 
     def __init__(self, connection: Connection, lender: Lender) -> None:
-        """Raise `OSError` where the namespace cannot be opened."""
+        """Raise `OSError` if the namespace cannot be opened."""
         self._connection = connection
         self._lender = lender
         self._namespace = os.open(f"/proc/{lender.process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -50,7 +50,7 @@ class LentStock:
         self._is_inside = False
 
     def refill(self) -> None:
-        """See to it that guests wait; in any thread."""
+        """Make sure that guests wait; from any thread."""
         if sum(ends.is_usable for ends in list(self._waiting)) < READY:
             self._connection.soon(self._lend)
 
@@ -68,7 +68,7 @@ class LentStock:
         done.wait()
 
     def take(self) -> _LentEnds | None:
-        """Return one of them, if there is any."""
+        """Return one set, or `None`."""
         while self._waiting:
             ends = self._waiting.popleft()
             if ends.is_usable:
@@ -77,7 +77,7 @@ class LentStock:
         return None
 
     def close(self) -> None:
-        """Let go of all, once the connection is over."""
+        """Close all sets, once the connection is over."""
         while self._waiting:
             self._waiting.popleft().close()
         if self._namespace >= 0:
@@ -85,27 +85,29 @@ class LentStock:
             self._namespace = -1
 
     def _lend(self) -> None:
-        """Do as `refill`, in the connection's thread, which no other namespace is of any use to."""
+        """Do as `refill`, in the connection's thread, which stays in the sandbox's network namespace."""
+        if self._connection.is_over:
+            return
         if not self._is_inside:
             linux.setns(self._namespace, linux.CLONE_NEWNET)
             self._is_inside = True
         for ends in list(self._waiting):
             if not ends.is_usable:
-                with contextlib.suppress(ValueError):  # it was taken just now, and found to be of no use
+                with contextlib.suppress(ValueError):  # it was taken just now, and found unusable
                     self._waiting.remove(ends)
                     ends.close()
-        with contextlib.suppress(OSError):  # too many are open: the agent carries for the next run, if it can
-            while len(self._waiting) < READY and not self._connection.is_over:
+        with contextlib.suppress(OSError):  # too many are open: the agent carries the next run's data, if it can
+            while len(self._waiting) < READY:
                 self._waiting.append(_LentEnds(self._connection, self._lender.user))
 
 
 class LentGuest(AgentGuest):
-    """A guest that talks to this process without anybody between."""
+    """A guest connected directly to this process."""
 
     def __init__(
         self, ends: _LentEnds, stdin: bytes, watch: Mapping[str, float], memory_ends: Callable[[], int]
     ) -> None:
-        """Have it begin, in the event loop that is to hear of its end; see `RemoteGuest`. Raises `OSError`."""
+        """Start the guest, in the event loop that will be told of its end; see `RemoteGuest`. Raises `OSError`."""
         super().__init__(memory_ends)
         self._ends = ends
         self.sock, self.stdout, self.stderr = ends.sock, ends.stdout, ends.stderr
@@ -120,10 +122,10 @@ class LentGuest(AgentGuest):
 
 
 class _LentEnds:
-    """Our ends of a guest that waits or runs, as the connection's thread knows them."""
+    """Our ends of a guest that waits or runs, as the connection's thread uses them."""
 
     def __init__(self, connection: Connection, user: int) -> None:
-        """Make them, and lend the agent the others. Raises `OSError`."""
+        """Make the ends, and lend the agent the others. Raises `OSError`."""
         self._connection = connection
         self.sock, channel = socket.socketpair()
         try:
@@ -141,16 +143,16 @@ class _LentEnds:
 
     @property
     def is_usable(self) -> bool:
-        """Whether its guest waits still, as far as is known."""
+        """True if its guest still waits, as far as is known."""
         return self._ending is None
 
     def begin(self, watch: Mapping[str, float], on_end: Callable[[Ending, Stop | None], None]) -> None:
-        """Have the guest begin; in any thread. The descriptors are the caller's from now on."""
+        """Let the guest start; from any thread. The caller owns the descriptors from now on."""
         request = {"lent": True, "stdin": False, "watch": dict(watch)}
 
         def begin() -> None:
             self._on_end = on_end
-            if self._ending is not None:  # it has ended just before
+            if self._ending is not None:  # it ended just before
                 on_end(*self._ending)
             else:
                 self._connection.send(frames.pack_json(frames.OPEN, self._number, request))
@@ -158,7 +160,7 @@ class _LentEnds:
         self._connection.soon(begin, lambda: on_end(*ending_with_agent("the agent has ended", False)))
 
     def tell(self, kind: int) -> None:
-        """Have the agent interrupt or end it; in any thread."""
+        """Have the agent interrupt or end the guest; from any thread."""
 
         def tell() -> None:
             if self._ending is None:
@@ -167,7 +169,7 @@ class _LentEnds:
         self._connection.soon(tell)
 
     def close(self) -> None:
-        """Let go of the descriptors, where no run has taken them."""
+        """Close the descriptors, if no run has taken them."""
         self.sock.close()
         os.close(self.stdout)
         os.close(self.stderr)
@@ -181,7 +183,7 @@ class _LentEnds:
         self._end(ending_of(payload), None)
 
     def go_on(self) -> None:
-        """Nothing had to wait."""
+        """Do nothing: there is nothing to send."""
 
     def lost(self, why: str, broke_rules: bool) -> None:
         """End with the agent."""

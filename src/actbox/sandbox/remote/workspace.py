@@ -1,6 +1,6 @@
-"""The files of a sandbox that an agent has: every step is its own, so that no link leads anybody out of there.
+"""The files of a sandbox at an agent, which opens each path step by step, so that no link leads out of the workspace.
 
-`/input` may lie on the host all the same: a folder that the sandbox shows read-only, and that the host writes to.
+`/input` may lie on the host instead: a directory that the sandbox shows read-only, and that the host writes to.
 """
 
 from __future__ import annotations
@@ -12,29 +12,26 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, Literal, cast, get_args
+from typing import Any
 
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped
 from actbox.core.limits import Limits
 from actbox.core.result import Artifact
+from actbox.sandbox.artifacts import MADE_ANEW, Candidate, LeftOut, choose, shown
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.choosing import MADE_ANEW, Candidate, choose
-from actbox.sandbox.contract import FileInfo
-from actbox.sandbox.left_out import LeftOut, shown
-from actbox.sandbox.paths import NO_FOLDER, names_below, told
+from actbox.sandbox.files import MOST_LISTED, info_of, lines_of
+from actbox.sandbox.paths import NO_FOLDER, errors_naming, names_below
+from actbox.sandbox.storage import FileInfo
 from actbox.sandbox.workspace import Workspace
 
 from .connection import Connection
-from .files import ask, begin, lines_of
+from .files import ask, begin
 
 _MIB = 2**20
-# What a list of files may have, paths and all.
-_MOST_LISTED = 64 * _MIB
-_Kind = Literal["file", "folder", "link", "other"]
 
 
 class RemoteWorkspace:
-    """A `Storage` at an agent. `most_mib` is what one file may have, so that no agent takes more of our memory."""
+    """A `Storage` at an agent. `most_mib` is the largest file accepted, so that no agent takes more of our memory."""
 
     def __init__(
         self,
@@ -45,10 +42,10 @@ class RemoteWorkspace:
         input_folder: Workspace | None = None,
         is_quiet: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`connection` gives the one to the agent that is there now; it raises `FileError` where there is none.
+        """`connection` returns the connection to the present agent; it raises `FileError` if there is none.
 
-        `input_folder` is the host's own folder that programs see at `input`, whose paths begin with `input/`.
-        `is_quiet` tells whether no program can be at the files now.
+        `input_folder` is the host's own directory that programs see at `input`, whose paths begin with `input/`.
+        `is_quiet` returns whether no program can be changing the files now.
         """
         self.root = root
         self._connection = connection
@@ -60,16 +57,16 @@ class RemoteWorkspace:
         self._lock = threading.Lock()
         self._changes = 0
         self._known_empty_at = 0
-        """What `_changes` was when there was nothing in `output`; in a new workspace there is nothing."""
+        """The value of `_changes` when `output` was last known to be empty; a new workspace is empty."""
 
     def close(self) -> None:
-        """Refuse what comes later."""
+        """Refuse later calls."""
         self._closed = True
         if self._input is not None:
             self._input.close()
 
     def trace(self) -> object:
-        """Return `None`: to ask would take its time."""
+        """Return `None`: computing a change marker would take too long."""
         return None
 
     def read(self, path: str) -> bytes:
@@ -79,23 +76,23 @@ class RemoteWorkspace:
             try:
                 return mine.read(path)
             except FileError as error:
-                if error.errno not in NO_FOLDER:  # else it may lie in what is mounted there
+                if error.errno not in NO_FOLDER:  # else it may lie in a mount below it
                     raise
-        with told(path):
+        with errors_naming(path):
             return self._read(names, self._most)
 
-    def write(self, path: str, data: bytes) -> None:
-        """Create or replace a file at once."""
+    def write(self, path: str, data: bytes, mode: int | None = None) -> None:
+        """Create or replace a file atomically."""
         names = self._names(path)
         if (mine := self._at_input(names)) is not None:
-            mine.write(path, data)
+            mine.write(path, data, mode)
             return
         self._touch()
-        with told(path):
-            self._ask({"op": "write", "path": names}, content=data)
+        with errors_naming(path):
+            self._ask({"op": "write", "path": names, "mode": mode}, content=data)
 
     def remove(self, path: str, recursive: bool) -> None:
-        """Remove a file, a link, an empty folder, or with `recursive` a folder and all below it."""
+        """Remove a file, a link or an empty directory, or with `recursive` a directory and everything below it."""
         names = self._names(path)
         if not names:
             raise InvalidValue("the workspace itself cannot be removed; stop() does that")
@@ -103,64 +100,64 @@ class RemoteWorkspace:
             if len(names) > 1:
                 mine.remove(path, recursive)
                 return
-            for entry in mine.list(path, recursive=False) if recursive else ():  # what is mounted there stays
+            for entry in mine.list(path, recursive=False) if recursive else ():  # mounts in it stay
                 mine.remove(f"input/{entry.path}", recursive=True)
             if not recursive:
                 raise FileError(errno.EBUSY, f"{path}: every run has this folder; with recursive=True it is emptied")
             return
         self._touch()
-        with told(path):
+        with errors_naming(path):
             self._ask({"op": "remove", "path": names, "recursive": recursive})
 
     def list(self, path: str, recursive: bool) -> list[FileInfo]:
-        """Return the entries of a folder, sorted by path."""
+        """Return the entries of a directory, sorted by path."""
         names = self._names(path)
-        with told(path):
-            _, data = self._ask({"op": "list", "path": names, "recursive": recursive}, most=_MOST_LISTED)
+        with errors_naming(path):
+            _, data = self._ask({"op": "list", "path": names, "recursive": recursive}, most=MOST_LISTED)
             return sorted(map(_info, lines_of(data)), key=lambda entry: entry.path)
 
     def stat(self, path: str) -> FileInfo:
-        """Describe one entry."""
+        """Return one entry."""
         names = self._names(path)
-        with told(path):
+        with errors_naming(path):
             return _info(self._ask({"op": "stat", "path": names})[0])
 
     def make_dir(self, path: str) -> None:
-        """Make a folder and its parents."""
+        """Make a directory and its parents."""
         names = self._names(path)
         if (mine := self._at_input(names)) is not None:
             mine.make_dir(path)
             return
         self._touch()
-        with told(path):
+        with errors_naming(path):
             self._ask({"op": "make_dir", "path": names})
 
     def move(self, source: str, target: str) -> None:
-        """Rename within the workspace; into and out of an input folder of the host's own only files go."""
+        """Rename within the workspace; only files can be moved into and out of the host's own input directory."""
         names, other = self._names(source), self._names(target)
         ours = self._at_input(names), self._at_input(other)
         if ours == (None, None):
             self._touch()
-            with told(source):
+            with errors_naming(source):
                 self._ask({"op": "move", "path": names, "target": other})
         elif None not in ours:
             assert self._input is not None
             self._input.move(source, target)
-        elif self.stat(source).kind != "file":
+        elif (info := self.stat(source)).kind != "file":
             raise FileError(errno.EXDEV, f"{source}: only files can be moved into /input and out of it")
         else:
-            self.write(target, self.read(source))
+            self.write(target, self.read(source), info.mode)
             self.remove(source, False)
 
     def mark_output(self, limits: Limits) -> RemoteOutput:
-        """Have the agent note what lies in `output` now."""
+        """Have the agent record the content of `output` now."""
         number = next(self._marks)
         made_anew, _ = self._ask({"op": "mark", "marks": number})
         self._touch()
         return RemoteOutput(self, number, limits, [MADE_ANEW] if made_anew is True else [])
 
     def mark_empty_output(self, limits: Limits) -> RemoteOutput | None:
-        """Do so without asking, where nothing was done since it was empty."""
+        """Do as `mark_output` without asking the agent if `output` is known to be empty; else return `None`."""
         with self._lock:
             if self._closed or self._changes != self._known_empty_at:
                 return None
@@ -168,23 +165,23 @@ class RemoteWorkspace:
         return RemoteOutput(self, 0, limits, [])
 
     def collected(self, changes: int, is_empty: bool) -> None:
-        """Note what was seen in `output` when it was collected from; `changes` is what they were when that began."""
+        """Record whether `output` was empty after a collection; `changes` is the count from before the collection."""
         with self._lock:
             is_known = is_empty and self._changes == changes and self._is_quiet()
             self._known_empty_at = changes if is_known else -1
 
     @property
     def changes(self) -> int:
-        """How often something was done that may have changed `output`."""
+        """The number of operations so far that may have changed `output`."""
         return self._changes
 
     def begin(self, request: dict[str, Any], most: int = 0) -> Future[tuple[Any, bytes]]:
-        """Begin an operation of the agent's. Raises `FileError` and `SandboxStopped`."""
+        """Start an operation of the agent. Raises `FileError` and `SandboxStopped`."""
         self._check_open()
         return begin(self._connection(), request, most=most)
 
     def read_output(self, path: str, most: int) -> bytes:
-        """Return at most so much of a file below `output`. Raises `OSError`."""
+        """Return at most `most` bytes of a file below `output`. Raises `OSError`."""
         return self._read(("output", *path.split("/")), most)
 
     def _read(self, names: tuple[str, ...], most: int) -> bytes:
@@ -211,7 +208,7 @@ class RemoteWorkspace:
 
 
 class RemoteOutput:
-    """An `Output` whose marks the agent keeps, under a number; 0 where there was nothing to mark."""
+    """An `Output` whose change markers the agent keeps, under a number; 0 means `output` was empty."""
 
     def __init__(self, workspace: RemoteWorkspace, number: int, limits: Limits, warnings: list[str]) -> None:
         self._workspace = workspace
@@ -221,25 +218,25 @@ class RemoteOutput:
         self._collected = False
 
     async def collect_if_any(self) -> tuple[list[Artifact], list[str]]:
-        """Ask what is new or changed, and for each that may be an artifact."""
+        """Ask the agent for new and changed files, then for the content of each that may be an artifact."""
         self._collected = True
         changes = self._workspace.changes
         try:
-            asked = self._workspace.begin({"op": "collect", "marks": self._number}, _MOST_LISTED)
-            told, data = await asyncio.wrap_future(asked)
+            asked = self._workspace.begin({"op": "collect", "marks": self._number}, MOST_LISTED)
+            outcome, data = await asyncio.wrap_future(asked)
         except (OSError, SandboxStopped) as error:
             return [], [*self._warnings, f"output/ was not collected: {getattr(error, 'strerror', None) or error}"]
-        left_out, end, is_empty = _outcome_of(told)
+        left_out, end, is_empty = _outcome_of(outcome)
         self._workspace.collected(changes, is_empty)
         if is_empty:
             return [], self._warnings
         return await run_blocking(self._read_all, data, left_out, end)
 
     def close(self) -> None:
-        """Have the agent forget its marks, where nothing was collected."""
+        """Have the agent drop its markers, if nothing was collected."""
         if self._number and not self._collected:
             self._collected = True
-            with contextlib.suppress(OSError, SandboxStopped):  # the agent has gone, and its marks with it
+            with contextlib.suppress(OSError, SandboxStopped):  # the agent has ended, and its markers with it
                 self._workspace.begin({"op": "forget", "marks": self._number})
 
     def _read_all(self, data: bytes, left_out: LeftOut, end: str) -> tuple[list[Artifact], list[str]]:
@@ -262,26 +259,20 @@ class RemoteOutput:
             )
 
 
-def _outcome_of(told: object) -> tuple[LeftOut, str, bool]:
-    """Return what a collection left out, why it ended early, and whether there was nothing at all."""
+def _outcome_of(outcome: object) -> tuple[LeftOut, str, bool]:
+    """Return a collection's omissions, the reason why it ended early, and whether `output` was empty."""
     left_out = LeftOut()
-    if not isinstance(told, dict) or type(told.get("empty")) is not bool:
+    if not isinstance(outcome, dict) or type(outcome.get("empty")) is not bool:
         return left_out, "output/ was not collected: the agent's answer makes no sense", False
-    for path in told.get("left_out") or ():
+    for path in outcome.get("left_out") or ():
         if isinstance(path, str):
             left_out.add(f"output/{shown(path)} is nested too deeply and was not collected")
-    end = told.get("end")
-    return left_out, end[:500] if isinstance(end, str) else "", told["empty"]
+    end = outcome.get("end")
+    return left_out, end[:500] if isinstance(end, str) else "", outcome["empty"]
 
 
 def _info(entry: object) -> FileInfo:
-    if isinstance(entry, (list, tuple)) and len(entry) == 4:
-        path, kind, size, modified = entry
-        if (
-            isinstance(path, str)
-            and kind in get_args(_Kind)
-            and type(size) is int
-            and isinstance(modified, (int, float))
-        ):
-            return FileInfo(path=path, kind=cast(_Kind, kind), size=size, modified=float(modified))
-    raise FileError(errno.EPROTO, "the agent's description of a file makes no sense")
+    info = info_of(entry)
+    if info is None:
+        raise FileError(errno.EPROTO, "the agent's description of a file makes no sense")
+    return info

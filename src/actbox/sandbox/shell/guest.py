@@ -1,13 +1,15 @@
-"""A guest at the other end of a shell, as runs know one: its output, its channel and its end, fed from an errand.
+"""A guest behind a shell, as runs know one: its output, its channel and its end come from the responses to a request.
 
-The errand is told everything at its beginning, since a shell takes no more later. What the guest hears after that, the
-answers to tool calls, reaches it by mail (`channel/mailbox.py`).
+The request gets all its input at the start, because a shell accepts none later. Later messages for the guest, the
+answers to tool calls, reach it through a mailbox (`channel/mailbox.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import json
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -16,49 +18,55 @@ from contextlib import aclosing
 from actbox.core.errors import ErrorKind
 from actbox.core.limits import Limits
 from actbox.core.result import Artifact
+from actbox.sandbox.artifacts import printable, shown
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.channel.mailbox import Carrier, Mailbox
-from actbox.sandbox.ending import Ending, Stop
 from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.guest_process import GuestProcess
-from actbox.sandbox.left_out import printable
+from actbox.sandbox.readiness import when_writable
+from actbox.sandbox.run_end import Ending, Stop
 
-from .answers import ShellError
-from .errands import as_object
-from .gathering import Gathered
+from .requests import as_object
+from .responses import ShellError
 
-Said = AsyncGenerator[tuple[str, bytes]]
+Responses = AsyncGenerator[tuple[str, bytes]]
 
 _MOST_OF_A_REASON = 1000
 _MOST_DIGITS = 15
-# How long the output of a program may take to come after its result, which came by mail.
+# The most seconds that a program's output may arrive after its result, which came through the mailbox.
 _OUTPUT_SECONDS = 60.0
 BYTES_A_SECOND = 64 * 1024
-"""How slow a shell may be: what has much to bring may take longer."""
+"""The slowest shell that is accepted, in bytes a second: transfers of much data get more time."""
+_MOST_WARNINGS = 110
+_MOST_OF_A_WARNING = 1000
+_MOST_OF_A_REPLY = 2**20
 
 
 class ShellGuest(GuestProcess):
-    """What runs at the other end. `begin` sends the errand; `aftermath` another one, if that was ended early.
+    """A guest that a request to the shell runs.
 
-    A run without tools needs no `mailbox`. An aftermath may take `aftermath_seconds`, and longer only for the bytes of
-    artifacts that it brings.
+    `begin` sends the request; `clean_up` sends another one if the first was ended early.
+
+    A run without tools needs no `mailbox`. A cleanup may take `cleanup_seconds`, plus the time to transfer
+    artifacts.
     """
 
-    # Its result may come by mail, long before the shell says that it has ended.
+    # The result may come through the mailbox, long before the shell reports the end.
     grace_seconds = 5.0
 
     def __init__(
         self,
-        begin: Callable[[], Said],
-        aftermath: Callable[[], Said],
+        begin: Callable[[], Responses],
+        clean_up: Callable[[], Responses],
         limits: Limits,
         mailbox: Mailbox | None = None,
         *,
-        aftermath_seconds: float,
+        cleanup_seconds: float,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._limits = limits
-        self._aftermath_seconds = aftermath_seconds
-        self._gathered = Gathered(limits)
+        self._cleanup_seconds = cleanup_seconds
+        self._collector = ArtifactCollector(limits)
         self._ending: Ending | None = None
         self._when_ended: list[Callable[[Ending], None]] = []
         self._begun: asyncio.Future[None] = loop.create_future()
@@ -73,16 +81,16 @@ class ShellGuest(GuestProcess):
         for descriptor in (self._stdout, self._stderr):
             os.set_blocking(descriptor, False)
         self._position = 0
-        """Where in what the program sends on its channel the errand is."""
-        self._mail_failed = ""
+        """The position in the program's channel data that the responses have reached."""
+        self._mailbox_failed = ""
         if mailbox is not None and mailbox.brings_calls:
             self.grace_seconds = _OUTPUT_SECONDS
         self._carrier = None if mailbox is None else Carrier(mailbox, self._channel)
         self._carrying = None if self._carrier is None else loop.create_task(self._carrier.run())
         if self._carrying is not None:
             self._carrying.add_done_callback(self._on_carried)
-        self._errand = loop.create_task(self._hear(begin))
-        self._life = loop.create_task(self._live(aftermath))
+        self._request = loop.create_task(self._receive(begin))
+        self._life = loop.create_task(self._live(clean_up))
 
     @property
     def ended(self) -> bool:
@@ -99,10 +107,14 @@ class ShellGuest(GuestProcess):
 
     def kill(self) -> None:
         if self._ending is None:
-            _cancel_once(self._errand)
+            _cancel_once(self._request)
+
+    def kill_from_thread(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed, and the request over
+            self._request.get_loop().call_soon_threadsafe(self.kill)
 
     async def begun(self, seconds: float) -> Ending | None:
-        """Wait until the program has started; return how it ended instead, if it never did, or not in time."""
+        """Wait until the program has started; return its ending if it never did, or not in time, else `None`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await asyncio.shield(self._begun)
@@ -113,49 +125,47 @@ class ShellGuest(GuestProcess):
         return Ending(failure=f"the shell has not begun to run the program after {seconds:.0f} seconds")
 
     async def collected(self) -> tuple[list[Artifact], list[str]]:
-        """Return the artifacts, and a sentence for each that was left out, once the errand is over."""
+        """Return the artifacts, and one sentence for each omission, once the request is over."""
         await asyncio.shield(self._life)
-        return self._gathered.result()
+        return await run_blocking(self._collector.result)
 
     async def over(self) -> None:
-        """End the errand, also where it only has artifacts left to tell; return when nothing of it is left."""
-        _cancel_once(self._errand)
+        """End the request, even while it returns artifacts, and wait until nothing of it is left."""
+        _cancel_once(self._request)
         await asyncio.shield(self._life)
 
-    async def _live(self, aftermath: Callable[[], Said]) -> None:
-        await asyncio.wait([self._errand])
+    async def _live(self, clean_up: Callable[[], Responses]) -> None:
+        await asyncio.wait([self._request])
         if self._carrying is not None:
             _cancel_once(self._carrying)
             await asyncio.wait([self._carrying])
-        if self._errand.cancelled():
-            failure = await self._gather(aftermath) or self._mail_failed
+        if self._request.cancelled():
+            failure = await self._collect(clean_up) or self._mailbox_failed
         else:
-            error = self._errand.exception()
+            error = self._request.exception()
             failure = "" if error is None else str(error) or type(error).__name__
-        self._gathered.failed(failure)
-        self._tell(Ending(signal=9) if self._errand.cancelled() and not failure else Ending(failure=failure))
+        self._collector.failed(failure)
+        self._report_end(Ending(signal=9) if self._request.cancelled() and not failure else Ending(failure=failure))
 
-    async def _gather(self, aftermath: Callable[[], Said]) -> str:
-        """Wait until nothing is left of a run that was ended, and gather what it made; return why that failed."""
-        self._gathered = Gathered(self._limits)
-        until = asyncio.get_running_loop().time() + self._aftermath_seconds
+    async def _collect(self, clean_up: Callable[[], Responses]) -> str:
+        """Wait until nothing of an ended run is left, and collect its artifacts; return why that failed, or ""."""
+        self._collector = ArtifactCollector(self._limits)
+        until = asyncio.get_running_loop().time() + self._cleanup_seconds
         try:
-            async with asyncio.timeout_at(until) as deadline, aclosing(aftermath()) as said:
-                async for kind, data in said:
-                    self._gathered.take(kind, data)
+            async with asyncio.timeout_at(until) as deadline, aclosing(clean_up()) as responses:
+                async for kind, data in responses:
+                    self._collector.take(kind, data)
                     until += len(data) / BYTES_A_SECOND
                     deadline.reschedule(until)
         except TimeoutError:
-            return (
-                f"the shell has not said within {self._aftermath_seconds:.0f} seconds that nothing is left of the run"
-            )
+            return f"the shell has not said within {self._cleanup_seconds:.0f} seconds that nothing is left of the run"
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""
 
-    async def _hear(self, begin: Callable[[], Said]) -> None:
-        async with aclosing(begin()) as said:
-            async for kind, data in said:
+    async def _receive(self, begin: Callable[[], Responses]) -> None:
+        async with aclosing(begin()) as responses:
+            async for kind, data in responses:
                 if kind == "s":
                     self._set_begun()
                 elif kind == "o":
@@ -167,11 +177,11 @@ class ShellGuest(GuestProcess):
                 elif kind == "m":
                     self._position = _position_in(data)
                 elif kind == "p":
-                    self._give_up_mail(data)
+                    self._give_up_mailbox(data)
                 elif kind == "x":
-                    self._tell(_ending_of(data))
+                    self._report_end(_ending_of(data))
                 else:
-                    self._gathered.take(kind, data)
+                    self._collector.take(kind, data)
         if self._ending is None:
             raise ShellError("the shell has not said how the program ended")
 
@@ -191,7 +201,7 @@ class ShellGuest(GuestProcess):
                 self._channel.shutdown(socket.SHUT_WR)
 
     def _on_carried(self, carrying: asyncio.Task[None]) -> None:
-        """End the run where its mail cannot be carried any more."""
+        """End the run if its channel data can no longer be carried."""
         if carrying.cancelled() or (error := carrying.exception()) is None:
             return
         while isinstance(error, BaseExceptionGroup):
@@ -199,13 +209,13 @@ class ShellGuest(GuestProcess):
         if isinstance(error, ProtocolError):
             self._stop_for_nonsense(str(error))
         else:
-            self._mail_failed = f"the tool calls could not be carried: {error}"
+            self._mailbox_failed = f"the tool calls could not be carried: {error}"
             self.kill()
 
-    def _give_up_mail(self, data: bytes) -> None:
-        told = as_object(data)
-        why = printable(str(told.get("why")))[:_MOST_OF_A_REASON]
-        if not told.get("nonsense"):
+    def _give_up_mailbox(self, data: bytes) -> None:
+        failure = as_object(data)
+        why = printable(str(failure.get("why")))[:_MOST_OF_A_REASON]
+        if not failure.get("nonsense"):
             raise ShellError(why)
         self._stop_for_nonsense(why)
 
@@ -219,13 +229,13 @@ class ShellGuest(GuestProcess):
         if not self._begun.done():
             self._begun.set_result(None)
 
-    def _tell(self, ending: Ending) -> None:
+    def _report_end(self, ending: Ending) -> None:
         if self._ending is not None:
             return
         self._ending = ending
         if self._carrying is not None:
             _cancel_once(self._carrying)
-            # Not before it has let go of the socket.
+            # Only after the task has released the socket.
             self._carrying.add_done_callback(lambda _: self._channel.close())
         else:
             self._channel.close()
@@ -237,13 +247,13 @@ class ShellGuest(GuestProcess):
 
 
 def _cancel_once(task: asyncio.Task[None]) -> None:
-    """Cancel a task that was not cancelled yet: a second time would break off how it ends what it has begun."""
+    """Cancel a task unless it was cancelled already: a second time would interrupt its cleanup."""
     if not task.cancelling():
         task.cancel()
 
 
 async def _write(descriptor: int, data: bytes) -> None:
-    """Write all of it, waiting for whoever reads; if nobody does any more, let it go."""
+    """Write all the data, waiting for the reader; if the reader is gone, drop it."""
     loop = asyncio.get_running_loop()
     view = memoryview(data)
     while view:
@@ -251,11 +261,11 @@ async def _write(descriptor: int, data: bytes) -> None:
             view = view[os.write(descriptor, view) :]
         except BlockingIOError:
             writable = loop.create_future()
-            loop.add_writer(descriptor, _set, writable)
+            stop_listening = when_writable(loop, descriptor, functools.partial(_set, writable))
             try:
                 await writable
             finally:
-                loop.remove_writer(descriptor)
+                stop_listening()
         except OSError:
             return
 
@@ -266,14 +276,14 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 def _position_in(data: bytes) -> int:
-    """Return a position as the errand tells it."""
+    """Return the position in a response."""
     if not data.isdigit() or len(data) > _MOST_DIGITS:
         raise ShellError("the shell has not said where in what the program sent it is")
     return int(data)
 
 
 def _ending_of(data: bytes) -> Ending:
-    """Return how a program ended, as the errand tells it."""
+    """Return a program's ending from a response."""
     if data == b"null":
         return Ending(failure="something ended the process that watches over the program")
     try:
@@ -289,3 +299,64 @@ def _ending_of(data: bytes) -> Ending:
         )
     except (KeyError, TypeError, ValueError):
         raise ShellError("the shell has not said how the program ended") from None
+
+
+class ArtifactCollector:
+    """The artifacts and the reply collected from the responses to a request."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._files_left = limits.artifacts
+        self._bytes_left = limits.artifact_mib * 2**20
+        self._names: list[str] = []
+        self._contents: list[bytearray] = []
+        self._reply = bytearray()
+        self._failure = ""
+
+    def take(self, kind: str, data: bytes) -> None:
+        """Add one response. Raises `ShellError` for one that no request of ours gets."""
+        if kind == "r":
+            self._reply += data
+            if len(self._reply) > _MOST_OF_A_REPLY:
+                raise ShellError("the shell told too much of what was left out")
+        elif kind == "f":
+            self._files_left -= 1
+            self._names.append(_name(data))
+            self._contents.append(bytearray())
+        elif kind == "b":
+            self._bytes_left -= len(data)
+            if not self._contents:
+                raise ShellError("the shell sent bytes of no file")
+            self._contents[-1] += data
+        if self._files_left < 0 or self._bytes_left < 0:
+            raise ShellError("the shell sent more artifacts than it was asked for")
+
+    def failed(self, why: str) -> None:
+        """Record that the rest will not come."""
+        self._failure = why
+
+    def result(self) -> tuple[list[Artifact], list[str]]:
+        """Return the artifacts sorted by name, and one sentence for each omission."""
+        if self._failure:  # the last file may be incomplete
+            return [], [f"output/ could not be collected: {self._failure}"]
+        found = zip(self._names, self._contents, strict=True)
+        artifacts = [Artifact(name, bytes(content)) for name, content in found]
+        return sorted(artifacts, key=lambda artifact: artifact.name), self._warnings()
+
+    def _warnings(self) -> list[str]:
+        try:
+            given = json.loads(self._reply or b"{}").get("warnings", [])
+        except (ValueError, AttributeError, RecursionError):
+            given = None
+        if not isinstance(given, list) or not all(isinstance(warning, str) for warning in given):
+            return ["what was left out of output/ could not be understood"]
+        return [printable(warning)[:_MOST_OF_A_WARNING] for warning in given[:_MOST_WARNINGS]]
+
+
+def _name(data: bytes) -> str:
+    try:
+        name = json.loads(data)
+    except ValueError:
+        name = None
+    if not isinstance(name, str) or not name or name.startswith("/") or ".." in name.split("/") or "\0" in name:
+        raise ShellError(f"the shell named a file {shown(repr(name))} below output/")
+    return printable(name)

@@ -1,4 +1,4 @@
-"""`ProcessShell`: a shell that one reaches by starting a process, such as a client's `exec`, and its three pipes."""
+"""`ProcessShell`: a shell reached by starting a process, such as a client's `exec`, with three pipes."""
 
 from __future__ import annotations
 
@@ -6,55 +6,59 @@ import asyncio
 import codecs
 import contextlib
 import inspect
+import secrets
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from actbox.core.errors import InvalidValue
 from actbox.core.events import Completed, Event, Output
-from actbox.core.policy import check_variables
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.cancellation import whole
 from actbox.sandbox.channel.mailbox import Mailbox
 from actbox.sandbox.contract import Command
-from actbox.sandbox.requests import arguments_of, seconds_of
-from actbox.sandbox.runs import events_of
-from actbox.sandbox.whole import whole
+from actbox.sandbox.requests import command_message, command_variables, wall_time
+from actbox.sandbox.runs import Request, Run
 
-from .answers import ShellError
-from .errands import Errand, stdin_of
-from .process_mail import ProcessMailbox
+from .mailbox import SendRequest, ShellMailbox, raise_error_in
+from .requests import ControlCommand, as_object, request_stdin
+from .responses import ResponseParser, ShellError
 from .sandbox import ShellSandbox
 
 _BYTES_AT_ONCE = 256 * 1024
-# So many pieces of output wait for whoever reads the events; then the process waits.
+# The most pieces of output that wait for the reader of the events; then the process waits.
 _MOST_WAITING = 8
-# How long the pipes of a process that was killed may stay open: whoever watches over its programs has them open too.
+# How many seconds a killed process's pipes may stay open: the watchdog of its programs has them open too.
 _GONE_SECONDS = 15.0
+_READ_BYTES = 64 * 1024
+_MOST_OF_A_COMPLAINT = 500
 
 
 class Writer(Protocol):
-    """Where a process's standard input is written to, as `asyncio.StreamWriter` is."""
+    """A process's standard input, with the interface of `asyncio.StreamWriter`."""
 
     def write(self, data: bytes, /) -> None:
-        """Take bytes to be written."""
+        """Accept bytes to be written."""
 
     async def drain(self) -> None:
-        """Wait until more can be taken. Raises `OSError` when nobody reads any more."""
+        """Wait until more can be accepted. Raises `OSError` if the reader is gone."""
 
     def write_eof(self) -> None:
-        """Say that nothing more comes."""
+        """Announce that nothing more comes."""
 
 
 class Reader(Protocol):
-    """Where a process's output is read from, as `asyncio.StreamReader` is."""
+    """A process's output, with the interface of `asyncio.StreamReader`."""
 
     async def read(self, n: int = -1, /) -> bytes:
-        """Return some bytes, at its end none."""
+        """Return some bytes; none at the end."""
 
 
 class ShellProcess(Protocol):
-    """A process that has been started, as `asyncio.subprocess.Process` with three pipes is."""
+    """A started process, with the interface of `asyncio.subprocess.Process` with three pipes."""
 
     stdin: Any
     """A `Writer`."""
@@ -63,17 +67,18 @@ class ShellProcess(Protocol):
     stderr: Any
 
     def kill(self) -> None:
-        """End it. Raises `ProcessLookupError` or nothing when it has ended already."""
+        """Kill the process. Does nothing or raises `ProcessLookupError` if it has ended already."""
 
     async def wait(self) -> int | None:
-        """Return its exit code when it has ended, or the negative number of a signal; `None` where that is lost."""
+        """Return the exit code once the process has ended, or the negative signal number; `None` if it is unknown."""
 
 
 class ProcessShell(ShellSandbox):
     """A `ShellSandbox` over processes that are started with a sequence of arguments.
 
-    A subclass writes `open_process`. Callers' commands are errands too, so that they start in their folder or not at
-    all, keep the limits, have artifacts, and leave nothing behind; what is started is always the same Python.
+    A subclass implements `open_process`. Callers' commands are run by requests too, so that they start in their
+    directory or not at all, keep the limits, have artifacts, and leave nothing behind; the started program is always
+    the same Python.
     """
 
     @abstractmethod
@@ -90,8 +95,8 @@ class ProcessShell(ShellSandbox):
         timeout: float | None = None,
     ) -> AsyncGenerator[Event]:
         """Run a command; see `Sandbox.execute_stream`."""
-        if isinstance(command, Errand):
-            events = self._errand_events(command, stdin)
+        if isinstance(command, ControlCommand):
+            events = self._control_events(command, stdin)
         else:
             events = self._command_events(command, stdin, cwd, env, timeout)
         async with aclosing(events):
@@ -99,14 +104,14 @@ class ProcessShell(ShellSandbox):
                 yield event
 
     async def open_mailbox(self, folder: str) -> Mailbox:
-        """Return what carries the tool calls of one run; see `ShellSandbox.open_mailbox`."""
+        """Return the mailbox for the tool calls of one run; see `ShellSandbox.open_mailbox`."""
         if self.tool_proxy is not None:
             return await super().open_mailbox(folder)
         code = f"{self._base()}/code"
 
         async def start(request: dict[str, Any]) -> ShellProcess:
-            process = await self.open_process(self.errand)
-            process.stdin.write(stdin_of({**request, "code": code}))
+            process = await self.open_process(self.control_command)
+            process.stdin.write(request_stdin({**request, "code": code}))
             return process
 
         brings_calls, most = not self.traits.partial_output, self.piece_bytes
@@ -116,20 +121,17 @@ class ProcessShell(ShellSandbox):
         self, command: Command, stdin: bytes, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None
     ) -> AsyncGenerator[Event]:
         place = self._shared_place()
-        message = {"t": "exec", "arguments": arguments_of(command, stdin, cwd), "cwd": self._start_folder(cwd)}
-        seconds = seconds_of(timeout, self.policy.limits.wall_seconds)
-        frame = self._frame(message, {**self.policy.variables, **check_variables(env or {})}, place)
-        return events_of(lambda queue: self._begun(frame, stdin, seconds, place, queue))
+        message = command_message(command, stdin, cwd, self.root)
+        wall = wall_time(timeout, self.policy.limits.wall_seconds)
+        frame = self._frame(message, command_variables(env, self.policy, self.root), place)
+        engine, limits = self.traits.engine, self.policy.limits
+        request = Request(engine=engine, limits=limits, wall=wall, frame=frame, stdin=stdin)
+        return Run(partial(self._begun, place, request)).events()
 
-    def _start_folder(self, cwd: str | None) -> str:
-        if not cwd:
-            return self.root
-        return cwd if cwd.startswith("/") else f"{self.root}/{cwd}"
-
-    async def _opened(self, errand: Errand) -> ShellProcess:
-        """Start a process. Raises `InvalidValue` for what a subclass has misunderstood."""
+    async def _opened(self, command: ControlCommand) -> ShellProcess:
+        """Start a process. Raises `InvalidValue` if a subclass implements `open_process` wrongly."""
         method = f"{type(self).__name__}.open_process"
-        opening: Any = self.open_process(errand)
+        opening: Any = self.open_process(command)
         if not inspect.isawaitable(opening):
             raise InvalidValue(f"{method} must be written `async def open_process(self, arguments)`")
         process: Any = await opening
@@ -145,8 +147,8 @@ class ProcessShell(ShellSandbox):
         started: ShellProcess = process
         return started
 
-    async def _errand_events(self, errand: Errand, stdin: bytes) -> AsyncGenerator[Event]:
-        process = await whole(self._opened(errand), _end)
+    async def _control_events(self, command: ControlCommand, stdin: bytes) -> AsyncGenerator[Event]:
+        process = await whole(self._opened(command), _end)
         queue: asyncio.Queue[Output | None] = asyncio.Queue(_MOST_WAITING)
         tasks = [
             asyncio.create_task(_feed(process.stdin, stdin)),
@@ -165,7 +167,7 @@ class ProcessShell(ShellSandbox):
                 task.cancel()
             await asyncio.wait(tasks)
             if not is_over:
-                await whole(_end(process), _nothing)
+                await whole(_end(process))
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise ShellError(f"the connection to the shell broke: {error}") from error
@@ -174,7 +176,7 @@ class ProcessShell(ShellSandbox):
 
 
 async def _feed(stdin: Writer, data: bytes) -> None:
-    # One that ends without having read everything says why in its own words.
+    # A process that ends without reading everything explains itself in its output.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         for start in range(0, len(data), _BYTES_AT_ONCE):
             stdin.write(data[start : start + _BYTES_AT_ONCE])
@@ -194,7 +196,7 @@ async def _read(source: Reader, name: Literal["stdout", "stderr"], queue: asynci
 
 
 async def _end(process: ShellProcess) -> None:
-    """Kill a process, and wait until nothing of it is left."""
+    """Kill a process, and wait until it and its output have ended, for at most `_GONE_SECONDS`."""
     with contextlib.suppress(ProcessLookupError):
         process.kill()
     with contextlib.suppress(TimeoutError):
@@ -205,5 +207,67 @@ async def _end(process: ShellProcess) -> None:
             await process.wait()
 
 
-async def _nothing(_: None) -> None:
-    return
+class ProcessMailbox(ShellMailbox):
+    """Leaves pieces through one process that `start` starts for a request at the first piece; `end` ends it."""
+
+    def __init__(
+        self,
+        ask: SendRequest,
+        folder: str,
+        *,
+        brings_calls: bool,
+        piece_bytes: int,
+        start: Callable[[dict[str, Any]], Coroutine[Any, Any, ShellProcess]],
+        end: Callable[[ShellProcess], Coroutine[Any, Any, None]],
+    ) -> None:
+        super().__init__(ask, folder, brings_calls=brings_calls, piece_bytes=piece_bytes)
+        self._start = start
+        self._end = end
+        self._process: ShellProcess | None = None
+        token = f"actbox-{secrets.token_hex(16)}"
+        self._request = {"do": "put_all", "folder": folder, "token": token}
+        self._responses = ResponseParser(token)
+        self._replies: deque[bytes] = deque()
+        self._complaint: asyncio.Task[bytes] | None = None
+
+    async def put(self, number: int, piece: bytes) -> None:
+        process = self._process
+        if process is None:
+            process = self._process = await whole(self._start(self._request), self._end)
+            self._complaint = asyncio.create_task(_last_of(process.stderr))
+        try:
+            process.stdin.write(b"%d %d\n" % (number, len(piece)))
+            process.stdin.write(piece)
+            await process.stdin.drain()
+        except OSError as error:
+            raise ShellError(await self._why()) from error
+        raise_error_in(as_object(await self._reply(process)))
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is None or self._complaint is None:
+            return
+        self._complaint.cancel()
+        await asyncio.wait([self._complaint])
+        await whole(self._end(process))
+
+    async def _reply(self, process: ShellProcess) -> bytes:
+        while not self._replies:
+            data = await process.stdout.read(_READ_BYTES)
+            if not data:
+                raise ShellError(await self._why())
+            self._replies += [response for _, response in self._responses.feed(data.decode("utf-8", "replace"))]
+        return self._replies.popleft()
+
+    async def _why(self) -> str:
+        said = b"" if self._complaint is None else await self._complaint
+        complaint = said.decode("utf-8", "replace").strip()
+        return "the shell ended the command that brings answers" + (f", and said: {complaint}" if complaint else "")
+
+
+async def _last_of(source: Reader) -> bytes:
+    """Return the last bytes of a stream, after its end."""
+    last = b""
+    while data := await source.read(_READ_BYTES):
+        last = (last + data)[-_MOST_OF_A_COMPLAINT:]
+    return last

@@ -1,12 +1,11 @@
-"""What a sandbox over a shell does by itself, whatever the shell is in."""
+"""The traits of a sandbox over a shell, whatever environment the shell is in."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
-from actbox.sandbox.enforcers import BY_HOST, BY_RLIMIT
-from actbox.sandbox.traits import NOTHING_AHEAD, Traits
+from actbox.sandbox.traits import BY_HOST, BY_RLIMIT, NOTHING_AHEAD, Traits
 
 ENFORCED: Final = {**BY_RLIMIT, **BY_HOST}
 
@@ -21,9 +20,9 @@ NOTES: Final = (
 
 
 def shell_traits(engine: str, isolation: str, *, isolated: bool = False, **more: Any) -> Traits:
-    """Return the traits of a sandbox over a shell; `more` are fields of `Traits` that are otherwise here.
+    """Return the traits of a sandbox over a shell; `more` overrides other fields of `Traits`.
 
-    `isolation` is a phrase on what the shell is in, and `isolated` whether a hostile program is kept in there.
+    `isolation` is a phrase on the shell's environment, and `isolated` is true if it contains a hostile program.
     """
     fields: dict[str, Any] = {
         "packages": "those of the Python behind the shell",
@@ -38,7 +37,7 @@ def shell_traits(engine: str, isolation: str, *, isolated: bool = False, **more:
 
 
 def check_subclass(sandbox: object, *, has_begun: bool) -> None:
-    """Raise `InvalidValue` for what a class over a shell has forgotten; `has_begun`: its `__init__` called ours."""
+    """Raise `InvalidValue` for what a subclass has forgotten; `has_begun` is true if its `__init__` called ours."""
     name = type(sandbox).__name__
     if not isinstance(getattr(sandbox, "traits", None), Traits):
         raise InvalidValue(f"{name} must say its `traits`: traits = shell_traits('its name', isolation='…')")

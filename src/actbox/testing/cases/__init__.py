@@ -1,1 +1,1 @@
-"""The cases of the contract, a file for each thing that a sandbox does."""
+"""The test cases of the contract, a file for each subject."""

@@ -1,4 +1,4 @@
-"""Many programs, each in a throwaway workspace of its own."""
+"""Cases of `run_alone`, `stream_alone` and `map`: many programs, each in its own throwaway workspace."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from actbox.core.events import Completed, Output, ToolFinished, ToolStarted
 from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, case, failed
-from .needs import FILES, NO_ERROR, PARTIAL, TOOLS, word
+from .ground import NO_ERROR, Cases, failed
+from .needs import FILES, PARTIAL, TOOLS, case, word
 
 
 def add(a: int, b: int) -> int:
@@ -33,7 +33,9 @@ class AloneCases(Cases):
 
     @case(FILES, word("write"))
     async def test_its_files_are_its_own_and_gone_afterwards(self, box: Sandbox) -> None:
-        """None sees what another left, nor this sandbox's files; what it wrote is gone when this returns."""
+        """A program run alone sees neither files of other programs nor this sandbox's files; its own files are gone
+        afterwards.
+        """
         await box.write_text("mine.txt", "x")
         failed(await box.run_alone(self.program(self.words.answer(self.words.read("mine.txt")))))
         assert (await box.run_alone(self.program(self.words.write("left.txt", "x")))).success
@@ -42,7 +44,7 @@ class AloneCases(Cases):
 
     @case(FILES, word("write"))
     async def test_what_it_puts_into_output_comes_back(self, box: Sandbox) -> None:
-        """Artifacts are all that is left of it."""
+        """The artifacts of a program run alone come back, and nothing else of it remains."""
         result = await box.run_alone(self.program(self.words.write("output/a.txt", "x"), files={"given": b"1"}))
         assert [(artifact.name, artifact.data) for artifact in result.artifacts] == [("a.txt", b"x")]
 
@@ -56,7 +58,7 @@ class AloneCases(Cases):
 
 
 class MapCases(Cases):
-    """`map` and `map_indexed`: none is lost, none comes twice."""
+    """`map` and `map_indexed`: no result is lost, and none comes twice."""
 
     def _plus_one(self, number: int) -> Program:
         return self.program(self.words.answer(self.words.plus(str(number), "1")))
@@ -98,7 +100,7 @@ class MapCases(Cases):
 
     @case()
     async def test_an_endless_iterable_is_read_as_results_are_taken(self, box: Sandbox) -> None:
-        """It is read at most 8 × `concurrency` ahead."""
+        """`map` reads an iterable at most 8 × `concurrency` programs ahead."""
         read = 0
 
         def endless() -> Iterator[Program]:
@@ -116,7 +118,7 @@ class MapCases(Cases):
 
     @case()
     async def test_an_asynchronous_iterable_is_as_good(self, box: Sandbox) -> None:
-        """`programs` is any iterable."""
+        """`programs` may be an asynchronous iterable."""
 
         async def some() -> AsyncIterator[Program]:
             for number in range(3):
@@ -130,14 +132,14 @@ class MapCases(Cases):
     async def test_arguments_that_make_no_sense_are_refused_at_once(
         self, box: Sandbox, given: dict[str, float]
     ) -> None:
-        """Raises `InvalidValue` at once."""
+        """`map` raises `InvalidValue` at once for invalid arguments."""
         with pytest.raises(InvalidValue):
             async for _ in box.map([self._plus_one(1)], **given):  # type: ignore[arg-type]
                 pass
 
     @case()
     async def test_a_timeout_is_for_each_program(self, box: Sandbox) -> None:
-        """`timeout`, in seconds for each."""
+        """`timeout`, in seconds, is for each program."""
         programs = [self._plus_one(1), self.program(self.words.forever()), self._plus_one(2)]
         results = [result async for result in box.map(programs, timeout=await self.brief(box), concurrency=1)]
         assert [result.success for result in results] == [True, False, True]
@@ -146,7 +148,7 @@ class MapCases(Cases):
 
     @case(PARTIAL, word("say"))
     async def test_each_has_its_own_output(self, box: Sandbox) -> None:
-        """Programs under way at once do not mix."""
+        """Programs that run at once do not mix their output."""
         programs = [self.program(*(self.words.say(f"{n}") for _ in range(20))) for n in range(6)]
         results = [result async for result in box.map(programs, concurrency=3)]
         assert [set(result.stdout.split()) for result in results] == [{str(n)} for n in range(6)]

@@ -1,4 +1,4 @@
-"""Tools that require approval: the call waits, somebody decides."""
+"""Cases of tools that require approval: the call waits until the approver has decided."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from actbox.core.events import ApprovalDecided, ApprovalRequested, ToolFinished,
 from actbox.sandbox.contract import Sandbox
 from actbox.tools import ApprovalDecision, ApprovalRequest, Tool, Toolset
 
-from .case import Cases, case, failed
-from .needs import LINES, NO_ERROR, TOOLS
+from .ground import NO_ERROR, Cases, failed
+from .needs import LINES, TOOLS, case
 
 
 class Till:
-    """A tool that requires approval, which notes what was really paid."""
+    """A tool that requires approval and records the payments that were really made."""
 
     def __init__(self) -> None:
-        """Begin with an empty list."""
+        """Create it with an empty list of payments."""
         self.paid: list[int] = []
         self.tool = Tool.from_function(self.pay, approval="always_require")
 
@@ -32,10 +32,10 @@ class Till:
 
 
 class Clerk:
-    """An approver that answers as it is told, and notes what it was asked."""
+    """An approver that gives a fixed answer and records the requests."""
 
     def __init__(self, answer: Callable[[ApprovalRequest], Any] = lambda request: ApprovalDecision(True)) -> None:
-        """Take what to answer."""
+        """Create it with the answer to give."""
         self.answer = answer
         self.asked: list[ApprovalRequest] = []
         self.called = asyncio.Event()
@@ -60,7 +60,7 @@ async def _never(request: ApprovalRequest) -> ApprovalDecision:
 
 
 class ApprovalCases(Cases):
-    """Before a call of a tool that requires approval the approver is asked."""
+    """The approver is asked before a call of a tool that requires approval."""
 
     def _paying(self) -> tuple[str, str]:
         return self.words.let("said", self.words.call("pay", 12)), self.words.answer("said")
@@ -77,9 +77,32 @@ class ApprovalCases(Cases):
         assert (request.what, request.tool, dict(request.arguments)) == ("call", "pay", {"amount": 12})
         assert request.program == program.code
 
+    @case(TOOLS)
+    async def test_a_call_is_made_with_the_arguments_that_were_approved(self, box: Sandbox) -> None:
+        """`ApprovalDecision.edited` replaces the arguments, and the events have the edited ones."""
+        till, clerk = Till(), Clerk(lambda request: ApprovalDecision(True, edited={"amount": 3}))
+        events = [
+            event
+            async for event in box.stream(self.program(*self._paying()), tools=Toolset.of([till.tool]).asking(clerk))
+        ]
+        assert till.paid == [3]
+        (asked,) = [event for event in events if isinstance(event, ApprovalRequested)]
+        (began,) = [event for event in events if isinstance(event, ToolStarted)]
+        assert (asked.arguments, began.arguments) == ({"amount": 12}, {"amount": 3})
+
+    @case(TOOLS)
+    async def test_approved_arguments_that_the_tool_does_not_take_fail_the_call(self, box: Sandbox) -> None:
+        """The program gets a `ToolError`, which says that the approver's arguments are at fault, not its own."""
+        till, clerk = Till(), Clerk(lambda request: ApprovalDecision(True, edited={"amount": "a lot"}))
+        program = (self.words.caught("said", self.words.call("pay", 12)), self.words.answer("said"))
+        said = await self.answer(box, *program, tools=Toolset.of([till.tool]).asking(clerk))
+        assert "whoever approved it edited its arguments" in said
+        assert "argument 'amount' should be" in said
+        assert till.paid == []
+
     @case(TOOLS, LINES)
     async def test_the_question_has_the_line_of_the_call(self, box: Sandbox) -> None:
-        """`line` is the line of the program that makes it, `None` where it is not known."""
+        """`line` is the line of the program that makes the call, or `None` if unknown."""
         till, clerk = Till(), Clerk()
         program = self.program(self.words.let("x", "1"), *self._paying())
         await box.run(program, tools=Toolset.of([till.tool]).asking(clerk))
@@ -87,7 +110,7 @@ class ApprovalCases(Cases):
 
     @case(TOOLS)
     async def test_a_call_that_is_refused_is_never_made(self, box: Sandbox) -> None:
-        """The program gets a `ToolError` with the reason, which it can catch."""
+        """The program gets a `ToolError` with the reason for the refusal, and can catch it."""
         till, clerk = Till(), Clerk(lambda request: ApprovalDecision(False, "too much"))
         program = (self.words.caught("said", self.words.call("pay", 12)), self.words.answer("said"))
         said = await self.answer(box, *program, tools=Toolset.of([till.tool]).asking(clerk))
@@ -96,7 +119,7 @@ class ApprovalCases(Cases):
 
     @case(TOOLS)
     async def test_a_refusal_that_is_not_caught_ends_the_program(self, box: Sandbox) -> None:
-        """`TOOL`, as for any call that failed, or `POLICY` where a language tells the two apart."""
+        """A refusal that is not caught is an error `TOOL`, or `POLICY` in a language that distinguishes the two."""
         till, clerk = Till(), Clerk(lambda request: ApprovalDecision(False, "too much"))
         result = await box.run(self.program(*self._paying()), tools=Toolset.of([till.tool]).asking(clerk))
         failed(result)
@@ -105,7 +128,7 @@ class ApprovalCases(Cases):
 
     @case(TOOLS)
     async def test_without_an_approver_such_a_run_is_refused(self, box: Sandbox) -> None:
-        """`InvalidValue`, before anything runs."""
+        """A run without an approver is refused with `InvalidValue` before anything runs."""
         till = Till()
         with pytest.raises(InvalidValue, match="pay"):
             await box.run(self.program(*self._paying()), tools=[till.tool])
@@ -117,17 +140,17 @@ class ApprovalCases(Cases):
         till = Till()
         assert await self.answer(box, *self._paying(), tools=Toolset.of([till.tool]).approved()) == "paid 12"
 
-    @pytest.mark.parametrize("answer", [True, None, "yes"], ids=repr)
+    @pytest.mark.parametrize("answer", [True, None, "yes", ApprovalDecision(True, edited=[1])], ids=repr)  # type: ignore[arg-type]
     @case(TOOLS)
     async def test_any_answer_that_is_no_decision_is_a_refusal(self, box: Sandbox, answer: object) -> None:
-        """Whatever an approver raises is a refusal, and so is any answer that is no `ApprovalDecision`."""
+        """An approver's answer that is no `ApprovalDecision` is a refusal."""
         till, clerk = Till(), Clerk(lambda request: answer)
         failed(await box.run(self.program(*self._paying()), tools=Toolset.of([till.tool]).asking(clerk)))
         assert till.paid == []
 
     @case(TOOLS)
     async def test_an_approver_that_raises_is_a_refusal(self, box: Sandbox) -> None:
-        """And what it raised is not told to the program."""
+        """The message of an approver's exception is not shown to the program."""
 
         def raises(request: ApprovalRequest) -> ApprovalDecision:
             raise RuntimeError("canary")
@@ -185,7 +208,7 @@ class ApprovalCases(Cases):
 
     @case(TOOLS)
     async def test_nobody_is_asked_about_a_call_that_cannot_be_made(self, box: Sandbox) -> None:
-        """One whose arguments do not fit is not asked about."""
+        """The approver is not asked about a call whose arguments do not fit."""
         till, clerk = Till(), Clerk()
         program = self.program(self.words.let("x", self.words.call("pay", "much")))
         failed(await box.run(program, tools=Toolset.of([till.tool]).asking(clerk)))

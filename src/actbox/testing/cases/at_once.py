@@ -1,4 +1,4 @@
-"""Runs may go on at once."""
+"""Cases of several runs at once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from actbox.core.errors import FileError
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, OpenBox, case, failed
-from .needs import FILES, TOOLS, word
+from .ground import Cases, OpenBox, failed
+from .needs import FILES, TOOLS, case, word
 
 
 class AtOnceCases(Cases):
@@ -18,7 +18,7 @@ class AtOnceCases(Cases):
 
     @case(TOOLS)
     async def test_two_runs_are_under_way_at_once(self, box: Sandbox) -> None:
-        """Each waits in a tool until the other is there."""
+        """Two runs are under way at once: each waits in a tool until the other is there."""
         there = asyncio.Barrier(2)
 
         async def meet(number: int) -> int:
@@ -32,14 +32,14 @@ class AtOnceCases(Cases):
 
     @case(word("say"))
     async def test_runs_at_once_do_not_mix_their_output(self, box: Sandbox) -> None:
-        """Each has its own."""
+        """The output of each run stays its own."""
         programs = [self.program(*(self.words.say(f"run {n}") for _ in range(30))) for n in range(6)]
         results = await asyncio.gather(*map(box.run, programs))
         assert [result.stdout for result in results] == [f"run {n}\n" * 30 for n in range(6)]
 
     @case()
     async def test_more_runs_than_there_is_room_for_wait_their_turn(self, box: Sandbox) -> None:
-        """None is refused, and none is lost."""
+        """Runs beyond the available room wait; none is refused, and none is lost."""
         programs = [self.program(self.words.answer(self.words.plus(str(n), "1"))) for n in range(30)]
         results = await asyncio.gather(*map(box.run, programs))
         assert [self.words.answered(result) for result in results] == [n + 1 for n in range(30)]
@@ -60,14 +60,14 @@ class AtOnceCases(Cases):
 
     @case()
     async def test_one_that_fails_leaves_the_others(self, box: Sandbox) -> None:
-        """Each has its own result."""
+        """The failure of one run leaves the results of the others alone."""
         programs = [self.words.fail("boom") if n % 2 else self.words.answer(str(n)) for n in range(8)]
         results = await asyncio.gather(*(box.run(self.program(program)) for program in programs))
         assert [result.success for result in results] == [True, False] * 4
 
     @case()
     async def test_one_that_takes_for_ever_does_not_hold_up_another(self, box: Sandbox) -> None:
-        """The second is over long before the first."""
+        """A short run ends while a long one goes on."""
         slow = asyncio.create_task(box.run(self.program(self.words.forever()), timeout=20))
         await asyncio.sleep(0.1)
         await self.still_works(box)
@@ -77,7 +77,7 @@ class AtOnceCases(Cases):
 
     @case()
     async def test_the_host_goes_on_while_a_program_computes(self, box: Sandbox) -> None:
-        """The event loop has its turns."""
+        """The host's event loop goes on while a program computes."""
         running = asyncio.create_task(box.run(self.program(self.words.forever()), timeout=1))
         turns = 0
         while not running.done():
@@ -87,7 +87,7 @@ class AtOnceCases(Cases):
 
     @case(FILES)
     async def test_two_sandboxes_share_no_files(self, open_box: OpenBox) -> None:
-        """A sandbox is a place of its own."""
+        """Each sandbox has its own files."""
         one, other = await open_box(), await open_box()
         await one.write_file("a", b"x")
         with pytest.raises(FileError):
@@ -95,7 +95,7 @@ class AtOnceCases(Cases):
 
     @case()
     async def test_stopping_one_sandbox_leaves_the_other(self, open_box: OpenBox) -> None:
-        """A sandbox is a place of its own."""
+        """Stopping one sandbox does not affect another."""
         one, other = await open_box(), await open_box()
         await one.stop()
         await self.still_works(other)
@@ -113,14 +113,14 @@ class AtOnceCases(Cases):
 
     @case(FILES)
     async def test_many_files_are_written_and_read_at_once(self, box: Sandbox) -> None:
-        """File methods do not get in each other's way."""
+        """File methods that run at once do not interfere with each other."""
         names = [f"folder {n % 3}/file {n}" for n in range(40)]
         await asyncio.gather(*(box.write_text(name, name) for name in names))
         assert await asyncio.gather(*map(box.read_text, names)) == names
 
     @case()
     async def test_a_failed_run_leaves_nothing_to_the_next(self, box: Sandbox) -> None:
-        """Ten failures in a row."""
+        """A sandbox works after ten failed runs in a row."""
         for program in [self.words.fail("boom"), self.words.broken] * 5:
             failed(await box.run(self.program(program)))
         await self.still_works(box)

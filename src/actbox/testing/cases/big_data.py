@@ -1,4 +1,4 @@
-"""Data that is large."""
+"""Cases of large data."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import hashlib
 
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, case
-from .needs import FILES, TOOLS, VALUE, python, word
+from .ground import Cases
+from .needs import FILES, TOOLS, VALUE, case, python, word
 
 MEGABYTE = 1_000_000
 
 
 class BigDataCases(Cases):
-    """Nothing is cut that is within the limits."""
+    """Data within the limits is never cut."""
 
     @case(word("repeat"))
     async def test_two_megabytes_of_output(self, box: Sandbox) -> None:
-        """In many lines."""
+        """Two megabytes of output in many lines arrive whole."""
         result = await box.run(self.program(self.words.repeat(20_000, self.words.say("x" * 99))))
         assert (result.success, len(result.stdout)) == (True, 2 * MEGABYTE)
 
     @case(word("say"))
     async def test_one_long_line_of_output(self, box: Sandbox) -> None:
-        """In one piece."""
+        """A long line of output arrives whole."""
         result = await box.run(self.program(self.words.say("ü" * 300_000)))
         assert result.stdout == "ü" * 300_000 + "\n"
 
     @case(VALUE)
     async def test_a_large_value(self, box: Sandbox) -> None:
-        """Half a megabyte of text."""
+        """A value of half a megabyte of text arrives whole."""
         assert await self.answer(box, self.words.answer("text"), inputs={"text": "x" * 500_000}) == "x" * 500_000
 
     @case()
     async def test_a_large_input(self, box: Sandbox) -> None:
-        """A list of many numbers."""
+        """An input may be a list of many numbers."""
         numbers = list(range(50_000))
         program = self.words.answer("last") if self.words.language != "python" else "len(numbers)\n"
         answer = await self.answer(box, program, inputs={"numbers": numbers, "last": len(numbers)})
@@ -42,7 +42,7 @@ class BigDataCases(Cases):
 
     @case(TOOLS)
     async def test_a_large_argument_and_a_large_result(self, box: Sandbox) -> None:
-        """A megabyte each way."""
+        """An argument and a result of a megabyte each arrive whole."""
         received: list[int] = []
 
         def echo(text: str) -> str:
@@ -59,7 +59,7 @@ class BigDataCases(Cases):
 
     @case(FILES)
     async def test_a_large_file_goes_in_and_comes_out(self, box: Sandbox) -> None:
-        """Eight megabytes of every byte."""
+        """A file of eight megabytes with every byte value is written and read whole."""
         data = hashlib.sha256(b"kit").digest() * (8 * 2**20 // 32)
         await box.write_file("large", data)
         assert (await box.stat("large")).size == len(data)
@@ -67,7 +67,7 @@ class BigDataCases(Cases):
 
     @case(FILES)
     async def test_hundreds_of_files_are_listed(self, box: Sandbox) -> None:
-        """All of them, in order."""
+        """Hundreds of files are listed completely and in order."""
         names = [f"many/{n:03}" for n in range(300)]
         for name in names:
             await box.write_file(name, b"")
@@ -75,13 +75,13 @@ class BigDataCases(Cases):
 
     @case(FILES, python("core"))
     async def test_a_large_artifact(self, box: Sandbox) -> None:
-        """Four megabytes."""
+        """An artifact of four megabytes arrives whole."""
         result = await box.run("with open('output/large', 'wb') as file: file.write(bytes(range(256)) * (2**14))")
         assert result.artifact("large").data == bytes(range(256)) * 2**14
 
     @case(FILES, word("write"))
     async def test_a_large_file_of_a_program(self, box: Sandbox) -> None:
-        """A megabyte below `/input`."""
+        """A program may come with a file of a megabyte below `/input`."""
         text = "0123456789" * 100_000
         program = self.program(
             self.words.let("text", self.words.read("input/a.txt")), self.words.answer("1"), files={"a.txt": text}
@@ -91,6 +91,6 @@ class BigDataCases(Cases):
 
     @case()
     async def test_a_megabyte_of_source(self, box: Sandbox) -> None:
-        """A program may have a large text in it."""
+        """A program's source may contain a megabyte of text."""
         program = (self.words.let("text", self.words.literal("x" * MEGABYTE)), self.words.answer("1"))
         assert await self.answer(box, *program) == 1

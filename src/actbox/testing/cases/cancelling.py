@@ -1,4 +1,4 @@
-"""Ending a program from outside: by cancelling, by closing its stream, by stopping the sandbox."""
+"""Cases of ending a program from outside: by cancelling it, closing its stream, or stopping the sandbox."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from actbox.core.events import Completed, Event, Output, ToolStarted
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
 
-from .case import Cases, OpenBox, case
-from .needs import FILES, NO_ERROR, PARTIAL, SESSIONS, TOOLS, python, word
+from .ground import NO_ERROR, Cases, OpenBox
+from .needs import FILES, PARTIAL, SESSIONS, TOOLS, case, python, word
 
 
 class CancellingCases(Cases):
-    """A program that is not wanted any more ends."""
+    """A program that is cancelled ends."""
 
     @asynccontextmanager
     async def _going_on(self, box: Sandbox, **given: Any) -> AsyncIterator[asyncio.Task[ExecutionResult]]:
-        """Have a program that never ends by itself, and has called a tool, so that it surely runs."""
+        """Provide a running program that never ends by itself, and that has called a tool, so that it surely runs."""
         begun = asyncio.Event()
 
         def begin() -> None:
@@ -51,7 +51,7 @@ class CancellingCases(Cases):
 
     @case(TOOLS)
     async def test_cancelling_ends_a_program_that_waits_for_a_tool_and_the_tool(self, box: Sandbox) -> None:
-        """What the tool was doing is cancelled too."""
+        """Cancelling a run also cancels the tool that its program waits for."""
         begun, cancelled = asyncio.Event(), asyncio.Event()
 
         async def for_ever() -> None:
@@ -74,7 +74,7 @@ class CancellingCases(Cases):
 
     @case()
     async def test_cancelling_before_anything_has_begun_is_fine(self, box: Sandbox) -> None:
-        """At whatever moment it comes."""
+        """A run may be cancelled at any moment, even before it begins."""
         for turns in range(12):
             task = asyncio.create_task(box.run(self.program(self.words.answer("1"))))
             for _ in range(turns):
@@ -85,7 +85,7 @@ class CancellingCases(Cases):
 
     @case(TOOLS)
     async def test_cancelling_one_leaves_the_others(self, box: Sandbox) -> None:
-        """Each run is its own."""
+        """Cancelling one run leaves the others alone."""
         release, begun = asyncio.Event(), asyncio.Event()
 
         async def wait() -> str:
@@ -128,7 +128,7 @@ class CancellingCases(Cases):
 
     @case(PARTIAL, word("say"))
     async def test_closing_a_stream_early_ends_a_program_that_computes(self, box: Sandbox) -> None:
-        """Also one that would never look whether it is still wanted."""
+        """Closing a stream early ends even a program that only computes and never checks for cancellation."""
         events = box.stream(self.program(self.words.say("begun"), self.words.forever()))
         async with closing(events):
             async for event in events:
@@ -138,7 +138,7 @@ class CancellingCases(Cases):
 
     @case(FILES, python("full"))
     async def test_nothing_of_a_cancelled_program_goes_on(self, box: Sandbox) -> None:
-        """It ends the program and all its processes."""
+        """Cancelling a run ends the program and all its processes."""
         code = (
             "import os, subprocess, time\n"
             "subprocess.Popen(['sh', '-c', 'while true; do date +%N > child; sleep 0.02; done'])\n"
@@ -169,7 +169,7 @@ class CancellingCases(Cases):
 
     @case()
     async def test_stopping_while_runs_begin_leaves_nobody_waiting(self, open_box: OpenBox) -> None:
-        """Each has a result, or is told that the sandbox is stopped."""
+        """Each run that begins during a stop has a result, or is told that the sandbox is stopped."""
         box = await open_box()
         tasks = [asyncio.create_task(box.run(self.program(self.words.forever()))) for _ in range(4)]
         for _ in range(3):
@@ -185,7 +185,7 @@ class CancellingCases(Cases):
 
     @case(TOOLS)
     async def test_a_timeout_while_a_tool_works_cancels_the_tool(self, box: Sandbox) -> None:
-        """Tools are part of the time from start to end."""
+        """The time limit includes time in tools: a timeout cancels a running tool."""
         cancelled = asyncio.Event()
 
         async def for_ever() -> None:
@@ -203,7 +203,7 @@ class CancellingCases(Cases):
 
     @case(SESSIONS, TOOLS)
     async def test_cancelling_a_run_of_a_session_says_by_the_next_what_became_of_the_state(self, box: Sandbox) -> None:
-        """The session goes on with its state, or answers that it has ended."""
+        """After a cancelled run, the session goes on with its state, or answers that it has ended."""
         begun = asyncio.Event()
 
         async def wait() -> None:
@@ -228,7 +228,7 @@ class CancellingCases(Cases):
 
     @case()
     async def test_the_events_of_a_program_that_is_stopped_end_with_completed(self, open_box: OpenBox) -> None:
-        """The last event is `Completed`, whatever ended the run, and says what did."""
+        """The last event is `Completed`, whatever ended the run, and its result says why."""
         box = await open_box()
 
         async def last() -> Event:

@@ -1,4 +1,4 @@
-"""A program that fails does not raise: its result says why."""
+"""Cases of failed programs: they raise no exception, and their results say why they failed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from actbox.core.errors import ErrorKind, InvalidValue, Unsupported
 from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, case, failed, refuses_value
-from .needs import LINES, NO_ERROR, PARTIAL, TOOL_VARIABLES, TOOLS, python, word
+from .ground import NO_ERROR, Cases, failed, refuses_value
+from .needs import LINES, PARTIAL, TOOL_VARIABLES, TOOLS, case, python, word
 
 
 def add(a: int, b: int) -> int:
@@ -18,7 +18,7 @@ def add(a: int, b: int) -> int:
 
 
 class ErrorCases(Cases):
-    """What a result says of a program that failed."""
+    """The error in the result of a failed program."""
 
     @case()
     async def test_an_error_is_no_exception_of_the_host(self, box: Sandbox) -> None:
@@ -31,7 +31,7 @@ class ErrorCases(Cases):
 
     @case(word("message"))
     async def test_an_error_has_its_message(self, box: Sandbox) -> None:
-        """`message` is what the program said, and nothing else."""
+        """`message` is the program's own message, and nothing else."""
         result = await box.run(self.program(self.words.fail("no such city: Löwenstein")))
         assert result.error is not None, NO_ERROR
         assert result.error.message == "no such city: Löwenstein"
@@ -63,7 +63,7 @@ class ErrorCases(Cases):
 
     @case(python("subset"), LINES)
     async def test_an_error_in_a_function_has_the_functions_line(self, box: Sandbox) -> None:
-        """`line` is where it was raised, and the traceback tells how it came there."""
+        """`line` is where the error was raised, and the traceback shows the calls that led there."""
         error = (await box.run("def inner():\n    return 1 / 0\n\ndef outer():\n    return inner()\n\nouter()\n")).error
         assert error is not None, NO_ERROR
         assert (error.type, error.line) == ("ZeroDivisionError", 2)
@@ -72,7 +72,7 @@ class ErrorCases(Cases):
 
     @case(python("core"))
     async def test_a_chain_of_exceptions_is_told(self, box: Sandbox) -> None:
-        """The error is the last of a chain."""
+        """For a chain of exceptions, the error is the last one."""
         code = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('outer') from e"
         error = (await box.run(code)).error
         assert error is not None, NO_ERROR
@@ -94,6 +94,37 @@ class ErrorCases(Cases):
         assert result.error is not None, NO_ERROR
         assert result.error.kind is ErrorKind.SYNTAX
         assert result.stdout == ""
+
+    @case(python("subset"))
+    async def test_source_that_is_indented_as_a_whole_runs(self, box: Sandbox) -> None:
+        """Source may be indented as a whole; text within quotes keeps its indentation."""
+        lines = ["", "x = '''a", "  b", "c'''", "", "# all of it", "if x:", "    x += 'd'", "x", ""]
+        result = await box.run("\n    ".join(lines))
+        assert result.value == "a\n      b\n    cd", result
+
+    @pytest.mark.parametrize(("source", "line"), [("    x = 1\n    1 / 0", 2), ("    x = 1\n    no program", 2)])
+    @case(python("subset"), LINES)
+    async def test_an_error_in_source_that_is_indented_has_its_line(self, box: Sandbox, source: str, line: int) -> None:
+        """`line` counts from 1 in the program's own source."""
+        error = (await box.run(source)).error
+        assert error is not None, NO_ERROR
+        assert error.line == line, error
+
+    @case(python("subset"))
+    async def test_source_of_which_some_is_indented_is_no_program(self, box: Sandbox) -> None:
+        """Source of which only some lines are indented is a syntax error."""
+        error = (await box.run("    x = 1\ny = 2\n")).error
+        assert error is not None, NO_ERROR
+        assert error.kind is ErrorKind.SYNTAX
+
+    @pytest.mark.parametrize("line", ["!pip install no_such_package_here", "%pip install -q no_such_package_here"])
+    @case(python("standard library"))
+    async def test_a_line_that_installs_packages_has_a_hint(self, box: Sandbox, line: str) -> None:
+        """A line that installs packages fails with a hint on what to do instead."""
+        error = (await box.run(f"{line}\nimport no_such_package_here")).error
+        assert error is not None, NO_ERROR
+        assert (error.kind, error.line) == (ErrorKind.SYNTAX, 1)
+        assert "no_such_package_here" in error.hint and "leave this line out" in error.hint, error
 
     @case(LINES)
     async def test_a_syntax_error_has_its_line(self, box: Sandbox) -> None:
@@ -126,19 +157,19 @@ class ErrorCases(Cases):
 
     @case()
     async def test_endless_recursion_ends_with_an_error_and_hurts_nobody(self, box: Sandbox) -> None:
-        """Whatever a program does to itself, the sandbox goes on."""
+        """The sandbox works on after endless recursion."""
         failed(await box.run(self.program(self.words.recurse()), timeout=20))
         await self.still_works(box)
 
     @case()
     async def test_an_empty_program_succeeds(self, box: Sandbox) -> None:
-        """There is nothing that could fail."""
+        """An empty program succeeds."""
         result = await box.run(self.program(""))
         assert (result.success, result.stdout, result.value) == (True, "", None)
 
     @case(python("full"))
     async def test_a_process_that_ends_itself_has_its_own_code(self, box: Sandbox) -> None:
-        """The program's own code, however it ended itself."""
+        """A process that ends itself abruptly reports its own exit code."""
         assert (await box.run("import os\nos._exit(7)")).exit_code == 7
 
     @case(python("full"))
@@ -151,12 +182,12 @@ class ErrorCases(Cases):
 
     @case(python("core"))
     async def test_nobody_types(self, box: Sandbox) -> None:
-        """A program that waits for somebody to type is told that nobody does."""
+        """A program that reads standard input is told that nobody types."""
         failed(await box.run("input('name? ')", timeout=20))
 
 
 class BadInputCases(Cases):
-    """Arguments that make no sense raise `InvalidValue`, and programs that make none have results."""
+    """Invalid arguments raise `InvalidValue`; source that is no program gives a failed result."""
 
     @pytest.mark.parametrize("timeout", [0, -1, float("nan"), True, "5"], ids=repr)
     @case()
@@ -172,20 +203,20 @@ class BadInputCases(Cases):
 
     @case()
     async def test_another_language_is_refused_by_name(self, box: Sandbox) -> None:
-        """`Unsupported` for what the engine lacks."""
+        """A language that the engine lacks raises `Unsupported`."""
         with pytest.raises(Unsupported, match="cobol"):
             await box.run(Program("DISPLAY 1.", language="cobol"))
 
     @case(TOOLS, TOOL_VARIABLES)
     async def test_an_input_with_the_name_of_a_tool_is_refused(self, box: Sandbox) -> None:
-        """One name cannot mean two things."""
+        """An input may not have the name of a tool."""
         program = self.program(self.words.answer("1"), inputs={"add": 1})
         assert "add" in await refuses_value(box.run(program, tools=[add]))
 
     @pytest.mark.parametrize("tools", [5, [5], ["add"], [add, add]], ids=["number", "numbers", "names", "twice"])
     @case(TOOLS)
     async def test_what_is_no_set_of_tools_is_refused(self, box: Sandbox, tools: list[object]) -> None:
-        """Tools are functions, each with a name of its own."""
+        """An argument `tools` that is no collection of differently named functions is refused."""
         with pytest.raises((InvalidValue, TypeError)):
             await box.run(self.program(self.words.answer("1")), tools=tools)  # type: ignore[arg-type]
 
@@ -194,7 +225,7 @@ class BadInputCases(Cases):
     async def test_characters_that_source_cannot_have_are_an_error_of_the_program(
         self, box: Sandbox, code: str
     ) -> None:
-        """Source that is not a program is no error of the caller: its run fails."""
+        """Source with invalid characters is an error of the program, not an exception for the caller."""
         result = await box.run(Program(code))
         if not result.success:
             assert result.error is not None, NO_ERROR
@@ -203,12 +234,12 @@ class BadInputCases(Cases):
 
     @case(word("say"))
     async def test_windows_line_ends_are_fine(self, box: Sandbox) -> None:
-        """Source may come from anywhere."""
+        """Source may have Windows line ends."""
         source = (self.words.let("x", "1") + self.words.answer("x")).replace("\n", "\r\n")
         assert self.words.answered(await box.run(self.program(source))) == 1
 
     @case(PARTIAL, word("say"))
     async def test_a_program_of_many_lines_runs(self, box: Sandbox) -> None:
-        """Twenty thousand lines are a program."""
+        """A program may have twenty thousand lines."""
         source = "".join(self.words.let("x", str(n)) for n in range(20_000))
         assert await self.answer(box, source, self.words.answer("x")) == 19_999

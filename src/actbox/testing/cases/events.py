@@ -1,4 +1,4 @@
-"""What a run says as it goes."""
+"""Cases of the events that a run emits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from actbox.core.errors import ErrorKind
 from actbox.core.events import Completed, Event, Output, ToolFinished, ToolStarted
 from actbox.sandbox.contract import Sandbox, closing
 
-from .case import Cases, case
-from .needs import PARTIAL, TOOLS, word
+from .ground import Cases
+from .needs import PARTIAL, TOOLS, case, word
 
 
 class EventCases(Cases):
@@ -17,14 +17,14 @@ class EventCases(Cases):
 
     @case()
     async def test_the_last_event_is_completed_and_there_is_one(self, box: Sandbox) -> None:
-        """`stream` yields what a program says as it goes; the last event is `Completed`."""
+        """`stream` yields the program's events as they happen; the last event is `Completed`."""
         for program in (self.words.answer("1"), self.words.fail("boom"), self.words.broken, ""):
             events = [event async for event in box.stream(self.program(program))]
             assert [isinstance(event, Completed) for event in events] == [False] * (len(events) - 1) + [True]
 
     @case(word("say"))
     async def test_the_pieces_of_output_are_the_output_of_the_result(self, box: Sandbox) -> None:
-        """Each piece is told once."""
+        """The pieces of output in the events together are the output of the result."""
         program = self.program(*(self.words.say(f"line {n} ü") for n in range(50)), self.words.complain("err"))
         events = [event async for event in box.stream(program)]
         assert isinstance(events[-1], Completed)
@@ -37,7 +37,7 @@ class EventCases(Cases):
 
     @case(TOOLS, PARTIAL, word("say"))
     async def test_output_comes_as_it_is_printed(self, box: Sandbox) -> None:
-        """The program goes on only when its first line was seen."""
+        """Output arrives while the program runs: the program goes on only when its first line was seen."""
         seen = asyncio.Event()
 
         async def wait_until_seen() -> str:
@@ -56,7 +56,7 @@ class EventCases(Cases):
 
     @case(TOOLS, PARTIAL, word("say"))
     async def test_events_come_in_the_order_in_which_it_happened(self, box: Sandbox) -> None:
-        """What was printed before a call is told before it."""
+        """Output printed before a call comes before the call's event."""
 
         def nothing() -> None:
             pass
@@ -70,7 +70,7 @@ class EventCases(Cases):
 
     @case(TOOLS)
     async def test_a_call_is_told_while_it_is_under_way(self, box: Sandbox) -> None:
-        """`ToolStarted` does not wait for the tool."""
+        """`ToolStarted` comes while the tool is running."""
         told = asyncio.Event()
 
         async def wait_until_told() -> str:
@@ -88,7 +88,7 @@ class EventCases(Cases):
 
     @case(TOOLS)
     async def test_a_call_that_was_cut_off_is_started_and_never_finished(self, box: Sandbox) -> None:
-        """A call that was started and is missing among the finished was cut off by the end of its run."""
+        """A call that was started and has no `ToolFinished` was cut off by the end of its run."""
         cancelled = asyncio.Event()
 
         async def for_ever() -> None:
@@ -109,7 +109,7 @@ class EventCases(Cases):
 
     @case()
     async def test_a_stream_can_be_closed_after_its_end_and_before_its_beginning(self, box: Sandbox) -> None:
-        """Closing twice, or what never began, does nothing."""
+        """Closing a stream twice, or before its first event, does nothing."""
         events = box.stream(self.program(self.words.answer("1")))
         async with closing(events):
             async for _ in events:
@@ -120,7 +120,7 @@ class EventCases(Cases):
 
     @case(word("say"))
     async def test_a_slow_reader_gets_everything(self, box: Sandbox) -> None:
-        """Events wait for whoever reads them."""
+        """A slow reader of the stream gets every event."""
         program = self.program(*(self.words.say(f"{n} " + "x" * 200) for n in range(50)))
         text = ""
         async for event in box.stream(program):

@@ -1,4 +1,4 @@
-"""Copies of a session."""
+"""Cases of copied sessions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from actbox.core.errors import InvalidValue, SandboxStopped, Unsupported
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox, Session
 
-from .case import Cases, case
-from .needs import FILES, FORK, TOOLS, word
+from .ground import Cases
+from .needs import FILES, FORK, TOOLS, case, word
 
 
 def add(a: int, b: int) -> int:
@@ -28,7 +28,7 @@ class ForkCases(Cases):
 
     @case(FORK)
     async def test_a_copy_has_the_variables_and_from_then_on_its_own(self, box: Sandbox) -> None:
-        """A copy has the variables that the origin had at that moment."""
+        """A copy has the variables that the original had at that moment, and changes its own from then on."""
         async with box.session(forkable=True) as origin:
             await self._set(origin, 1)
             async with await origin.fork() as copy:
@@ -49,7 +49,7 @@ class ForkCases(Cases):
 
     @case(FORK)
     async def test_closing_one_leaves_the_others(self, box: Sandbox) -> None:
-        """Each may be closed without the others."""
+        """Each copy may be closed without the others."""
         origin = box.session(forkable=True)
         await self._set(origin, 1)
         copy = await origin.fork()
@@ -61,7 +61,7 @@ class ForkCases(Cases):
 
     @case(FORK)
     async def test_a_snapshot_stays_what_the_session_was(self, box: Sandbox) -> None:
-        """A frozen copy: what the session is now, to be forked from later."""
+        """A snapshot keeps the session's state of that moment, to be forked from later."""
         async with box.session(forkable=True) as origin:
             await self._set(origin, 1)
             snapshot = await origin.snapshot()
@@ -74,7 +74,7 @@ class ForkCases(Cases):
 
     @case(FORK)
     async def test_branches_are_copies_for_a_block(self, box: Sandbox) -> None:
-        """At its end all are closed but those that were kept."""
+        """Branches are closed at the end of the block, except those that were kept."""
         async with box.session(forkable=True) as origin:
             await self._set(origin, 1)
             async with origin.branches(3) as branches:
@@ -88,7 +88,7 @@ class ForkCases(Cases):
 
     @case(FORK)
     async def test_a_count_below_one_is_refused(self, box: Sandbox) -> None:
-        """`InvalidValue` for a count below one."""
+        """A count of branches below one raises `InvalidValue`."""
         async with box.session(forkable=True) as origin:
             with pytest.raises(InvalidValue):
                 async with origin.branches(0):
@@ -98,7 +98,7 @@ class ForkCases(Cases):
 
     @case(FORK)
     async def test_a_session_that_was_not_opened_so_cannot_be_copied(self, box: Sandbox) -> None:
-        """`Unsupported` for one that was not opened as forkable."""
+        """Copying a session that was not opened with `forkable` raises `Unsupported`."""
         async with box.session() as session:
             for call in (session.fork, session.snapshot):
                 with pytest.raises(Unsupported):
@@ -115,7 +115,7 @@ class ForkCases(Cases):
 
     @case(FORK, FILES, word("write"))
     async def test_a_copy_has_the_files_and_from_then_on_its_own(self, box: Sandbox) -> None:
-        """Likewise the files of `/workspace`."""
+        """A copy has the files that `/workspace` had at that moment, and changes its own from then on."""
         async with box.session(forkable=True) as origin:
             await origin.run(self.program(self.words.write("a.txt", "origin")))
             async with await origin.fork() as copy:
@@ -127,7 +127,7 @@ class ForkCases(Cases):
 
     @case(FORK)
     async def test_stopping_the_sandbox_ends_copies_too(self, box: Sandbox) -> None:
-        """`stop()` ends its sessions."""
+        """`stop()` ends the sandbox's sessions, copies included."""
         async with await self.open(Policy()) as other:
             origin = other.session(forkable=True)
             await self._set(origin, 1)

@@ -1,4 +1,4 @@
-"""Beginning and ending, and that nothing is left; and what an engine says of itself."""
+"""Cases of starting and stopping, of leftovers, and of an engine's traits."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 from actbox.testing.words.python import LEVELS
 
-from .case import Cases, OpenBox, case
-from .needs import COMMANDS, FILES, SESSIONS, word
+from .ground import Cases, OpenBox
+from .needs import COMMANDS, FILES, SESSIONS, case, word
 
 
 class LifecycleCases(Cases):
@@ -41,12 +41,12 @@ class LifecycleCases(Cases):
 
     @case()
     async def test_modules_to_be_imported_ahead_are_a_hint(self, open_box: OpenBox) -> None:
-        """`Policy.preload` is heeded where the engine can do that, and refused nowhere."""
+        """`Policy.preload` takes effect if the engine supports it, and no engine refuses it."""
         await self.still_works(await open_box(Policy(preload=("json",))))
 
     @case(FILES)
     async def test_before_the_start_there_are_no_files(self, open_box: OpenBox) -> None:
-        """Methods raise `SandboxStopped` before `start()`."""
+        """File methods raise `SandboxStopped` before `start()`."""
         box = await self.open(Policy())
         for call in (lambda: box.read_file("a"), lambda: box.write_file("a", b""), lambda: box.list_files()):
             with pytest.raises(SandboxStopped):
@@ -54,20 +54,20 @@ class LifecycleCases(Cases):
 
     @case(COMMANDS)
     async def test_before_the_start_there_are_no_commands(self, open_box: OpenBox) -> None:
-        """Methods raise `SandboxStopped` before `start()`."""
+        """`execute` raises `SandboxStopped` before `start()`."""
         with pytest.raises(SandboxStopped):
             await (await self.open(Policy())).execute("true")
 
     @case(SESSIONS)
     async def test_before_the_start_there_are_no_sessions(self, open_box: OpenBox) -> None:
-        """Methods raise `SandboxStopped` before `start()`."""
+        """Sessions raise `SandboxStopped` before `start()`."""
         box = await self.open(Policy())
         with pytest.raises(SandboxStopped):
             await box.session().start()
 
     @case()
     async def test_starting_and_stopping_twice_do_nothing(self, open_box: OpenBox) -> None:
-        """A second call does nothing."""
+        """A second call of `start()` or `stop()` does nothing."""
         box = await open_box()
         await box.start()
         await self.still_works(box)
@@ -84,7 +84,7 @@ class LifecycleCases(Cases):
 
     @case()
     async def test_a_sandbox_can_be_started_again(self, open_box: OpenBox) -> None:
-        """And runs as before."""
+        """A sandbox that is started again runs programs as before."""
         box = await open_box()
         await box.stop()
         await box.start()
@@ -101,7 +101,7 @@ class LifecycleCases(Cases):
 
     @case()
     async def test_it_is_an_asynchronous_context_manager_and_no_plain_one(self, open_box: OpenBox) -> None:
-        """`TypeError` says how it is written."""
+        """Using a sandbox with a plain `with` raises `TypeError`, which says how to write it."""
         async with await self.open(Policy()) as box:
             await self.still_works(box)
             with pytest.raises(TypeError, match="async with"):
@@ -112,7 +112,7 @@ class LifecycleCases(Cases):
 
     @case()
     async def test_many_start_at_once(self, open_box: OpenBox) -> None:
-        """Each is a place of its own."""
+        """Many sandboxes can be started at once."""
         boxes = await asyncio.gather(*(open_box() for _ in range(4)))
         await asyncio.gather(*map(self.still_works, boxes))
 
@@ -128,7 +128,7 @@ class LifecycleCases(Cases):
 
 
 class NothingLeftCases(Cases):
-    """What runs and sandboxes leave behind."""
+    """Tasks, threads, descriptors and files that runs and sandboxes leave behind."""
 
     @case()
     async def test_nothing_is_left_for_each_run(self, box: Sandbox) -> None:
@@ -146,7 +146,7 @@ class NothingLeftCases(Cases):
                 "descriptors": _descriptors(),
             }
 
-        before, after = await use(9), await use(45)  # more than what an engine may keep ready for the next runs
+        before, after = await use(9), await use(45)  # more runs than an engine may keep resources ready for
         grown = {name: count - before[name] for name, count in after.items()}
         assert max(grown.values()) < 45, grown
 
@@ -154,12 +154,14 @@ class NothingLeftCases(Cases):
     async def test_no_descriptor_is_left_for_each_sandbox(self, open_box: OpenBox) -> None:
         """`stop` removes everything that the sandbox made."""
         counts = []
-        for _ in range(6):
+        for _ in range(9):
             box = await open_box()
             await box.run(self.program(self.words.answer("1")))
             await box.stop()
             counts.append(_descriptors())
-        assert min(counts[3:]) <= max(counts[:3]) + 2, counts
+        # Descriptors that are opened once and kept raise the count only once.
+        first, second, third = counts[:3], counts[3:6], counts[6:]
+        assert min(second) <= max(first) or min(third) <= max(second), counts
 
     @case()
     async def test_no_file_is_left_in_the_temporary_folder(self, open_box: OpenBox) -> None:
@@ -186,7 +188,7 @@ class NothingLeftCases(Cases):
 
 
 class TraitsCases(Cases):
-    """What an engine says of itself."""
+    """The traits by which an engine describes itself."""
 
     @case()
     async def test_the_traits_are_plain_data(self, box: Sandbox) -> None:
@@ -203,30 +205,30 @@ class TraitsCases(Cases):
 
     @case()
     async def test_the_languages_and_the_level_of_python_agree(self, box: Sandbox) -> None:
-        """`none` is another language than Python."""
+        """The level of Python is `none` exactly if Python is not among the languages."""
         assert box.traits.languages
         assert box.traits.python in LEVELS
         assert ("python" in box.traits.languages) == (box.traits.python != "none")
 
     @case()
     async def test_what_is_said_to_be_enforced_are_limits_that_there_are(self, box: Sandbox) -> None:
-        """`enforced` maps each field of `Limits` that holds here to what enforces it."""
+        """`enforced` maps each enforced field of `Limits` to its enforcer."""
         assert set(box.traits.enforced) <= set(Limits().to_dict())
         assert all(box.traits.enforced.values())
 
     @case()
     async def test_an_engine_that_isolates_enforces_the_time(self, box: Sandbox) -> None:
-        """A hostile program is kept away from the host, also from its time."""
+        """An engine that isolates enforces wall time."""
         assert not box.traits.isolated or "wall_seconds" in box.traits.enforced
 
     @case()
     async def test_an_engine_works_on_a_platform_that_it_is_for(self, box: Sandbox) -> None:
-        """`platforms` are those that the engine is for."""
+        """`platforms` names the platforms that the engine is for, this one included."""
         assert sys.platform in box.traits.platforms
 
     @case()
     async def test_what_one_trait_takes_for_granted_another_has(self, box: Sandbox) -> None:
-        """Who forks has sessions, and who has several calls at once has calls."""
+        """An engine that forks has sessions, and one that has parallel calls has tools."""
         traits = box.traits
         assert traits.sessions or not traits.fork
         assert traits.tools or not traits.parallel_tools
@@ -236,7 +238,7 @@ class TraitsCases(Cases):
 
     @case()
     async def test_traits_do_not_change_by_starting(self, open_box: OpenBox) -> None:
-        """But for notes, which may tell what was found."""
+        """Starting changes no traits except notes, which may report findings."""
         fresh = await self.open(Policy())
         started = await open_box()
         for name in ("engine", "isolated", "languages", "python", "files", "commands", "tools", "sessions", "fork"):
@@ -244,6 +246,6 @@ class TraitsCases(Cases):
 
 
 def _descriptors() -> int:
-    """Return how many descriptors this process has; where the system does not say, always as many."""
+    """Return the number of descriptors of this process; a constant if the system does not tell."""
     gc.collect()
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0

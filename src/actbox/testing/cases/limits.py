@@ -1,4 +1,4 @@
-"""Each limit that an engine says it enforces is reached once, and the result names it."""
+"""Cases of limits: each limit that an engine enforces is exceeded once, and the result names it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from actbox.core.limits import Limits
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, NotTried, OpenBox, case, failed
-from .needs import FILES, NO_ERROR, PARTIAL, SESSIONS, TOOLS, limit, word
+from .ground import NO_ERROR, Cases, OpenBox, failed
+from .needs import FILES, LINES, PARTIAL, SESSIONS, TOOLS, NotTried, case, limit, word
 
 _NO_SUCH_THING: Final = (
     ErrorKind.MISSING_DEPENDENCY,
@@ -24,12 +24,12 @@ _NO_SUCH_THING: Final = (
 
 
 def echo(text: str) -> str:
-    """Give back a text."""
+    """Return the text unchanged."""
     return text
 
 
 class LimitCases(Cases):
-    """What goes beyond a limit ends, and says by which."""
+    """A program that exceeds a limit ends, and the error names the limit."""
 
     def _ended(self, result: ExecutionResult, *kinds: ErrorKind, limit: str = "") -> None:
         failed(result)
@@ -63,7 +63,7 @@ class LimitCases(Cases):
 
     @case(limit("wall_seconds"), PARTIAL, word("say"))
     async def test_what_was_printed_before_the_time_ran_out_is_kept(self, box: Sandbox) -> None:
-        """`partial_output`: what a program printed before it was ended is kept."""
+        """Output printed before a timeout is kept (the trait `partial_output`)."""
         program = self.program(self.words.say("begun"), self.words.forever())
         result = await box.run(program, timeout=await self.brief(box))
         assert result.stdout == "begun\n"
@@ -80,14 +80,16 @@ class LimitCases(Cases):
 
     @case(limit("memory_mib"))
     async def test_memory_ends_a_program(self, open_box: OpenBox) -> None:
-        """`MEMORY`, and the sandbox goes on."""
+        """Exceeding the memory limit ends the program with `MEMORY`, and the sandbox works on."""
         box = await open_box(memory_mib=128)
         self._ended(await box.run(self.program(self.words.hold(640))), ErrorKind.MEMORY)
         await self.still_works(box)
 
     @case(word("repeat"), limit("output_bytes"))
     async def test_output_ends_a_program(self, open_box: OpenBox) -> None:
-        """`OUTPUT_LIMIT`: stdout and stderr together; the first part is kept."""
+        """Exceeding the output limit ends the program with `OUTPUT_LIMIT`; the first part of stdout and stderr is
+        kept.
+        """
         box = await open_box(output_bytes=10_000)
         result = await box.run(self.program(self.words.repeat(100_000, self.words.say("x" * 99))))
         self._ended(result, ErrorKind.OUTPUT_LIMIT, limit="output_bytes")
@@ -97,7 +99,7 @@ class LimitCases(Cases):
 
     @case(word("repeat"), limit("output_bytes"))
     async def test_output_within_the_limit_is_whole(self, open_box: OpenBox) -> None:
-        """A limit takes nothing from those who keep it."""
+        """Output within the limit is not cut."""
         box = await open_box(output_bytes=10_000)
         result = await box.run(self.program(self.words.repeat(90, self.words.say("x" * 99))))
         assert (result.success, len(result.stdout)) == (True, 9_000)
@@ -162,7 +164,7 @@ class LimitCases(Cases):
 
     @case(limit("processes"))
     async def test_processes_are_counted(self, open_box: OpenBox) -> None:
-        """`PROCESSES`: too many processes or threads."""
+        """Too many processes or threads are the error `PROCESSES`."""
         box = await open_box(processes=16)
         there = await self._kinds_alive(box)
         if not there:
@@ -174,25 +176,31 @@ class LimitCases(Cases):
 
     @case(limit("open_files"))
     async def test_open_files_are_counted(self, open_box: OpenBox) -> None:
-        """Those that are open at once in one process."""
+        """`open_files` limits the files that one process has open at once."""
         box = await open_box(open_files=40)
-        written = self.words.write("a", "x")
-        if not await self._can(box, written, self.words.hold_open("a", 2)):
-            assert not self.traits.files or self.traits.python in ("none", "subset"), "a program cannot open two files"
-            self._untried("open_files", "no program here can have an open file")
-        result = await box.run(self.program(written, self.words.hold_open("a", 80)))
-        self._ended(result, ErrorKind.RUNTIME)
+        self._ended(await self._hold_open_too_many(box), ErrorKind.RUNTIME)
+
+    @case(limit("open_files"), LINES)
+    async def test_a_program_that_keeps_its_files_open_is_told_the_line_and_what_to_do(self, open_box: OpenBox) -> None:
+        """Reporting an error needs files too: some are left for that after a program has used up its own."""
+        box = await open_box(open_files=40)
+        result = await self._hold_open_too_many(box)
+        self._ended(result, ErrorKind.RUNTIME, limit="open_files")
+        assert result.error is not None, NO_ERROR
+        assert result.error.line, result.error
+        assert result.error.hint, result.error
+        await self.still_works(box)
 
     @case(FILES, word("write"), limit("file_mib"))
     async def test_a_file_may_not_outgrow_its_limit(self, open_box: OpenBox) -> None:
-        """`DISK`: a file outgrew its limit."""
+        """A file that exceeds its limit is the error `DISK`."""
         box = await open_box(file_mib=1)
         self._ended(await box.run(self.program(self.words.write_large("big", 3))), ErrorKind.DISK)
         assert all(entry.size <= 2**20 for entry in await box.list_files())
 
     @case(FILES, word("write"), limit("workspace_mib"))
     async def test_the_workspace_may_not_outgrow_its_limit(self, open_box: OpenBox) -> None:
-        """`DISK`: the workspace outgrew its limit."""
+        """A workspace that exceeds its limit is the error `DISK`."""
         box = await open_box(workspace_mib=4)
         six = "".join(self.words.write_large(f"{n}", 2) for n in range(6))
         self._ended(await box.run(self.program(six)), ErrorKind.DISK)
@@ -201,7 +209,8 @@ class LimitCases(Cases):
     async def test_a_share_of_the_processors_is_not_exceeded(self, open_box: OpenBox) -> None:
         """`cpus`: processor time for each second of wall time, at most."""
         try:
-            # So small a share that a busy machine, which may leave a program little, is not taken for an enforcer.
+            # The share is so small that a busy machine, which may leave a program little, cannot pass for an enforced
+            # limit.
             box = await open_box(cpus=0.05)
         except Unsupported as refusal:
             assert self.traits.engine in str(refusal), refusal
@@ -216,20 +225,28 @@ class LimitCases(Cases):
             share = result.usage.cpu_ms / result.usage.wall_ms
         assert share < 0.1
 
+    async def _hold_open_too_many(self, box: Sandbox) -> ExecutionResult:
+        """Run a program that opens 80 files and keeps them open; skip the case if no file can be opened."""
+        written = self.words.write("a", "x")
+        if not await self._can(box, written, self.words.hold_open("a", 2)):
+            assert not self.traits.files or self.traits.python in ("none", "subset"), "a program cannot open two files"
+            self._untried("open_files", "no program here can have an open file")
+        return await box.run(self.program(written, self.words.hold_open("a", 80)))
+
     async def _can(self, box: Sandbox, *statements: str) -> bool:
-        """Whether a program succeeds that keeps the limits; where it does not, there must be no such thing here."""
+        """Return True if a program within the limits succeeds; otherwise check that the engine lacks the feature."""
         result = await box.run(self.program(*statements))
         assert result.error is None or result.error.kind in _NO_SUCH_THING, result.error
         return result.success
 
     async def _kinds_alive(self, box: Sandbox) -> list[str]:
-        """Return what a program can have two of alive beside itself, such as threads."""
+        """Return the kinds, such as threads, of which a program can have two alive beside itself."""
         there = [kind for kind, two in self.words.have_alive(2).items() if await self._can(box, two)]
         assert there or self.traits.python != "full", "full CPython has threads and processes, and this has neither"
         return there
 
     def _untried(self, name: str, why: str) -> NoReturn:
-        """End a case about a limit that no program could go beyond, whatever enforces it."""
+        """End a case about a limit that no program can exceed here."""
         raise NotTried(f"limit: {name} ({self.traits.enforced[name]}), which cannot be tried: {why}")
 
     @case(limit("wall_seconds"), SESSIONS)
@@ -245,13 +262,13 @@ class LimitCases(Cases):
     @pytest.mark.parametrize("name", Limits().to_dict())
     @case()
     async def test_as_much_as_a_limit_can_be_is_as_good_as_none(self, open_box: OpenBox, name: str) -> None:
-        """Each has a most that it may be, and an engine keeps that too."""
+        """Each limit accepts its greatest value."""
         most: dict[str, Any] = {name: Limits.__dataclass_fields__[name].metadata["most"]}
         await self.still_works(await open_box(**most))
 
     @case(FILES, limit("workspace_mib"))
     async def test_what_fits_into_the_workspace_is_placed(self, open_box: OpenBox) -> None:
-        """What fits is placed."""
+        """Files that fit into the workspace limit are placed."""
         box = await open_box(workspace_mib=4)
         await box.write_file("a", bytes(2**20))
         assert len(await box.read_file("a")) == 2**20

@@ -1,4 +1,4 @@
-"""Files and folders of the host that a program sees, and the places on the network that it may reach."""
+"""Cases of mounts, through which a program sees files of the host, and of allowed domains."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from actbox.core.errors import FileError
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
 
-from .case import Cases, OpenBox, case, failed, kept
-from .needs import DOMAINS, FILES, mount, word
+from .ground import Cases, OpenBox, failed
+from .needs import DOMAINS, FILES, case, kept, mount, word
 
 
 class MountCases(Cases):
@@ -26,14 +26,14 @@ class MountCases(Cases):
 
     @case(mount("ro"), word("write"))
     async def test_a_program_reads_a_mounted_folder(self, open_box: OpenBox, tmp_path: Path) -> None:
-        """`ro`: the program can read."""
+        """A program can read an `ro` mount."""
         box = await open_box(Policy(mounts=(FileMount(self._folder(tmp_path), "/data", "ro"),)))
         read = self.words.listed(self.words.read("/data/a.txt"), self.words.read("/data/sub/ü.txt"))
         assert await self.answer(box, self.words.answer(read)) == ["of the host", "deeper"]
 
     @case(mount("ro"), word("write"))
     async def test_a_program_cannot_write_to_it(self, open_box: OpenBox, tmp_path: Path) -> None:
-        """`ro`: and nothing else."""
+        """A program cannot write to an `ro` mount."""
         folder = self._folder(tmp_path)
         box = await open_box(Policy(mounts=(FileMount(folder, "/data", "ro"),)))
         for name in ("a.txt", "new.txt"):
@@ -49,13 +49,13 @@ class MountCases(Cases):
 
     @case(mount("ro"), word("write"))
     async def test_a_single_file_can_be_mounted(self, open_box: OpenBox, tmp_path: Path) -> None:
-        """A file or folder of the host."""
+        """A single file of the host can be mounted."""
         box = await open_box(Policy(mounts=(FileMount(self._folder(tmp_path) / "a.txt", "/input/one.txt", "ro"),)))
         assert await self.answer(box, self.words.answer(self.words.read("/input/one.txt"))) == "of the host"
 
     @case(mount("rw"), word("write"))
     async def test_what_a_program_writes_is_on_the_host(self, open_box: OpenBox, tmp_path: Path) -> None:
-        """`rw`: it can also change the host's own files."""
+        """A program can change the host's own files in an `rw` mount."""
         folder = self._folder(tmp_path)
         box = await open_box(Policy(mounts=(FileMount(folder, "/data", "rw"),)))
         assert (await box.run(self.program(self.words.write("/data/a.txt", "changed")))).success
@@ -63,11 +63,11 @@ class MountCases(Cases):
 
     @case(mount("rw"), word("write"))
     async def test_what_is_mounted_outlives_workspaces(self, open_box: OpenBox, tmp_path: Path) -> None:
-        """Of a throwaway workspace nothing is left; what is mounted in it is the host's, and stays."""
+        """A mounted directory stays unchanged when a throwaway workspace that contained it is removed."""
         folder = self._folder(tmp_path)
         modes = [path.stat().st_mode for path in (folder, folder / "sub")]
-        box = await kept(self, open_box, Policy(mounts=(FileMount(folder, "/workspace/work/data", "rw"),)))
-        read = self.program(self.words.answer(self.words.read("/workspace/work/data/sub/ü.txt")))
+        box = await kept(self, open_box, Policy(mounts=(FileMount(folder, "/workspace/own/data", "rw"),)))
+        read = self.program(self.words.answer(self.words.read("/workspace/own/data/sub/ü.txt")))
         for _ in range(3):
             assert self.words.answered(await box.run_alone(read)) == "deeper"
         await box.stop()
@@ -76,10 +76,10 @@ class MountCases(Cases):
 
     @case(mount("rw"), FILES, word("write"))
     async def test_nothing_in_a_mount_is_removed_with_its_place(self, open_box: OpenBox, tmp_path: Path) -> None:
-        """`remove_file` removes what is in the workspace; a folder in which something is mounted may be refused."""
+        """`remove_file` does not remove files of a mount; it may refuse a directory that contains one."""
         folder = self._folder(tmp_path)
-        box = await kept(self, open_box, Policy(mounts=(FileMount(folder, "/workspace/work/data", "rw"),)))
-        read = self.words.answer(self.words.read("/workspace/work/data/a.txt"))
+        box = await kept(self, open_box, Policy(mounts=(FileMount(folder, "/workspace/own/data", "rw"),)))
+        read = self.words.answer(self.words.read("/workspace/own/data/a.txt"))
         assert await self.answer(box, read) == "of the host"
         for path in ("work/data", "work"):
             with contextlib.suppress(FileError):
@@ -88,7 +88,7 @@ class MountCases(Cases):
 
     @case(mount("overlay"), word("write"))
     async def test_what_a_program_changes_in_an_overlay_it_alone_sees(self, open_box: OpenBox, tmp_path: Path) -> None:
-        """`overlay`: it can change what it sees, and the host's files stay as they are."""
+        """Changes in an `overlay` mount are seen by the program alone, and the host's files stay unchanged."""
         folder = self._folder(tmp_path)
         box = await open_box(Policy(mounts=(FileMount(folder, "/data", "overlay"),)))
         changed = (self.words.write("/data/a.txt", "changed"), self.words.answer(self.words.read("/data/a.txt")))
@@ -98,7 +98,7 @@ class MountCases(Cases):
 
     @case(mount("overlay"), word("write"))
     async def test_changes_that_are_kept_are_in_the_result(self, open_box: OpenBox, tmp_path: Path) -> None:
-        """With `keep_changes` what was changed is in `ExecutionResult.changes`."""
+        """With `keep_changes`, the changes in an overlay are in `ExecutionResult.changes`."""
         folder = self._folder(tmp_path)
         box = await open_box(Policy(mounts=(FileMount(folder, "/data", "overlay", keep_changes=True),)))
         result = await box.run(self.program(self.words.write("/data/a.txt", "changed")))
@@ -108,7 +108,7 @@ class MountCases(Cases):
 
     @case(mount("ro"), FILES, word("write"))
     async def test_files_of_a_program_and_mounts_lie_beside_each_other(self, open_box: OpenBox, tmp_path: Path) -> None:
-        """Below `/input`."""
+        """Files of a program and mounts lie beside each other below `/input`."""
         box = await open_box(Policy(mounts=(FileMount(self._folder(tmp_path), "sales", "ro"),)))
         read = self.words.listed(self.words.read("/input/sales/a.txt"), self.words.read("/input/own.txt"))
         result = await box.run(self.program(self.words.answer(read), files={"own.txt": "own"}))

@@ -1,10 +1,12 @@
-"""What a case can need of an engine, and how an engine that lacks it must refuse it."""
+"""The `case` decorator, the features that a case can need, and the required refusal by an engine that lacks one."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import pytest
 
@@ -17,16 +19,22 @@ from actbox.sandbox.traits import Python, Traits
 from actbox.testing.words import Words
 from actbox.testing.words.python import LEVELS
 
-if TYPE_CHECKING:
-    from .case import Cases
+from .ground import NO_ERROR, Cases, OpenBox, failed, raises_unsupported
 
+_P = ParamSpec("_P")
+_C = TypeVar("_C", bound="Cases")
 
-NO_ERROR: Final = "a run that fails has a result with `error`, an ErrorInfo that says why, and this one has none"
+REFUSED = "actbox refused"
+"""The name of a test property that says which feature the engine lacks, so that only its refusal was checked."""
+NOT_TRIED = "actbox not tried"
+"""The name of a test property that says why nothing was tried: the engine does not claim the feature, or nobody can try
+it.
+"""
 
 
 @dataclass(frozen=True)
 class Need:
-    """Something that not every engine has. `refused` fails where an engine without it does not say so as it should.
+    """A feature that not every engine has. `refused` fails unless an engine without the feature refuses it properly.
 
     Where nothing can be refused, as nobody can ask for it, `is_asked_for` is false: `refused` looks at the traits only.
     """
@@ -51,8 +59,6 @@ def _with_box(check: Callable[[Cases, Sandbox], Awaitable[None]]) -> Callable[[C
 
 
 async def _no_files(cases: Cases, box: Sandbox) -> None:
-    from .case import raises_unsupported
-
     for call in (
         lambda: box.read_file("a"),
         lambda: box.write_file("a", b""),
@@ -67,15 +73,11 @@ async def _no_files(cases: Cases, box: Sandbox) -> None:
 
 
 async def _no_commands(cases: Cases, box: Sandbox) -> None:
-    from .case import raises_unsupported
-
     await raises_unsupported(cases, lambda: box.execute("true"))
     await raises_unsupported(cases, lambda: box.execute_stream("true"))
 
 
 async def _no_tools(cases: Cases, box: Sandbox) -> None:
-    from .case import raises_unsupported
-
     program = cases.program(cases.words.answer("1"))
     await raises_unsupported(cases, lambda: box.run(program, tools=[tool_for_the_kit]))
     await raises_unsupported(cases, lambda: box.stream(program, tools=[tool_for_the_kit]))
@@ -92,10 +94,8 @@ async def _no_fork(cases: Cases, box: Sandbox) -> None:
 
 
 async def _no_await(cases: Cases, box: Sandbox) -> None:
-    from .case import failed
-
     if cases.traits.python == "none":
-        return  # what `await` is, Python and JavaScript say
+        return  # Python and JavaScript define what `await` does
     result = await box.run(cases.program("found = await tool_for_the_kit()\n"), tools=[tool_for_the_kit])
     failed(result)
     assert result.error is not None, NO_ERROR
@@ -103,7 +103,7 @@ async def _no_await(cases: Cases, box: Sandbox) -> None:
 
 
 async def _no_parallel(cases: Cases, box: Sandbox) -> None:
-    """Calls one after the other are fine; a result that is wrong is not."""
+    """Check that calls run one after the other; only wrong results are failures."""
     calls: list[tuple[str, tuple[int, ...]]] = [("one_more", (n,)) for n in range(3)]
     result = await box.run(
         cases.program(cases.words.gathered("found", calls), cases.words.answer("found")), tools=[one_more]
@@ -132,20 +132,16 @@ async def _not_isolated(cases: Cases, box: Sandbox) -> None:
 
 
 async def _no_promise(cases: Cases, box: Sandbox) -> None:
-    """A program that is ended may have lost what it printed, but not how it ended."""
-    from .case import failed
-
+    """Check how a program ends that is ended from outside; its earlier output may be lost."""
     failed(await box.run(cases.program(cases.words.fail("boom"))))
     if "wall_seconds" not in cases.traits.enforced:
-        return  # whatever runs without end would do so here
+        return  # a program without end would also run without end here
     result = await box.run(cases.program(cases.words.forever()), timeout=0.5)
     assert result.error is not None, NO_ERROR
     assert result.exit_code == 124, result
 
 
 async def _no_cwd(cases: Cases, box: Sandbox) -> None:
-    from .case import raises_unsupported
-
     for given in ({"cwd": "folder"}, {"env": {"A": "1"}}):
         program = cases.program(cases.words.answer("1"), **given)
         await raises_unsupported(cases, lambda program=program: box.run(program))  # type: ignore[misc]
@@ -164,9 +160,9 @@ LINES: Final = Need("tracebacks", lambda traits, words: traits.tracebacks, _with
 ISOLATED: Final = Need("isolated", lambda traits, words: traits.isolated, _with_box(_not_isolated), is_asked_for=False)
 
 
-# How much of Python
+# Levels of Python
 
-# A program that needs just so much of Python. An engine that has less of it cannot run this one.
+# A program that needs exactly this level of Python. An engine with a lower level cannot run it.
 _NEEDS_IT: Final[dict[Python, str]] = {
     "subset": "1 + 1",
     "core": "class A:\n    pass\nclass B(A):\n    pass\ndef each():\n    yield B()\nassert isinstance(next(each()), A)",
@@ -176,14 +172,12 @@ _NEEDS_IT: Final[dict[Python, str]] = {
 
 
 def python(level: Python) -> Need:
-    """Return the need of so much Python."""
+    """Return the need of this level of Python."""
 
     def there(traits: Traits, words: Words) -> bool:
         return words.language == "python" and LEVELS.index(traits.python) >= LEVELS.index(level)
 
     async def refused(cases: Cases, box: Sandbox) -> None:
-        from .case import failed, raises_unsupported
-
         program = Program(_NEEDS_IT[level])
         if "python" in cases.traits.languages:
             failed(await box.run(program))
@@ -194,11 +188,9 @@ def python(level: Python) -> Need:
 
 
 def word(name: str) -> Need:
-    """Return the need of a word that some language lacks: a program that says it all the same must fail."""
+    """Return the need of a word that some languages lack: in such a language, a program that uses it must fail."""
 
     async def refused(cases: Cases, box: Sandbox) -> None:
-        from .case import failed
-
         failed(await box.run(cases.program(cases.words.lacks[name])))
 
     return Need(f"word: {name}", lambda traits, words: name not in words.lacks, _with_box(refused))
@@ -224,15 +216,15 @@ TOOL_VARIABLES: Final = Need(
 )
 
 
-# What a policy asks for
+# Features that a policy asks for
 
 
 def limit(name: str) -> Need:
-    """Return the need of a limit that holds. One that does not hold is never what a result names."""
+    """Return the need of an enforced limit. Results must never name a limit that is not enforced."""
 
     async def refused(cases: Cases) -> None:
         assert name not in cases.traits.enforced
-        # What to do about it is a person's affair, who must be able to read that it is missing.
+        # A person has to act on the missing feature, so the sentence must name it.
         assert cases.traits.notes, f"{name} does not hold, and traits.notes say nothing"
 
     return Need(f"limit: {name}", lambda traits, words: name in traits.enforced, refused, is_asked_for=False)
@@ -260,3 +252,73 @@ async def _no_domains(cases: Cases) -> None:
 
 
 DOMAINS: Final = Need("domains", lambda traits, words: traits.domains, _no_domains)
+
+
+# Cases with needs
+
+
+def case(
+    *needs: Need,
+) -> Callable[[Callable[Concatenate[_C, _P], Coroutine[Any, Any, None]]], Callable[Concatenate[_C, _P], None]]:
+    """Make a test of an asynchronous method of a `Cases` class; its docstring is the sentence that it proves.
+
+    Where the engine's traits say that it lacks one of the `needs`, the case checks how that is refused instead.
+    """
+
+    def decorate(
+        method: Callable[Concatenate[_C, _P], Coroutine[Any, Any, None]],
+    ) -> Callable[Concatenate[_C, _P], None]:
+        @functools.wraps(method)
+        def tried(self: _C, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+            self._ground.run(_bounded(self, needs, lambda: method(self, *args, **kwargs)))
+
+        tried.needs = needs  # type: ignore[attr-defined]
+        setattr(tried, method.__qualname__.partition(".")[0], True)  # `-k` matches attributes: the group, by name
+        return tried
+
+    return decorate
+
+
+class Refused(Exception):
+    """The engine lacks what a case needs and refused it properly, so the case ends."""
+
+
+class NotTried(Exception):
+    """The engine does not claim what a case needs, or nobody can tell, so the case ends."""
+
+
+async def needing(cases: Cases, *needs: Need) -> None:
+    """Return if the engine has all of these needs; otherwise check its refusal of the first missing one, and end the
+    case.
+    """
+    for need in needs:
+        if not need.there(cases.traits, cases.words):
+            cases._trying = f", while it was tried what comes of {need.what}, which the traits do not claim"
+            await need.refused(cases)
+            raise (Refused if need.is_asked_for else NotTried)(need.what)
+
+
+async def kept(cases: Cases, open_box: OpenBox, policy: Policy) -> Sandbox:
+    """Return a sandbox opened with a policy; if the engine refuses the policy in a proper sentence, end the case."""
+    try:
+        return await open_box(policy)
+    except Unsupported as refusal:
+        assert cases.traits.engine in str(refusal), f"the refusal does not say which engine it is: {refusal}"
+        raise Refused("this policy") from None
+
+
+async def _bounded(cases: Cases, needs: Sequence[Need], body: Callable[[], Awaitable[None]]) -> None:
+    traits = await cases._ground.traits(cases)
+    cases.traits, cases.words, cases._trying = traits, cases.words_for(traits), ""
+    try:
+        async with asyncio.timeout(cases.seconds_for_a_case) as clock:
+            await needing(cases, *needs)
+            await body()
+    except Refused as refused:
+        cases._properties.append((REFUSED, str(refused)))
+    except NotTried as untried:
+        cases._properties.append((NOT_TRIED, str(untried)))
+    except TimeoutError:
+        if clock.expired():
+            pytest.fail(f"not over after {cases.seconds_for_a_case:g} seconds{cases._trying}", pytrace=False)
+        raise

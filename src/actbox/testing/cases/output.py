@@ -1,4 +1,4 @@
-"""What a program prints, and what a run comes to where nothing goes wrong."""
+"""Cases of printed output, and of results of successful runs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, case
-from .needs import PARTIAL, python, word
+from .ground import Cases
+from .needs import PARTIAL, case, python, word
 
 
 class OutputCases(Cases):
-    """What a program prints comes back."""
+    """Printed output comes back in the result."""
 
     @case(word("say"))
     async def test_what_is_printed_comes_back_each_stream_by_itself(self, box: Sandbox) -> None:
-        """`stdout` and `stderr` are what the program wrote to each."""
+        """`stdout` and `stderr` each contain the text that the program wrote to that stream."""
         result = await box.run(self.program(self.words.say("out"), self.words.complain("err")))
         assert (result.stdout, result.stderr) == ("out\n", "err\n")
 
@@ -30,19 +30,19 @@ class OutputCases(Cases):
 
     @case()
     async def test_a_program_that_prints_nothing_has_no_output(self, box: Sandbox) -> None:
-        """What nobody printed is not in the output."""
+        """A program that prints nothing has empty output."""
         result = await box.run(self.program(self.words.let("x", "1")))
         assert (result.stdout, result.stderr) == ("", "")
 
     @case(word("say"))
     async def test_output_of_one_run_is_not_in_the_next(self, box: Sandbox) -> None:
-        """Every run starts fresh."""
+        """The output of one run is not in the next."""
         for text in ("one", "two"):
             assert (await box.run(self.program(self.words.say(text)))).stdout == f"{text}\n"
 
     @case(word("say"), PARTIAL)
     async def test_what_was_printed_before_an_error_is_kept(self, box: Sandbox) -> None:
-        """A program that fails has the output that it had until then."""
+        """The output of a failed program up to its failure is kept."""
         result = await box.run(self.program(self.words.say("before"), self.words.fail("boom"), self.words.say("after")))
         assert result.stdout == "before\n"
         assert not result.success
@@ -52,24 +52,24 @@ class OutputCases(Cases):
     )
     @case(word("say"))
     async def test_text_is_given_as_it_was_printed(self, box: Sandbox, text: str) -> None:
-        """Output is never interpreted."""
+        """Output is returned as it was printed, uninterpreted."""
         assert (await box.run(self.program(self.words.say(text)))).stdout == f"{text}\n"
 
     @case(word("say"))
     async def test_line_ends_are_those_that_were_printed(self, box: Sandbox) -> None:
-        """Neither carriage returns nor empty lines are changed."""
+        """Carriage returns and empty lines in output are unchanged."""
         assert (await box.run(self.program(self.words.say("a\r\nb\rc\n\nd")))).stdout == "a\r\nb\rc\n\nd\n"
 
     @case(python("full"))
     async def test_what_children_and_c_libraries_write_is_output_too(self, box: Sandbox) -> None:
-        """Output is what was written to the descriptors, whoever wrote it."""
+        """Output includes text that child processes and C libraries wrote to the descriptors."""
         code = "import os, subprocess\nsubprocess.run(['echo', 'child'])\nos.write(2, b'raw')"
         result = await box.run(code)
         assert (result.stdout, result.stderr) == ("child\n", "raw")
 
     @case(python("full"))
     async def test_bytes_that_are_no_text_are_replaced(self, box: Sandbox) -> None:
-        """Output is text, whatever bytes were written."""
+        """Bytes that are no UTF-8 are replaced in the output, which is text."""
         assert (await box.run("import os\nos.write(1, b'a\\xffb')")).stdout == "a\ufffdb"
 
     @case(python("full"))
@@ -83,14 +83,14 @@ class OutputCases(Cases):
     async def test_threads_are_awaited_and_atexit_is_called(self, box: Sandbox) -> None:
         """A program ends as a script ends."""
         code = (
-            "import atexit, threading, time\natexit.register(print, 'at exit')\n"
-            "threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()\nprint('main')"
+            "import atexit, threading, time\nname = 'thread'\natexit.register(lambda: print('at exit of', name))\n"
+            "threading.Thread(target=lambda: (time.sleep(0.1), print(name))).start()\nprint('main')"
         )
-        assert (await box.run(code)).stdout == "main\nthread\nat exit\n"
+        assert (await box.run(code)).stdout == "main\nthread\nat exit of thread\n"
 
 
 class ResultCases(Cases):
-    """What a result says of itself."""
+    """The fields of a result."""
 
     async def _ordinary(self, box: Sandbox) -> ExecutionResult:
         return await box.run(self.program(self.words.answer(self.words.plus("40", "2"))))
@@ -114,7 +114,7 @@ class ResultCases(Cases):
 
     @case()
     async def test_usage_is_told(self, box: Sandbox) -> None:
-        """Times are in milliseconds; there were no tool calls, and nobody was asked."""
+        """Times are in milliseconds; tool calls and approval time are 0 for a program without tools."""
         usage = (await self._ordinary(box)).usage
         assert usage.wall_ms > 0
         assert usage.queue_ms >= 0
@@ -122,7 +122,7 @@ class ResultCases(Cases):
 
     @case()
     async def test_a_result_is_a_json_document_and_can_be_read_back(self, box: Sandbox) -> None:
-        """`from_dict` returns the result that `to_dict` made this of."""
+        """`from_dict` restores the result from which `to_dict` made a document."""
         programs = {self.words.answer(self.words.literal({"a": [1, None]})): True, self.words.fail("boom"): False}
         for program, succeeds in programs.items():
             result = await box.run(self.program(program))
@@ -133,6 +133,6 @@ class ResultCases(Cases):
 
     @case()
     async def test_there_are_no_artifacts_changes_or_warnings_of_nothing(self, box: Sandbox) -> None:
-        """What a run did not do is not told."""
+        """Artifacts, changes and warnings are empty for a run that caused none."""
         result = await self._ordinary(box)
         assert (result.artifacts, result.changes, result.warnings) == ((), (), ())

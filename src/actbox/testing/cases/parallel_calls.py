@@ -1,4 +1,4 @@
-"""Several tool calls of one program under way at once."""
+"""Cases of several tool calls of one program at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import threading
 from actbox.core.errors import ErrorKind
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, case, failed
-from .needs import AWAIT, NO_ERROR, PARALLEL, TOOLS
+from .ground import NO_ERROR, Cases, failed
+from .needs import AWAIT, PARALLEL, TOOLS, case
 
 
 class ParallelCallCases(Cases):
@@ -17,7 +17,7 @@ class ParallelCallCases(Cases):
 
     @case(TOOLS, AWAIT, PARALLEL)
     async def test_gathered_calls_of_asynchronous_tools_meet(self, box: Sandbox) -> None:
-        """Each waits until all of them are there."""
+        """Gathered calls of asynchronous tools run at once: each waits until all of them are there."""
         there = asyncio.Barrier(8)
 
         async def meet(number: int) -> int:
@@ -30,7 +30,7 @@ class ParallelCallCases(Cases):
 
     @case(TOOLS, AWAIT, PARALLEL)
     async def test_gathered_calls_of_plain_tools_meet_too(self, box: Sandbox) -> None:
-        """Each has a thread of its own."""
+        """Gathered calls of sync tools run at once, each in its own thread."""
         there = threading.Barrier(4)
 
         def meet(number: int) -> int:
@@ -42,7 +42,7 @@ class ParallelCallCases(Cases):
 
     @case(TOOLS, AWAIT, PARALLEL)
     async def test_results_find_their_calls_in_whatever_order_they_come(self, box: Sandbox) -> None:
-        """The last call is answered first."""
+        """Each call gets its own result, even if the last call is answered first."""
         turns = [asyncio.Event() for _ in range(6)]
         turns[5].set()
 
@@ -58,7 +58,7 @@ class ParallelCallCases(Cases):
 
     @case(TOOLS, AWAIT, PARALLEL)
     async def test_hundreds_of_calls_at_once_all_return(self, box: Sandbox) -> None:
-        """None is lost, and none comes twice."""
+        """Hundreds of calls at once all return, each exactly once."""
 
         async def square(number: int) -> int:
             await asyncio.sleep(0)
@@ -71,7 +71,7 @@ class ParallelCallCases(Cases):
 
     @case(TOOLS, AWAIT, PARALLEL)
     async def test_one_that_fails_among_several_fails_the_program(self, box: Sandbox) -> None:
-        """`TOOL`, as for a call that stands alone."""
+        """A failed call among several is the error `TOOL`, like a single one."""
 
         async def odd(number: int) -> int:
             if number % 2 == 0:
@@ -88,7 +88,7 @@ class ParallelCallCases(Cases):
 
     @case(TOOLS, AWAIT, PARALLEL)
     async def test_large_results_at_once_do_not_block_each_other(self, box: Sandbox) -> None:
-        """Ten megabytes in forty calls."""
+        """Ten megabytes of results in forty calls at once arrive whole."""
 
         async def large(number: int) -> str:
             return str(number % 10) * 250_000

@@ -1,4 +1,4 @@
-"""Live interpreter state that several programs share, one after the other."""
+"""Cases of sessions: live interpreter state that several programs share, one after the other."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from actbox.core.errors import ErrorKind, SandboxStopped
 from actbox.core.events import Completed, Output
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, OpenBox, case, failed
-from .needs import FILES, LINES, NO_ERROR, SESSIONS, TOOLS, python, word
+from .ground import NO_ERROR, Cases, OpenBox, failed
+from .needs import FILES, LINES, SESSIONS, TOOLS, case, python, word
 
 
 def add(a: int, b: int) -> int:
@@ -20,11 +20,11 @@ def add(a: int, b: int) -> int:
 
 
 class SessionCases(Cases):
-    """What lasts from run to run of a session, and what does not."""
+    """The state that lasts from run to run of a session."""
 
     @case(SESSIONS)
     async def test_variables_last_from_run_to_run(self, box: Sandbox) -> None:
-        """Variables, imports and functions last."""
+        """Variables last from run to run of a session."""
         async with box.session() as session:
             await session.run(self.program(self.words.let("x", "40")))
             await session.run(self.program(self.words.let("y", self.words.plus("x", "1"))))
@@ -34,14 +34,14 @@ class SessionCases(Cases):
 
     @case(SESSIONS, python("subset"))
     async def test_functions_and_imports_last(self, box: Sandbox) -> None:
-        """Variables, imports and functions last."""
+        """Functions and imports last from run to run of a session."""
         async with box.session() as session:
             await session.run("import json\ndef twice(n):\n    return 2 * n")
             assert (await session.run("json.dumps([twice(21)])")).value == "[42]"
 
     @case(SESSIONS)
     async def test_a_session_has_nothing_of_other_runs_nor_they_of_it(self, box: Sandbox) -> None:
-        """State is the session's own."""
+        """A session's state is its own."""
         async with box.session() as session, box.session() as other:
             await session.run(self.program(self.words.let("mine", "1")))
             for run in (other.run, box.run):
@@ -50,7 +50,7 @@ class SessionCases(Cases):
 
     @case(SESSIONS)
     async def test_what_was_bound_before_an_error_stays(self, box: Sandbox) -> None:
-        """What a run bound before it failed stays bound."""
+        """Variables that a run bound before it failed stay bound."""
         async with box.session() as session:
             result = await session.run(self.program(self.words.let("x", "7"), self.words.fail("boom")))
             failed(result)
@@ -67,7 +67,7 @@ class SessionCases(Cases):
 
     @case(SESSIONS)
     async def test_a_syntax_error_leaves_the_state_alone(self, box: Sandbox) -> None:
-        """`SYNTAX`, and everything is still there."""
+        """A syntax error is `SYNTAX`, and leaves the session's state unchanged."""
         async with box.session() as session:
             await session.run(self.program(self.words.let("x", "7")))
             result = await session.run(self.program(self.words.broken))
@@ -77,7 +77,7 @@ class SessionCases(Cases):
 
     @case(SESSIONS, word("say"))
     async def test_output_is_that_of_the_run(self, box: Sandbox) -> None:
-        """What an earlier run printed is not told again."""
+        """The output of an earlier run is not repeated."""
         async with box.session() as session:
             for text in ("one", "two"):
                 assert (await session.run(self.program(self.words.say(text)))).stdout == f"{text}\n"
@@ -91,7 +91,7 @@ class SessionCases(Cases):
 
     @case(SESSIONS, FILES, word("write"))
     async def test_artifacts_are_those_of_the_run(self, box: Sandbox) -> None:
-        """`/workspace` is the sandbox's, and artifacts are the run's."""
+        """Artifacts are those of the run, while `/workspace` belongs to the sandbox."""
         async with box.session() as session:
             for name in ("a", "b"):
                 result = await session.run(self.program(self.words.write(f"output/{name}", "x")))
@@ -126,7 +126,7 @@ class SessionCases(Cases):
 
     @case(SESSIONS)
     async def test_runs_queue(self, box: Sandbox) -> None:
-        """The next begins when the one before is over."""
+        """Runs of a session queue: the next begins when the previous one is over."""
         async with box.session() as session:
             await session.run(self.program(self.words.let("n", "0")))
             grow = self.program(self.words.let("n", self.words.plus("n", "1")))
@@ -136,7 +136,9 @@ class SessionCases(Cases):
 
     @case(SESSIONS)
     async def test_a_program_that_runs_out_of_time_says_whether_the_state_is_kept(self, box: Sandbox) -> None:
-        """`ExecutionResult.state_kept` says which; a session that has ended answers with `SANDBOX` and 125."""
+        """`ExecutionResult.state_kept` says whether a session kept its state after a timeout; an ended session answers
+        with `SANDBOX` and 125.
+        """
         async with box.session() as session:
             await session.run(self.program(self.words.let("x", "7")))
             result = await session.run(self.program(self.words.forever()), timeout=0.3)
@@ -144,7 +146,7 @@ class SessionCases(Cases):
             assert result.error.kind is ErrorKind.TIMEOUT
             after = await session.run(self.program(self.words.answer("x")))
             if result.state_kept:
-                assert self.words.answered(after) == 7
+                assert self.words.answered(after) == 7, after.error
             else:
                 assert after.error is not None, NO_ERROR
                 assert (after.error.kind, after.exit_code) == (ErrorKind.SANDBOX, 125)
@@ -160,7 +162,9 @@ class SessionCases(Cases):
 
     @case(SESSIONS, python("subset"), LINES)
     async def test_each_program_has_a_name_and_lines_of_its_own(self, box: Sandbox) -> None:
-        """`program.py`, then `program-2.py`; an error's `line` is one of the program that just ran."""
+        """Programs of a session are named `program.py`, `program-2.py` and so on; an error's `line` is one of the
+        program that just ran.
+        """
         async with box.session() as session:
             await session.run("def divide(a, b):\n    return a / b")
             error = (await session.run("\n\n\ndivide(1, 0)")).error
@@ -170,7 +174,7 @@ class SessionCases(Cases):
 
     @case(SESSIONS, FILES, word("write"))
     async def test_sessions_and_runs_share_the_workspace(self, box: Sandbox) -> None:
-        """`/workspace` is the sandbox's."""
+        """Sessions and runs of a sandbox share `/workspace`."""
         async with box.session() as session:
             await session.run(self.program(self.words.write("from_session", "s")))
             await box.write_text("from_host", "h")
@@ -179,7 +183,7 @@ class SessionCases(Cases):
 
     @case(SESSIONS, FILES)
     async def test_a_session_has_the_file_methods_too(self, box: Sandbox) -> None:
-        """It is `Files`, over the same workspace."""
+        """A session has the methods of `Files`, over the same workspace."""
         async with box.session() as session:
             await session.write_text("a.txt", "x")
             assert await box.read_text("a.txt") == await session.read_text("a.txt") == "x"
@@ -187,11 +191,11 @@ class SessionCases(Cases):
 
 
 class SessionLifeCases(Cases):
-    """Beginning and ending a session."""
+    """Starting and closing a session."""
 
     @case(SESSIONS)
     async def test_a_session_begins_with_its_first_run(self, box: Sandbox) -> None:
-        """It need not have been started yet to be alive."""
+        """A session is alive before it was started explicitly."""
         session = box.session()
         assert session.alive
         assert (await session.run(self.program(self.words.answer("1")))).success
@@ -235,7 +239,7 @@ class SessionLifeCases(Cases):
 
     @case(SESSIONS)
     async def test_a_session_is_no_plain_context_manager(self, box: Sandbox) -> None:
-        """`TypeError` says how it is written."""
+        """Using a session with a plain `with` raises `TypeError`, which says how to write it."""
         with pytest.raises(TypeError, match="async with"):
             with box.session():
                 pass
@@ -263,7 +267,7 @@ class SessionLifeCases(Cases):
 
     @case(SESSIONS)
     async def test_many_sessions_live_at_once(self, box: Sandbox) -> None:
-        """Each has its own state."""
+        """Each of many sessions has its own state."""
         sessions = [box.session() for _ in range(4)]
         try:
             for number, session in enumerate(sessions):

@@ -1,4 +1,4 @@
-"""Host functions that programs call."""
+"""Cases of tools: host functions that programs call."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from actbox.core.events import Completed, ToolFinished, ToolStarted
 from actbox.sandbox.contract import Sandbox
 from actbox.tools import Toolset
 
-from .case import Cases, case, failed
-from .needs import AWAIT, LINES, NO_ERROR, TOOLS, python
+from .ground import NO_ERROR, Cases, failed
+from .needs import AWAIT, LINES, TOOLS, case, python, word
 from .values import EVERY_VALUE
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
@@ -45,7 +45,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_a_tool_is_a_function_by_its_name(self, box: Sandbox) -> None:
-        """Arguments by position, and the others have their defaults."""
+        """A tool is called by its name with positional arguments, and the other parameters have their defaults."""
         program = self.words.answer(self.words.listed(self.words.call("add", 1, 2), self.words.call("add", 1)))
         assert await self.answer(box, program, tools=[add]) == [3, 11]
 
@@ -56,18 +56,18 @@ class ToolCases(Cases):
 
     @case(TOOLS, python("subset"))
     async def test_arguments_can_be_given_by_name(self, box: Sandbox) -> None:
-        """As for any function."""
+        """Arguments can be given by name."""
         assert await self.answer(box, "[add(a=5), add(b=1, a=1), add(2, b=3)]", tools=[add]) == [15, 2, 5]
 
     @case(TOOLS)
     async def test_an_asynchronous_tool_is_awaited_by_the_host(self, box: Sandbox) -> None:
-        """What kind of function it is on the host is no matter of the program."""
+        """An asynchronous tool is awaited by the host, which the program does not notice."""
         assert await self.answer(box, self.words.answer(self.words.call("double", 21)), tools=[double]) == 42
 
     @EVERY_VALUE
     @case(TOOLS)
     async def test_every_kind_of_value_survives_both_ways(self, box: Sandbox, value: Any) -> None:
-        """Arguments and results are JSON values."""
+        """Every kind of JSON value survives as an argument and as a result."""
         received: list[Any] = []
 
         def note(value: Any) -> Any:
@@ -76,6 +76,32 @@ class ToolCases(Cases):
 
         assert await self.answer(box, self.words.answer(self.words.call("note", value)), tools=[note]) == value
         assert received == [value]
+
+    @case(TOOLS, word("beyond_json"))
+    async def test_what_json_lacks_crosses_both_ways(self, box: Sandbox) -> None:
+        """A program's own values that JSON lacks arrive whole, and come back so."""
+        assert self.words.beyond_json, f"{type(self.words).__name__}.beyond_json is empty: `lacks` must name it"
+        received: list[Any] = []
+
+        def note(value: Any) -> Any:
+            received.append(value)
+            return value
+
+        for expression, value in self.words.beyond_json.items():
+            first = self.words.let("back", self.words.call_on("note", expression))
+            program = self.program(first, self.words.let("again", self.words.call_on("note", "back")))
+            result = await box.run(program, tools=[note])
+            assert result.success, result
+            assert repr(received) == repr([value, value]), expression
+            received.clear()
+
+    @case(TOOLS)
+    async def test_what_cannot_cross_is_a_failed_call_that_names_the_place(self, box: Sandbox) -> None:
+        """A value that cannot cross makes the call fail, and the error names the value's place."""
+        expression, place = self.words.uncrossable
+        assert expression and place, f"{type(self.words).__name__}.uncrossable must be an expression and a place in it"
+        program = (self.words.caught("said", self.words.call_on("echo", expression)), self.words.answer("said"))
+        assert place in await self.answer(box, *program, tools=[echo])
 
     @case(TOOLS, python("subset"))
     async def test_bytes_are_a_result(self, box: Sandbox) -> None:
@@ -98,7 +124,7 @@ class ToolCases(Cases):
 
     @case(TOOLS, LINES)
     async def test_a_failed_call_has_the_line_that_made_it(self, box: Sandbox) -> None:
-        """And nothing of the host's own frames."""
+        """The error of a failed call has the line of the call, and no frames of the host."""
         program = self.program(self.words.let("x", "1"), self.words.let("y", self.words.call("boom")))
         error = (await box.run(program, tools=[boom])).error
         assert error is not None, NO_ERROR
@@ -111,6 +137,41 @@ class ToolCases(Cases):
         program = (self.words.caught("said", self.words.call("boom")), self.words.answer("said"))
         assert "it broke" in await self.answer(box, *program, tools=[boom])
 
+    @case(TOOLS, python("subset"))
+    async def test_what_a_tool_raised_can_be_caught_as_such(self, box: Sandbox) -> None:
+        """The error is also the built-in exception that the tool raised."""
+        code = "try:\n    boom()\nexcept ValueError as error:\n    said = str(error)\nsaid"
+        assert "it broke" in await self.answer(box, code, tools=[boom])
+
+    @case(TOOLS, python("standard library"))
+    async def test_an_error_of_the_operating_system_has_its_number(self, box: Sandbox) -> None:
+        """The `OSError` of a tool has `errno` and `strerror`, and not the host's file name."""
+
+        def fill() -> None:
+            raise OSError(28, "No space", "/host/folder")
+
+        said = "[error.errno, error.strerror, error.filename]"
+        code = f"try:\n    fill()\nexcept OSError as error:\n    said = {said}\nsaid"
+        assert await self.answer(box, code, tools=[fill]) == [28, "No space", None]
+
+    @case(TOOLS, python("standard library"))
+    async def test_an_error_of_decoding_can_be_caught_as_such(self, box: Sandbox) -> None:
+        """The error is also the `UnicodeDecodeError` that the tool raised."""
+
+        def decode() -> None:
+            b"\xff".decode()
+
+        code = "try:\n    decode()\nexcept UnicodeDecodeError as error:\n    said = str(error)\nsaid"
+        assert "can't decode byte 0xff" in str(await self.answer(box, code, tools=[decode]))
+
+    @case(TOOLS, python("full"))
+    async def test_type_hints_of_a_tool_can_be_asked_for(self, box: Sandbox) -> None:
+        """A program can evaluate a tool's annotations: they contain only names that the program has."""
+        code = "import typing\n[typing.get_type_hints(function) for function in (add, call_tool)]"
+        assert len(await self.answer(box, code, tools=[add])) == 2
+        awaited = f"{code}[0:1] + [await add(1, 2)]"
+        assert (await self.answer(box, awaited, tools=[add]))[1] == 3
+
     @case(TOOLS, python("core"))
     async def test_the_error_of_a_call_has_the_tools_name(self, box: Sandbox) -> None:
         """`ToolError.tool` is the tool's name."""
@@ -119,7 +180,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_arguments_that_do_not_fit_are_a_failed_call_and_never_reach_the_tool(self, box: Sandbox) -> None:
-        """A call is checked before it is made."""
+        """A call whose arguments do not fit is refused before the tool is called."""
         received: list[int] = []
 
         def pay(amount: int) -> int:
@@ -132,7 +193,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_a_tool_that_there_is_not_fails_by_its_name(self, box: Sandbox) -> None:
-        """What a run does not have it cannot call."""
+        """A call of a tool that the run does not have fails and names the tool."""
         result = await box.run(
             self.program(self.words.let("x", self.words.call_by_name("substract", a=1))), tools=[add]
         )
@@ -142,7 +203,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_without_tools_none_can_be_called(self, box: Sandbox) -> None:
-        """Tools belong to one run."""
+        """A program in a run without tools cannot call any."""
         program = self.program(self.words.answer(self.words.call("add", 1, 2)))
         assert (await box.run(program, tools=[add])).success
         failed(await box.run(program))
@@ -150,7 +211,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_a_result_that_is_no_json_is_a_failed_call_that_names_the_tool(self, box: Sandbox) -> None:
-        """Results are JSON values."""
+        """A result without a JSON form makes the call fail, and the error names the tool."""
 
         def no_json() -> Any:
             return {"items": [1, object()]}
@@ -177,7 +238,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_a_tool_sees_the_context_of_the_caller(self, box: Sandbox) -> None:
-        """Context variables are those of whoever called `run`."""
+        """A tool sees the context variables of the caller of `run`."""
 
         async def ask() -> str:
             return WHO.get()
@@ -194,7 +255,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_calls_are_counted(self, box: Sandbox) -> None:
-        """`usage.tool_calls`, failed ones included."""
+        """`usage.tool_calls` counts all calls, failed ones included."""
         program = self.program(
             self.words.let("x", self.words.call("add", 1)),
             self.words.caught("y", self.words.call("boom")),
@@ -236,7 +297,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_a_tool_that_is_cancelled_by_itself_is_a_failed_call(self, box: Sandbox) -> None:
-        """It ends neither the run nor its caller in another way."""
+        """A tool that cancels itself is a failed call; neither the run nor its caller is cancelled."""
 
         async def give_up() -> None:
             raise asyncio.CancelledError
@@ -246,7 +307,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_a_thousand_calls_in_a_row_are_all_answered(self, box: Sandbox) -> None:
-        """In their order."""
+        """A thousand calls are all made, in their order."""
         made: list[int] = []
 
         def note(number: int) -> int:
@@ -259,7 +320,7 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_a_tool_may_run_a_program_in_the_same_sandbox(self, box: Sandbox) -> None:
-        """Runs may go on at once."""
+        """A tool may run a program in the same sandbox."""
 
         async def inner() -> Any:
             return await self.answer(box, self.words.answer(self.words.plus("20", "1")))
@@ -268,12 +329,12 @@ class ToolCases(Cases):
 
     @case(TOOLS)
     async def test_a_toolset_is_as_good_as_a_list(self, box: Sandbox) -> None:
-        """`tools` is a `Toolset`, or what one can be made of."""
+        """`tools` may be a `Toolset`, or a list from which one can be made."""
         program = self.words.answer(self.words.call("add", 1, 2))
         assert await self.answer(box, program, tools=Toolset.of([add])) == 3
 
     @case(TOOLS, AWAIT, python("subset"))
     async def test_a_program_that_awaits_gets_coroutines(self, box: Sandbox) -> None:
-        """Whether tools are coroutines is decided for each program by itself."""
+        """Tools are coroutines in a program that uses `await`, and plain functions in another one."""
         assert await self.answer(box, "[await add(1, 2), await call_tool('add', a=1)]", tools=[add]) == [3, 11]
         assert await self.answer(box, "add(1, 2)", tools=[add]) == 3

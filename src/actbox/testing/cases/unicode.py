@@ -8,8 +8,8 @@ import pytest
 
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, case
-from .needs import FILES, NO_ERROR, TOOLS, python, word
+from .ground import NO_ERROR, Cases
+from .needs import FILES, TOOLS, case, python, word
 
 TEXTS = {
     "umlauts": "äöüß ÄÖÜ",
@@ -29,19 +29,19 @@ class UnicodeCases(Cases):
     @EVERY_TEXT
     @case(word("say"))
     async def test_printed(self, box: Sandbox, text: str) -> None:
-        """Output is text."""
+        """A printed text of any characters arrives unchanged."""
         assert (await box.run(self.program(self.words.say(text)))).stdout == f"{text}\n"
 
     @EVERY_TEXT
     @case()
     async def test_as_an_input_and_back(self, box: Sandbox, text: str) -> None:
-        """Inputs and values are JSON."""
+        """An input of any characters comes back unchanged as the value."""
         assert await self.answer(box, self.words.answer("text"), inputs={"text": text}) == text
 
     @EVERY_TEXT
     @case(TOOLS)
     async def test_to_a_tool_and_back(self, box: Sandbox, text: str) -> None:
-        """Arguments and results are JSON."""
+        """An argument and a result of any characters arrive unchanged."""
         received: list[Any] = []
 
         def note(text: str) -> str:
@@ -61,18 +61,18 @@ class UnicodeCases(Cases):
 
     @case(word("message"))
     async def test_in_an_error(self, box: Sandbox) -> None:
-        """Messages are text."""
+        """An error's message may have any characters."""
         error = (await box.run(self.program(self.words.fail("日本 😀")))).error
         assert error is not None, NO_ERROR
         assert error.message == "日本 😀"
 
     @case(python("core"))
     async def test_as_a_name(self, box: Sandbox) -> None:
-        """Source is text."""
+        """A variable's name may have characters beyond ASCII."""
         assert (await box.run("größe = 3\ngröße + 1")).value == 4
 
     @case(python("core"))
     async def test_a_lone_surrogate_breaks_nothing(self, box: Sandbox) -> None:
-        """What is no character is told in some way, and the sandbox goes on."""
+        """A lone surrogate is shown in some form, and the sandbox works on."""
         await box.run("print('\\ud800')\n'\\ud800'")
         await self.still_works(box)

@@ -1,4 +1,4 @@
-"""Attempts to get out of a sandbox, each of which gets through where there are no walls."""
+"""An escape corpus: attempts to get out of a sandbox, each of which succeeds where nothing isolates."""
 
 from __future__ import annotations
 

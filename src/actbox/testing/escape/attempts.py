@@ -1,4 +1,4 @@
-"""The attempts: a program for each, and where the host has its part in it, what the host does afterwards."""
+"""The escape attempts: a program for each and, for some, an action of the host afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HostPart = Callable[[Sandbox, Prey], Awaitable[object]]
 
 @dataclass(frozen=True, kw_only=True)
 class EscapeAttempt:
-    """One attempt to get out.
+    """One attempt to get out of a sandbox.
 
     Whether it got through is seen on the host (`Prey.reached`), or by what came back that only the host has, never by
     the program's own word. A program that prints `BEYOND` has had more of something than `limits` allow.
@@ -35,11 +35,11 @@ class EscapeAttempt:
 
     @property
     def policy(self) -> Policy:
-        """The policy under which it is made."""
+        """The policy of the sandbox that the attempt runs in."""
         return Policy(limits=Limits(**{"wall_seconds": 20.0, **self.limits}))
 
     async def got_through(self, box: Sandbox, prey: Prey) -> str:
-        """Make the attempt in a started sandbox; return how it got through, empty where it did not."""
+        """Run the attempt in a started sandbox, and return how it succeeded, "" if it did not."""
 
         def harmless() -> str:
             """Return a word; what else a program can do with this function is what is tried."""

@@ -1,4 +1,4 @@
-"""What attempts to get out are after: things of this host, each of which tells by itself whether it was reached."""
+"""The targets of escape attempts: objects of this host, each of which shows whether it was reached."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any, Self
 
 
 class Prey:
-    """A folder, a file, a process, a port and a variable of this host, for the time of one attempt.
+    """The targets of one attempt: a directory, a file, a process, a port and a variable of this host.
 
     A program is told where they are (`inputs`), and never what is in them: whatever comes back with `secret` in it was
     read out here.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Put everything into a folder that exists, and is the attempt's own."""
+        """Choose the targets within an existing directory, which belongs to the attempt."""
         self.folder = folder
         self.secret = secrets.token_hex(16)
         self.path = folder / "secret.txt"
@@ -32,7 +32,7 @@ class Prey:
 
     @contextmanager
     def there(self) -> Iterator[Self]:
-        """Have everything there for a block."""
+        """Provide the targets for the duration of a `with` block."""
         with ExitStack() as stack:
             self.path.write_text(self.secret)
             (self.folder / f"named-{self.secret}").mkdir()
@@ -41,14 +41,14 @@ class Prey:
             before = os.environ.get(self.variable)
             os.environ[self.variable] = self.secret
             stack.callback(_restore, self.variable, before)
-            # Its secret is an argument, as a careless service's password would be.
+            # The process has its secret among its arguments, as a careless service has its password.
             self.process = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(600)", self.secret])
             stack.callback(self._end_process)
             self._listen(stack)
             yield self
 
     def inputs(self) -> dict[str, Any]:
-        """Return where everything is."""
+        """Return the targets' places, as inputs of a program."""
         return {
             "path": str(self.path),
             "folder": str(self.folder),
@@ -58,7 +58,7 @@ class Prey:
         }
 
     def reached(self) -> str:
-        """Return what was done to the host; empty where nothing was."""
+        """Return what the attempt did to the host; "" if nothing."""
         planted = set(os.listdir(self.folder)) - self._before
         if planted:
             return f"there is {sorted(planted)[0]} in the host's folder"

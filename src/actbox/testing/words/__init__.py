@@ -1,4 +1,4 @@
-"""How the cases' programs are said in each language: one small table of words for each of them."""
+"""The languages of the cases' programs: a table for each that writes common statements and expressions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KNOWN: Final[Mapping[str, Callable[[Traits], Words]]] = {
 
 
 def words_of(traits: Traits) -> Words:
-    """Return the words of the first language that an engine runs and the kit can say something in.
+    """Return the table of the first of an engine's languages that the kit can write.
 
     Raises `LookupError` where there is none.
     """

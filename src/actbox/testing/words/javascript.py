@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,11 +13,23 @@ from .words import Words
 
 
 class JavaScript(Words):
-    """JavaScript. What a program comes to is printed as JSON in its last line: a module has no value of its own."""
+    """Statements and expressions in JavaScript. A module has no value of its own, so a program prints it as JSON in its
+    last line.
+    """
 
     language: ClassVar[str] = "javascript"
     has_value: ClassVar[bool] = False
     broken: ClassVar[str] = "console.log('ran');\nthis is no program\n"
+    beyond_json: Mapping[str, Any] = {
+        "new Set([1, 2])": {1, 2},
+        "new Date(5)": datetime.datetime(1970, 1, 1, 0, 0, 0, 5000, datetime.UTC),
+        "new Uint8Array([120])": b"x",
+        "[NaN]": [float("nan")],
+        "new Map([[1, 'a'], ['1', 'b']])": {1: "a", "1": "b"},
+        "{'!set': [1]}": {"!set": [1]},
+        "10n ** 20n": 10**20,
+    }
+    uncrossable = ("[0, {a: () => 1}]", "[1].a")
 
     def say(self, text: str) -> str:
         return f"console.log({self.literal(text)});\n"

@@ -12,14 +12,23 @@ from actbox.sandbox.traits import Python as Level
 from .words import Words
 
 LEVELS: Final[tuple[Level, ...]] = ("none", "subset", "core", "standard library", "full")
-"""How much of Python there is, in order."""
+"""The levels of Python support, in ascending order."""
 
 
 class Python(Words):
-    """Python. What is said here needs a `subset` of it, but where files are opened."""
+    """Statements and expressions in Python. They need only a `subset` of it, except to open files."""
 
     language: ClassVar[str] = "python"
     broken: ClassVar[str] = "print('ran')\nthis is no program\n"
+    beyond_json: Mapping[str, Any] = {
+        "{1, 2}": {1, 2},
+        "(1, (2,))": (1, (2,)),
+        "b'x'": b"x",
+        "[float('nan')]": [float("nan")],
+        "{1: 'a', '1': 'b'}": {1: "a", "1": "b"},
+        "{'!set': [1]}": {"!set": [1]},
+    }
+    uncrossable = ("[0, {'a': len}]", "[1]['a']")
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -78,7 +87,7 @@ class Python(Words):
         return f"call_tool({tool!r}{named})"
 
     def caught(self, name: str, expression: str) -> str:
-        # A subset may have no classes of its own, and ToolError is one.
+        # A subset may have no classes, and ToolError is one.
         error = "Exception" if self.level == "subset" else "ToolError"
         return f"try:\n    {name} = {expression}\nexcept {error} as error:\n    {name} = str(error)\n"
 
@@ -110,9 +119,9 @@ class Python(Words):
         return f"open({path!r}, 'wb').write(bytes({mebibytes} * 2**20))\n"
 
     def hold_open(self, path: str, count: int) -> str:
-        # A subset's file may be its content and no more: what has no descriptor is not open.
+        # In a subset, an opened file may be just its content; without a descriptor it does not count as open.
         held = "opened[-1].fileno()\n" if self.level == "subset" else ""
-        return f"opened = [open({path!r}) for _ in range({count})]\n{held}"
+        return f"opened = []\nfor _ in range({count}):\n    opened.append(open({path!r}))\n{held}"
 
     def have_alive(self, count: int) -> Mapping[str, str]:
         return {
@@ -131,7 +140,7 @@ for _ in range({count}):
         }
 
     def share_of_a_processor(self) -> str:
-        # In WebAssembly `process_time` is of the wall, and so goes on in one's sleep.
+        # In WebAssembly `process_time` counts wall time, and so goes on during sleep.
         return """\
 import time
 used = time.process_time()

@@ -1,4 +1,4 @@
-"""RTFS, a pure language: what it comes to is its value, and there is nothing else that it could do."""
+"""RTFS, a pure language: a program has a value and no effects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .words import Words
 
 
 class Rtfs(Words):
-    """RTFS. It has no output, no files, no exit code and no `await`."""
+    """Statements and expressions in RTFS. It has no output, no files, no exit code and no `await`."""
 
     language: ClassVar[str] = "rtfs"
     tools_are_variables: ClassVar[bool] = False
@@ -23,8 +23,11 @@ class Rtfs(Words):
         "message": '(throw "boom")',
         "write": '(spit "a" "text")',
         "variable": '(getenv "PATH")',
+        "beyond_json": "#{1 2}",
         "repeat": '(dotimes [n 3] (println "out"))',
     }
+
+    uncrossable = ('[0 {"a" (fn [n] n)}]', '[1]["a"]')
 
     def say(self, text: str) -> str:
         return f"(println {self.literal(text)})\n"
@@ -100,7 +103,7 @@ class Rtfs(Words):
         return f"(getenv {self.literal(name)})"
 
     def hold(self, mebibytes: int) -> str:
-        # At least eight bytes for each number; no value may be larger than one message.
+        # Each number takes at least eight bytes, and no value may be larger than one message.
         return "".join(f"(def held{n} (range 0 500000))\n" for n in range(mebibytes // 4))
 
     def write_large(self, path: str, mebibytes: int) -> str:

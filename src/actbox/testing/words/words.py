@@ -1,4 +1,4 @@
-"""What every language needs a word for, so that one case can be tried in all of them."""
+"""The interface of a language table, by which one case is tried in every language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from actbox.core.result import ExecutionResult
 
 
 class Words(ABC):
-    """The words of one language.
+    """The table of one language: each method returns source text that does what the method's docstring says.
 
     A *statement* is text that ends in a newline, so that statements can be put one after the other; an *expression* has
     no newline at its end. Values are JSON.
@@ -18,16 +18,25 @@ class Words(ABC):
 
     language: ClassVar[str]
     lacks: Mapping[str, str] = {}
-    """Words that the language does not have, each with a program that asks for it all the same, and so must fail.
+    """The methods that the language cannot support, each with a program that tries it nonetheless and must fail.
 
-    Beside the names of methods there is `message`: an error can have a message of the program's own.
+    Beside the names of methods there are `message`: an error can have a message of the program's own; and
+    `beyond_json`: it has values that JSON lacks.
+    """
+    beyond_json: Mapping[str, Any] = {}
+    """Expressions of values that JSON lacks, each with the value that the host receives; at least one, unless `lacks`
+    has it.
+    """
+    uncrossable: tuple[str, str]
+    """The expression of a value that cannot cross, and the place of that value in the error's words. Neither is
+    empty.
     """
     has_value: ClassVar[bool] = True
-    """Whether the last expression of a program is its value."""
+    """True if the last expression of a program is its value."""
     tools_are_variables: ClassVar[bool] = True
-    """Whether a tool is a variable, so that no input can have its name."""
+    """True if a tool is a variable, so that no input can have its name."""
     broken: ClassVar[str]
-    """Source that is no program: the second line is wrong, and the first would print `ran`."""
+    """Source that is no program: its second line is invalid, and its first would print `ran`."""
 
     # Output
 
@@ -85,11 +94,11 @@ class Words(ABC):
 
     @abstractmethod
     def answer(self, expression: str) -> str:
-        """End a program with what it comes to."""
+        """End a program with this value."""
 
     @abstractmethod
     def answered(self, result: ExecutionResult) -> Any:
-        """Return what a program came to that ended with `answer`."""
+        """Return the value of a program that ended with `answer`."""
 
     # Tools
 
@@ -107,11 +116,11 @@ class Words(ABC):
 
     @abstractmethod
     def caught(self, name: str, expression: str) -> str:
-        """Bind a variable to what an expression comes to, or where a tool call in it fails to the error's text."""
+        """Bind a variable to the value of an expression, or to the error's text if a tool call in it fails."""
 
     @abstractmethod
     def gathered(self, name: str, calls: list[tuple[str, tuple[Any, ...]]]) -> str:
-        """Make all these calls at once and bind a variable to the list of what they return."""
+        """Make all these calls at once, and bind a variable to the list of their results."""
 
     # Files
 
@@ -125,13 +134,13 @@ class Words(ABC):
 
     @abstractmethod
     def variable(self, name: str) -> str:
-        """Return an expression for the value of an environment variable, null where there is none."""
+        """Return an expression for the value of an environment variable, null if it is not set."""
 
-    # Much of something, to reach limits. Where a language has nothing of the kind, what is said here fails in it.
+    # Large amounts, to reach limits. In a language without such a resource, the statement fails.
 
     @abstractmethod
     def hold(self, mebibytes: int) -> str:
-        """Have so many MiB of memory, sixteen at a time."""
+        """Hold this many MiB of memory, allocated sixteen at a time."""
 
     @abstractmethod
     def write_large(self, path: str, mebibytes: int) -> str:
@@ -139,12 +148,12 @@ class Words(ABC):
 
     @abstractmethod
     def hold_open(self, path: str, count: int) -> str:
-        """Have a file that is there open so many times."""
+        """Open an existing file this many times, and keep it open."""
 
     @abstractmethod
     def have_alive(self, count: int) -> Mapping[str, str]:
-        """Have so many of a kind alive at once, such as threads, for half a minute; by the name of each kind."""
+        """Return, by kind (such as threads), statements that keep this many alive at once for half a minute."""
 
     @abstractmethod
     def share_of_a_processor(self) -> str:
-        """Compute for a moment, and come to the processor time in each second of it; to null where no clock tells."""
+        """Compute for a moment, and end with the processor time per second of it, or null without a clock."""

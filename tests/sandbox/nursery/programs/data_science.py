@@ -1,11 +1,13 @@
 import io
+import logging
 
 import matplotlib
 import numpy
 import pandas
 
+logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on a busy machine it warns that fonts take long to find
 matplotlib.use("agg")
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # noqa: E402
 
 frame = pandas.DataFrame({"group": list("aabb"), "value": numpy.arange(4.0)})
 assert frame.groupby("group").value.sum().to_dict() == {"a": 1.0, "b": 5.0}

@@ -23,7 +23,7 @@ async def main():
     signalled = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, signalled.set)
     os.kill(os.getpid(), signal.SIGUSR1)
-    await asyncio.wait_for(signalled.wait(), 10)
+    await asyncio.wait_for(signalled.wait(), 60)
     assert await asyncio.to_thread(sum, [1, 2]) == 3
 
 

@@ -19,9 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actbox.content.items import (
-    CodeInterpreterResult,
     Content,
-    FunctionResult,
     HostedFileContent,
     JsonObject,
     TextContent,
@@ -29,21 +27,28 @@ from actbox.content.items import (
 )
 from actbox.content.messages import Message
 from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
-from actbox.content.wire.blocks import read_request, read_turns
+from actbox.content.wire.blocks import type_of
 from actbox.content.wire.format import Format, Json
-from actbox.content.wire.reading import kept, list_or_empty, object_or_empty, rest_of, text_or_none
-from actbox.content.wire.written import Losses, Written
+from actbox.content.wire.losses import Losses, Written
+from actbox.content.wire.turns import (
+    accepted_inputs,
+    are_results,
+    is_message,
+    note_unwritten,
+    read_request,
+    read_turns,
+    role_of,
+    scored,
+    write_code_tools,
+)
+from actbox.content.wire.usage import read_usage, write_usage
+from actbox.content.wire.values import kept, list_or_empty, object_or_empty, rest_of, text_or_none
 
-from .blocks import KINDS, kind_of, read_blocks, write_blocks
-from .code import NAME, Writing
-from .envelope import read_envelope, read_usage, write_stop, write_usage
-from .stream import EVENTS, Reader, read_error
+from .blocks import BLOCKS, NAME, Writing
+from .stream import EVENTS, STOPS, TOKENS, Reader, read_about, read_error
 
 CODE_TOOL = "code_execution_20250825"
 """The version of the tool that is asked for."""
-
-_ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system", "tool": "user"}
-_TOOL_RESULT_KIND = "tool_result"
 
 
 def read(document: Json) -> list[Message]:
@@ -58,47 +63,43 @@ def read(document: Json) -> list[Message]:
         raise ValueError(f"a message of Anthropic's is an object, and this is {type(document).__name__}")
     if isinstance(document.get("messages"), list):
         return read_request(document, NAME, _read_list, _read_message)
-    if _is_message(document):
+    if is_message(document):
         return [_read_message(document)]
     if document.get("type") == "error" and isinstance(document.get("error"), Mapping):
         return [Message(contents=(read_error(document),))]
-    if kind_of(document):
+    if type_of(document):
         return [_message_of_blocks([document])]
     raise ValueError("this is no message of Anthropic's: it has neither role nor content nor type")
 
 
 def _read_list(documents: list[Json]) -> list[Message]:
-    if documents and not any(_is_message(one) or kind_of(one) for one in documents):
+    if documents and not any(is_message(one) or type_of(one) for one in documents):
         raise ValueError("number 1 is no message of Anthropic's: it has neither role and content nor type")
-    return read_turns(documents, _is_message, _read_message, _message_of_blocks)
-
-
-def _is_message(document: Json) -> bool:
-    return isinstance(document, Mapping) and isinstance(document.get("role"), str) and "content" in document
+    return read_turns(documents, _read_message, _message_of_blocks)
 
 
 def _message_of_blocks(blocks: list[Json]) -> Message:
-    contents = read_blocks(blocks)
-    of_tools = all(isinstance(item, FunctionResult) for item in contents)
-    of_user = all(kind_of(block) in ("image", "document", "container_upload") for block in blocks)
+    contents = BLOCKS.read_all(blocks)
+    of_tools = are_results(contents)
+    of_user = all(type_of(block) in ("image", "document", "container_upload") for block in blocks)
     return Message(role="tool" if of_tools else "user" if of_user else "assistant", contents=contents)
 
 
 def _read_message(message: Mapping[str, Any]) -> Message:
-    said, rest = read_envelope(message)
+    said, rest = read_about(message)
     content, role = message["content"], message["role"]
     contents: tuple[Content, ...] = ()
     if isinstance(content, str):
         contents, rest["content"] = (TextContent(text=content),), "text"
     elif isinstance(content, list):
-        contents = read_blocks(content)
+        contents = BLOCKS.read_all(content)
     else:
         rest["content"] = content
-    if role == "user" and contents and all(isinstance(item, FunctionResult) for item in contents):
+    if role == "user" and are_results(contents):
         role = "tool"
     if isinstance(message.get("usage"), Mapping):
         # First, because in a stream the counts begin before the content.
-        contents = (read_usage(message["usage"]), *contents)
+        contents = (read_usage(message["usage"], TOKENS, NAME), *contents)
     elif "usage" in message:
         rest["usage"] = message["usage"]
     return Message(role=role, contents=contents, provider_data=kept(NAME, rest), **said)
@@ -112,9 +113,7 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
     writing = Writing()
     written = []
     for message in messages:
-        for name in ("id", "model", "finish_reason"):
-            if getattr(message, name) is not None:
-                writing.add(f"message.{name}", "left out: a request has no place for it")
+        note_unwritten(message, ("id", "model", "finish_reason"), "left out: a request has no place for it", writing)
         if {*message.provider_data.get(NAME, {})} - {"content", "request", "type"}:
             writing.add("message.provider_data", "left out: a request has no place for it")
         written.append(_write_message(message, writing))
@@ -122,19 +121,12 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
 
 
 def _write_message(message: Message, writing: Writing) -> JsonObject:
-    role = _ROLES.get(message.role, "user")
-    if message.role == "tool" and any(isinstance(item, CodeInterpreterResult) for item in message.contents):
-        # The API has what its own tools returned in the assistant's turn.
-        role = "assistant"
-    if message.role not in _ROLES or message.role == "developer":
-        writing.add("message.role", f"{message.role} becomes {role}")
-    for name in ("author", "created_at", "response_id"):
-        if getattr(message, name) is not None:
-            writing.add(f"message.{name}", "left out")
+    role = role_of(message, writing)
+    note_unwritten(message, ("author", "created_at", "response_id"), "left out", writing)
     form = message.provider_data.get(NAME, {}).get("content", [])
-    blocks = write_blocks(message.contents, writing)
+    blocks = BLOCKS.write_all(message.contents, writing)
     content: Any = blocks
-    if form == "text" and len(blocks) == 1 and kind_of(blocks[0]) == "text":
+    if form == "text" and len(blocks) == 1 and type_of(blocks[0]) == "text":
         content = blocks[0]["text"]
     elif not blocks and form != "text":
         content = form
@@ -147,7 +139,7 @@ def write_response(message: Message) -> Written[Json]:
     usage: JsonObject = {}
     for item in message.contents:
         if isinstance(item, UsageContent):
-            usage |= write_usage(item)
+            usage |= write_usage(item, TOKENS, NAME)
     contents = tuple(item for item in message.contents if not isinstance(item, UsageContent))
     ours = rest_of(message.provider_data.get(NAME, {}), ("content", "request"))
     written: JsonObject = {
@@ -155,9 +147,9 @@ def write_response(message: Message) -> Written[Json]:
         "type": "message",
         "model": message.model or "",
         **_write_message(message.model_copy(update={"contents": contents}), writing),
-        "stop_reason": write_stop(message.finish_reason),
+        "stop_reason": STOPS.write(message.finish_reason),
         "stop_sequence": None,
-        "usage": usage or write_usage(UsageContent()),
+        "usage": usage or write_usage(UsageContent(), TOKENS, NAME),
     }
     if isinstance(ours.get("usage"), dict):
         ours["usage"] = {**usage, **object_or_empty(ours["usage"])}
@@ -166,26 +158,21 @@ def write_response(message: Message) -> Written[Json]:
 
 def write_tools(tools: Sequence[HostedTool]) -> Written[list[Json]]:
     """Return the tool that runs code and, where it has hosted files, a user's message that uploads them to it."""
-    losses = Losses()
-    written: list[Json] = []
-    for tool in tools:
-        if not isinstance(tool, HostedCodeInterpreterTool):
-            losses.add("file_search", "left out: there is no such tool")
-            continue
-        written.append({"type": CODE_TOOL, "name": "code_execution", **tool.provider_data.get(NAME, {})})
-        uploads = []
-        for item in tool.inputs:
-            if isinstance(item, HostedFileContent):
-                uploads.append({"type": "container_upload", "file_id": item.file_id})
-            else:
-                losses.add(f"code_interpreter.inputs.{item.type}", "left out: only files of the Files API are taken")
-        if uploads:
-            losses.add("code_interpreter.inputs", "go into a user's message, as container_upload blocks")
-            written.append({"role": "user", "content": uploads})
-    return losses.written(written)
+    return write_code_tools(tools, _write_tool)
 
 
-_STRONG = KINDS - {"text"}
+def _write_tool(tool: HostedCodeInterpreterTool, losses: Losses) -> list[Json]:
+    written: list[Json] = [{"type": CODE_TOOL, "name": "code_execution", **tool.provider_data.get(NAME, {})}]
+    files = accepted_inputs(tool, "left out: only files of the Files API are taken", losses, HostedFileContent)
+    if files:
+        losses.add("code_interpreter.inputs", "go into a user's message, as container_upload blocks")
+        written.append(
+            {"role": "user", "content": [{"type": "container_upload", "file_id": file.file_id} for file in files]}
+        )
+    return written
+
+
+_STRONG = BLOCKS.names - {"text"}
 _FIELDS = {
     "thinking": "thinking",
     "redacted_thinking": "data",
@@ -199,14 +186,19 @@ _FIELDS = {
 _FOREIGN = frozenset({"tool_calls", "tool_call_id", "function_call", "name", "parts", "contents", "refusal", "status"})
 
 
+_PERHAPS = 0.05
+"""The score of a message of whose blocks none is known: it fits among others, and says nothing by itself."""
+
+
 def _looks_like(document: Json) -> float:
-    if isinstance(document, list):
-        scores = [_looks_like(one) for one in document]
-        return max(scores, default=0.0) if all(scores) else 0.0
-    if not isinstance(document, Mapping):
-        return 0.0
+    score = _score(document)
+    return score if score > _PERHAPS else 0.0
+
+
+@scored()
+def _score(document: Mapping[str, Any]) -> float:
     if isinstance(document.get("messages"), list):
-        found = _looks_like(document["messages"])
+        found = _score(document["messages"])
         return max(found, 0.5) if found and ("max_tokens" in document and "system" in document) else found
     if "role" not in document:
         return 0.9 if _is_ours(document) else 0.0
@@ -217,15 +209,19 @@ def _looks_like(document: Json) -> float:
         return 0.0
     if isinstance(content, str):
         return 0.2
-    kinds = [kind_of(block) for block in list_or_empty(content)]
+    kinds = [type_of(block) for block in list_or_empty(content)]
     if any(_is_ours(block) for block in list_or_empty(content)):
         return 0.95
-    return 0.25 if kinds and set(kinds) == {"text"} else 0.2 if content == [] else 0.0
+    if kinds and all(kinds):
+        return 0.25 if set(kinds) == {"text"} else 0.2 if "text" in kinds else _PERHAPS
+    return 0.2 if content == [] else 0.0
 
 
 def _is_ours(block: Json) -> bool:
-    kind = kind_of(block)
-    return kind in _STRONG and _FIELDS.get(kind, "tool_use_id") in block
+    kind = type_of(block)
+    # Chat Completions of Mistral's have thinking as a list of texts.
+    of_chat = kind == "thinking" and isinstance(block.get("thinking"), list)
+    return kind in _STRONG and _FIELDS.get(kind, "tool_use_id") in block and not of_chat
 
 
 def _is_event(event: Any) -> bool:

@@ -1,9 +1,10 @@
-"""One block of a message into an item and back."""
+"""The blocks of a message: text, thinking, files, calls of tools, and of the tools with which Anthropic runs code."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from actbox.content.items import (
@@ -12,27 +13,47 @@ from actbox.content.items import (
     CodeInterpreterResult,
     Content,
     DataContent,
+    ErrorContent,
     FunctionCall,
     FunctionResult,
     HostedFileContent,
     JsonObject,
+    Part,
     ReasoningContent,
     TextContent,
     UnknownContent,
     UriContent,
-    UsageContent,
+    code_content,
 )
 from actbox.content.media import bare_media_type
-from actbox.content.wire.blocks import NOTHING, Blocks
-from actbox.content.wire.degrade import as_text
+from actbox.content.wire.blocks import At, Blocks, Inner, Kind, Notes, value_at
+from actbox.content.wire.degrade import add_printed, exit_code, program_for
+from actbox.content.wire.fields import called, printed_texts
 from actbox.content.wire.format import Json
-from actbox.content.wire.reading import bytes_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
-from actbox.content.wire.written import Losses
+from actbox.content.wire.losses import Losses
+from actbox.content.wire.values import (
+    boolean_or_none,
+    bytes_or_none,
+    integer_or_none,
+    is_utf8,
+    json_or_none,
+    kept,
+    list_or_empty,
+    object_or_empty,
+    only_true,
+    rest_of,
+    text_or_none,
+    to_base64,
+    to_bytes,
+    to_text,
+    word_or_none,
+)
 
-from .code import NAME, RESULTS, Writing, read_call, read_result, write_call, write_result
-
-JOINED = ("text", "thinking")
-_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+NAME = "anthropic"
+PYTHON, SHELL, EDITOR = "code_execution", "bash_code_execution", "text_editor_code_execution"
+TOOLS = {PYTHON: ("code", "python"), SHELL: ("command", "shell"), EDITOR: ("", "json")}
+"""For each tool, which field of its input has the program, and its language. Of the editor the whole input is it."""
+RESULTS = frozenset(f"{tool}_tool_result" for tool in TOOLS)
 _CALLER = "code_execution_20250825"
 _CITATIONS: dict[Json, tuple[str, str]] = {
     "char_location": ("document_title", ""),
@@ -44,74 +65,23 @@ _CITATIONS: dict[Json, tuple[str, str]] = {
 """For each kind of citation, which field has the title and which the address."""
 
 
-def kind_of(block: Json) -> str:
-    """Return the type that a block says, "" where it says none."""
-    return (text_or_none(block.get("type")) or "") if isinstance(block, Mapping) else ""
+class Writing(Losses):
+    """Notes of one writing of messages: the losses, and in `tools` the name of the tool by the id of a call of code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tools: dict[str, str] = {}
 
 
-def _read(block: Json) -> Content | None:
-    read_as = _READERS.get(kind_of(block))
-    return read_as(block) if read_as is not None else None
-
-
-def _write(item: Content, writing: Writing, inside: bool) -> Any:
-    ours = rest_of(item.provider_data.get(NAME, {}), ("block",))
-    match item:
-        case UnknownContent() if item.format == NAME:
-            return item.raw
-        case TextContent():
-            return _write_text(item, ours, writing)
-        case ReasoningContent():
-            return _write_thinking(item, ours, writing)
-        case FunctionCall() if not inside:
-            return _write_use(item, ours, writing)
-        case FunctionResult() if not inside:
-            return _write_use_result(item, ours, writing)
-        case CodeInterpreterCall() if not inside:
-            return write_call(item, writing)
-        case CodeInterpreterResult() if not inside:
-            return write_result(item, writing)
-        case DataContent() | UriContent() | HostedFileContent():
-            block = _write_media(item, ours, writing, inside)
-        case UsageContent():
-            writing.add("usage", "left out: only a response has a place for it")
-            return NOTHING
-        case _:
-            block = None
-    if block is None:
-        writing.add(item.type, "becomes text")
-        return {"type": "text", "text": as_text(item)}
-    return block
-
-
-def _read_text(block: Mapping[str, Any]) -> Content | None:
-    text = text_or_none(block.get("text"))
-    if text is None:
-        return None
-    rest = rest_of(block, ("type", "text"))
-    notes: tuple[Annotation, ...] = ()
-    citations = list_or_empty(block.get("citations"))
-    if citations and all(isinstance(citation, Mapping) for citation in citations):
-        notes = tuple(read_citation(citation) for citation in citations)
-        del rest["citations"]
-    return TextContent(text=text, annotations=notes, provider_data=kept(NAME, rest))
-
-
-def read_citation(citation: Mapping[str, Any]) -> Annotation:
+def read_citation(citation: Any) -> Annotation | None:
     """Return where a text comes from. It is about the whole of its block, so that start and end are not said."""
+    if not isinstance(citation, Mapping):
+        return None
     title, url = _CITATIONS.get(text_or_none(citation.get("type")), ("", ""))
     fields = {"title": title, "url": url, "file_id": "file_id" if title else "", "snippet": "cited_text"}
     said = {ours: theirs for ours, theirs in fields.items() if isinstance(citation.get(theirs), str)}
     values = {ours: citation[theirs] for ours, theirs in said.items()}
     return Annotation(**values, provider_data=kept(NAME, rest_of(citation, said.values())))
-
-
-def _write_text(item: TextContent, ours: JsonObject, losses: Losses) -> JsonObject:
-    if item.stream is not None:
-        losses.add("text.stream", "left out: all text is alike")
-    notes = [note for note in (_write_citation(note, item.text, losses) for note in item.annotations) if note]
-    said: JsonObject = {"type": "text", "text": item.text}
-    return {**said, **({"citations": [*notes]} if notes else {}), **ours}
 
 
 def _write_citation(note: Annotation, text: str, losses: Losses) -> JsonObject | None:
@@ -130,203 +100,227 @@ def _write_citation(note: Annotation, text: str, losses: Losses) -> JsonObject |
     return {**of_page, "cited_text": cited, "encrypted_index": ""}
 
 
-def _read_thinking(block: Mapping[str, Any]) -> Content | None:
-    text, signature = text_or_none(block.get("thinking")), text_or_none(block.get("signature"))
-    if text is None:
+def _read_call(block: Mapping[str, Any]) -> CodeInterpreterCall | None:
+    call_id, tool, given = text_or_none(block.get("id")), text_or_none(block.get("name")), block.get("input")
+    if call_id is None or tool not in TOOLS or not isinstance(given, Mapping):
         return None
-    rest = rest_of(block, ("type", "thinking", "signature"))
-    if "signature" not in block:
-        rest["signature"] = "absent"
-    return ReasoningContent(text=text, protected_data=signature or None, provider_data=kept(NAME, rest))
+    program_field, language = TOOLS[tool]
+    program = json.dumps(given, ensure_ascii=False) if tool == EDITOR else text_or_none(given.get(program_field))
+    inputs = () if program is None else (code_content(program, language),)
+    return CodeInterpreterCall(call_id=call_id, inputs=inputs, name=tool)
 
 
-def _read_redacted(block: Mapping[str, Any]) -> Content | None:
-    data = text_or_none(block.get("data"))
-    if data is None:
+def _tool_of(item: CodeInterpreterCall | CodeInterpreterResult, tools: Mapping[str, str]) -> str:
+    """Return which tool a call or result is of; for those of others, the shell's for shell, else Python's."""
+    if item.name in TOOLS:
+        return item.name
+    if isinstance(item, CodeInterpreterCall):
+        return SHELL if item.language == "shell" else PYTHON
+    return tools.get(item.call_id, PYTHON)
+
+
+def _write_call(item: CodeInterpreterCall, writing: Writing) -> JsonObject:
+    tool = writing.tools[item.call_id] = _tool_of(item, writing.tools)
+    program_field, language = TOOLS[tool]
+    how = "files are left out: a user's message uploads them to the container"
+    program = program_for(item, tool, language, writing, files=how)
+    given: JsonObject = {program_field: program} if item.inputs else {}
+    if tool == EDITOR:
+        given = found if isinstance(found := json_or_none(program), dict) else {"command": program}
+    return {"type": "server_tool_use", "id": item.call_id, "name": tool, "input": given}
+
+
+def _read_result(block: Mapping[str, Any]) -> CodeInterpreterResult | None:
+    call_id, content = text_or_none(block.get("tool_use_id")), object_or_empty(block.get("content"))
+    tool = str(block["type"]).removesuffix("_tool_result")
+    found: _Found | None = None
+    match str(content.get("type")).removeprefix(f"{tool}_"):
+        case "result" | "encrypted_code_execution_result":
+            found = _read_run(content, tool)
+        case "tool_result_error" if isinstance(code := content.get("error_code"), str):
+            error = ErrorContent(message=text_or_none(content.get("error_message")) or code, code=code)
+            found = (error,), None, "timeout" if code == "execution_time_exceeded" else "failed"
+        case "view_result" | "create_result" | "str_replace_result" as kind:
+            found = _read_edit(content, kind), None, "ok"
+    if call_id is None or found is None:
         return None
-    rest = {"type": "redacted_thinking", **rest_of(block, ("data",))}
-    return ReasoningContent(protected_data=data, provider_data={NAME: rest})
+    outputs, code, outcome = found
+    return CodeInterpreterResult(call_id=call_id, outputs=tuple(outputs), exit_code=code, outcome=outcome, name=tool)
 
 
-def _write_thinking(item: ReasoningContent, ours: JsonObject, losses: Losses) -> JsonObject:
-    if ours.get("type") == "redacted_thinking":
-        return {**ours, "data": item.protected_data or ""}
-    absent = ours.pop("signature", None) == "absent"
-    if item.protected_data is None:
-        losses.add("reasoning.protected_data", "written without a signature, which the API does not take back")
-    signature: JsonObject = {} if absent else {"signature": item.protected_data or ""}
-    return {"type": "thinking", "thinking": item.text, **signature, **ours}
+_Found = tuple[Sequence[Content], int | None, str | None]
+"""The outputs, the exit code and the outcome."""
 
 
-def _read_media(block: Mapping[str, Any]) -> Content | None:
-    """Return a picture or a document: its bytes, its address, or the file that it is."""
-    source = block.get("source")
-    if not isinstance(source, Mapping):
+def _read_run(content: Mapping[str, Any], tool: str) -> _Found | None:
+    code, files = integer_or_none(content.get("return_code")), content.get("content")
+    if code is None or not isinstance(files, list):
         return None
-    kind, form = block["type"], text_or_none(source.get("type")) or ""
-    title = text_or_none(block.get("title")) if kind == "document" else None
-    rest = rest_of(block, ("type", "source", *(["title"] if title is not None else [])))
-    inner = rest_of(source, ("type", "media_type", "data", "url", "file_id"))
-    item = _read_source(source, form, kind, title)
-    if item is None:
+    made = [_read_file(object_or_empty(file), tool) or UnknownContent(format=NAME, raw=file) for file in files]
+    return [*printed_texts(content), *made], code, "ok" if code == 0 else "failed"
+
+
+def _read_file(file: Mapping[str, Any], tool: str) -> Content | None:
+    file_id = word_or_none(file.get("file_id"))
+    if file.get("type") != f"{tool}_output" or file_id is None:
         return None
-    if _place_of(item) != (kind, form):
-        rest["type"], inner["type"] = kind, form
-    if inner:
-        rest["source"] = inner
-    return item.model_copy(update={"provider_data": kept(NAME, rest)})
+    return HostedFileContent(file_id=file_id, provider_data=kept(NAME, rest_of(file, ("type", "file_id"))))
 
 
-def _read_source(source: Mapping[str, Any], form: str, kind: str, title: str | None) -> Content | None:
-    media_type, data = text_or_none(source.get("media_type")), source.get("data")
-    if form == "base64" and media_type is not None and (picture := bytes_or_none(data)) is not None:
-        return DataContent(media_type=media_type, data=picture, name=title)
-    if form == "text" and media_type is not None and isinstance(data, str):
-        return DataContent(media_type=media_type, data=data.encode("utf-8", "surrogatepass"), name=title)
-    url, file_id = text_or_none(source.get("url")), text_or_none(source.get("file_id"))
-    if form == "url" and url is not None:
-        return UriContent(uri=url, media_type="image/*" if kind == "image" else "application/pdf", name=title)
-    if form == "file" and file_id:
-        return HostedFileContent(file_id=file_id, media_type="image/*" if kind == "image" else None, name=title)
-    return None
+def _read_edit(content: Mapping[str, Any], kind: str) -> Sequence[Content]:
+    if kind == "view_result" and content.get("file_type") == "text" and isinstance(content.get("content"), str):
+        return (TextContent(text=content["content"]),)
+    lines = list_or_empty(content.get("lines"))
+    is_text = kind == "str_replace_result" and lines and all(isinstance(line, str) for line in lines)
+    return (TextContent(text="\n".join(lines)),) if is_text else ()
 
 
-def _read_upload(block: Mapping[str, Any]) -> Content | None:
-    file_id = text_or_none(block.get("file_id"))
-    return (
-        HostedFileContent(file_id=file_id, provider_data=kept(NAME, rest_of(block, ("type", "file_id"))))
-        if (file_id)
-        else None
-    )
+def _write_result(item: CodeInterpreterResult, writing: Writing) -> JsonObject:
+    tool = _tool_of(item, writing.tools)
+    was = str(value_at(item.provider_data.get(NAME, {}), "content.type"))
+    edited: JsonObject | None = None
+    if was.endswith("_str_replace_result") and item.outputs:
+        edited = {"type": was, "lines": [*item.text.split("\n")]}
+    elif was.endswith("_view_result") and item.outputs:
+        edited = {"type": was, "content": item.text}
+    if edited is not None:
+        return {"type": f"{tool}_tool_result", "tool_use_id": item.call_id, "content": edited}
+    printed = {"stdout": "", "stderr": ""}
+    files: list[Json] = []
+    for output in item.outputs:
+        match output:
+            case UnknownContent() if output.format == NAME:
+                files.append(output.raw)
+            case HostedFileContent():
+                if output.model_copy(update={"provider_data": {}}) != HostedFileContent(file_id=output.file_id):
+                    writing.add("hosted_file", "of a file that code made only the id is kept")
+                ours = output.provider_data.get(NAME, {})
+                files.append({"type": f"{tool}_output", "file_id": output.file_id, **ours})
+            case _:
+                add_printed(printed, output, writing)
+        if output.annotations:
+            writing.add(f"{output.type}.annotations", "left out")
+    content: JsonObject = {
+        "type": f"{tool}_result",
+        "return_code": exit_code(item, writing),
+        **printed,
+        "content": files,
+    }
+    return {"type": f"{tool}_tool_result", "tool_use_id": item.call_id, "content": content}
 
 
-def _place_of(item: Content) -> tuple[str, str] | None:
-    """Return the block, and the form of its source, that an item usually has; `None` for none."""
-    match item:
-        case DataContent():
-            bare = bare_media_type(item.media_type)
-            if bare in _IMAGES:
-                return "image", "base64"
-            if bare == "application/pdf":
-                return "document", "base64"
-            return ("document", "text") if item.is_text and _is_utf8(item.data) else None
-        case UriContent() if item.media_type is not None:
-            if item.media_type.startswith("image/"):
-                return "image", "url"
-            return ("document", "url") if item.media_type == "application/pdf" else None
-        case HostedFileContent():
-            if (item.media_type or "").startswith("image/"):
-                return "image", "file"
-            documents = ("application/pdf", "text/plain")
-            return ("document", "file") if item.media_type in documents else ("container_upload", "")
-        case _:
-            return None
-
-
-def _write_media(
-    item: DataContent | UriContent | HostedFileContent, ours: JsonObject, losses: Losses, inside: bool
-) -> JsonObject | None:
-    usual = _place_of(item)
-    inner = dict(object_or_empty(ours.pop("source", None)))
-    kind, form = ours.pop("type", usual and usual[0]), inner.pop("type", usual and usual[1])
-    if kind is None or (kind == "container_upload" and inside):
-        return None
-    media_type, title = item.media_type, item.name if kind == "document" else None
-    if item.name is not None and title is None:
-        losses.add(f"{item.type}.name", "left out")
-    if kind == "container_upload" and isinstance(item, HostedFileContent):
-        if media_type is not None:
-            losses.add("hosted_file.media_type", "left out")
-        return {"type": kind, "file_id": item.file_id, **ours}
+def _is_picture(item: DataContent | UriContent | HostedFileContent) -> bool:
     if isinstance(item, DataContent):
-        source: JsonObject = {"type": form, "media_type": media_type}
-        if form == "text":
-            source["data"] = item.data.decode("utf-8", "surrogatepass")
-            if not ours and not inner and media_type != "text/plain":
-                losses.add("data.media_type", "becomes text/plain")
-                source["media_type"] = "text/plain"
-        else:
-            source["data"] = base64.b64encode(item.data).decode("ascii")
-    else:
-        source = {"type": form}
-        source |= {"url": item.uri} if isinstance(item, UriContent) else {"file_id": item.file_id}
-        if media_type not in (None, "image/*", "application/pdf"):
-            losses.add(f"{item.type}.media_type", "left out")
-    titled: JsonObject = {"title": title} if title is not None else {}
-    return {"type": kind, "source": {**source, **inner}, **titled, **ours}
+        return bare_media_type(item.media_type) in ("image/jpeg", "image/png", "image/gif", "image/webp")
+    return (item.media_type or "").startswith("image/")
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return False
-    return True
+def _is_pdf(item: DataContent | UriContent) -> bool:
+    bare = bare_media_type(item.media_type or "") if isinstance(item, DataContent) else item.media_type
+    return bare == "application/pdf"
 
 
-def _read_use(block: Mapping[str, Any]) -> Content | None:
-    call_id, name, given = text_or_none(block.get("id")), text_or_none(block.get("name")), block.get("input")
-    if call_id is None or name is None or not isinstance(given, Mapping):
-        return None
-    rest = rest_of(block, ("type", "id", "name", "input"))
-    caller = text_or_none(object_or_empty(block.get("caller")).get("tool_id"))
-    return FunctionCall(
-        call_id=call_id, name=name, arguments=dict(given), called_by=caller, provider_data=kept(NAME, rest)
-    )
+def _file(
+    name: str,
+    item: type[Part],
+    source: str,
+    *fields: At,
+    when: Callable[[Any], bool],
+    usual: Mapping[str, Any] = MappingProxyType({}),
+) -> Kind:
+    """Return a kind of block that has a file, by the type of its source."""
+    return Kind(name, item, fields, {"source.type": source}, usual, when, inside=True)
 
 
-def _write_use(item: FunctionCall, ours: JsonObject, losses: Losses) -> JsonObject:
-    arguments = item.arguments
-    if isinstance(arguments, str):
-        if arguments:
-            losses.add("function_call.arguments", "text that is no JSON object becomes the argument `arguments`")
-        arguments = {"arguments": arguments} if arguments else {}
-    if item.called_by is not None and object_or_empty(ours.get("caller")).get("tool_id") != item.called_by:
-        ours["caller"] = {"type": _CALLER, "tool_id": item.called_by}
-    return {"type": "tool_use", "id": item.call_id, "name": item.name, "input": arguments, **ours}
-
-
-def _read_use_result(block: Mapping[str, Any]) -> Content | None:
-    call_id, content, is_error = text_or_none(block.get("tool_use_id")), block.get("content"), block.get("is_error")
-    if call_id is None or not isinstance(content, str | list | None) or not isinstance(is_error, bool | None):
-        return None
-    rest = rest_of(block, ("type", "tool_use_id", "content", "is_error"))
-    if not isinstance(content, list):
-        rest["content"] = "text" if isinstance(content, str) else "null" if "content" in block else "absent"
-    if "is_error" in block and not is_error:
-        rest["is_error"] = is_error
-    outputs = (TextContent(text=content),) if isinstance(content, str) else read_blocks(content or ())
-    return FunctionResult(call_id=call_id, outputs=outputs, is_error=is_error is True, provider_data=kept(NAME, rest))
-
-
-def _write_use_result(item: FunctionResult, ours: JsonObject, writing: Writing) -> JsonObject:
-    form = ours.pop("content", None)
-    if item.name is not None:
-        writing.add("function_result.name", "left out: its call has it")
-    result: JsonObject = {"type": "tool_result", "tool_use_id": item.call_id}
-    if form == "text" and len(item.outputs) == 1 and isinstance(item.outputs[0], TextContent):
-        result["content"] = item.outputs[0].text
-    elif form == "null" and not item.outputs:
-        result["content"] = None
-    elif form != "absent" or item.outputs:
-        result["content"] = write_blocks(item.outputs, writing, inside=True)
-    return {**result, **({"is_error": True} if item.is_error else {}), **ours}
-
-
-_READERS = {
-    "text": _read_text,
-    "thinking": _read_thinking,
-    "redacted_thinking": _read_redacted,
-    "image": _read_media,
-    "document": _read_media,
-    "container_upload": _read_upload,
-    "tool_use": _read_use,
-    "tool_result": _read_use_result,
-    "server_tool_use": read_call,
-    **dict.fromkeys(RESULTS, read_result),
-}
-KINDS = frozenset(_READERS)
-
-
-_BLOCKS = Blocks(NAME, JOINED, kind_of, _read, _write, Writing)
-read_blocks, read_block, write_blocks = _BLOCKS.read_all, _BLOCKS.read_one, _BLOCKS.write_all
+_TITLE = At("title", "name", optional=True)
+_MEDIA_TYPE, _URL = At("source.media_type", "media_type"), At("source.url", "uri")
+_BYTES = At("source.data", "data", bytes_or_none, to_base64)
+_FILE_ID = At("source.file_id", "file_id", word_or_none)
+_PICTURE, _PDF = {"media_type": "image/*"}, {"media_type": "application/pdf"}
+BLOCKS = Blocks(
+    NAME,
+    (
+        Kind(
+            "text",
+            TextContent,
+            (At("text", "text"), Notes("citations", "annotations", optional=True)),
+            inside=True,
+        ),
+        Kind(
+            "thinking",
+            ReasoningContent,
+            (
+                At("thinking", "text"),
+                At(
+                    "signature",
+                    "protected_data",
+                    word_or_none,
+                    lambda signature: signature or "",
+                    optional=True,
+                    how="written without a signature, which the API does not take back",
+                ),
+            ),
+            inside=True,
+        ),
+        Kind("redacted_thinking", ReasoningContent, (At("data", "protected_data"),), inside=True),
+        Kind(
+            "tool_use",
+            FunctionCall,
+            (
+                At("id", "call_id"),
+                *called("name", "input"),
+                At(
+                    "caller",
+                    "called_by",
+                    lambda caller: text_or_none(object_or_empty(caller).get("tool_id")),
+                    lambda call_id: call_id and {"type": _CALLER, "tool_id": call_id},
+                    optional=True,
+                ),
+            ),
+        ),
+        Kind(
+            "tool_result",
+            FunctionResult,
+            (
+                At("tool_use_id", "call_id"),
+                Inner("content", "outputs"),
+                At("is_error", "is_error", boolean_or_none, only_true, optional=True),
+            ),
+        ),
+        Kind("server_tool_use", CodeInterpreterCall, read=_read_call, write=_write_call),
+        *(Kind(name, CodeInterpreterResult, read=_read_result, write=_write_result) for name in sorted(RESULTS)),
+        _file("image", DataContent, "base64", _MEDIA_TYPE, _BYTES, when=_is_picture),
+        _file("document", DataContent, "base64", _MEDIA_TYPE, _BYTES, _TITLE, when=_is_pdf),
+        _file(
+            "document",
+            DataContent,
+            "text",
+            At("source.media_type", "media_type", write=lambda _: "text/plain", how="becomes text/plain"),
+            At("source.data", "data", to_bytes, to_text),
+            _TITLE,
+            when=lambda item: item.is_text and is_utf8(item.data),
+        ),
+        _file("image", UriContent, "url", _URL, usual=_PICTURE, when=_is_picture),
+        _file("document", UriContent, "url", _URL, _TITLE, usual=_PDF, when=_is_pdf),
+        _file("image", HostedFileContent, "file", _FILE_ID, usual=_PICTURE, when=_is_picture),
+        _file(
+            "document",
+            HostedFileContent,
+            "file",
+            _FILE_ID,
+            _TITLE,
+            when=lambda item: item.media_type in ("application/pdf", "text/plain"),
+        ),
+        Kind("container_upload", HostedFileContent, (At("file_id", "file_id", word_or_none),)),
+    ),
+    joined=("text", "thinking"),
+    lost={
+        "text.stream": "left out: all text is alike",
+        "function_result.name": "left out: its call has it",
+    },
+    dropped={"usage": "left out: only a response has a place for it"},
+    own=("block", "partial_json"),
+    losses=Writing,
+    read_note=read_citation,
+    write_note=_write_citation,
+)

@@ -22,23 +22,21 @@ from itertools import groupby
 from typing import Any
 
 from actbox.content.items import (
-    Content,
     HostedFileContent,
     HostedVectorStoreContent,
     JsonObject,
     Part,
-    UnknownContent,
     UriContent,
 )
 from actbox.content.messages import Message, Update
 from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
 from actbox.content.wire import openai_responses
-from actbox.content.wire.format import Format, Json
+from actbox.content.wire.format import EventReader, Format, Json
+from actbox.content.wire.losses import Losses, Written
 from actbox.content.wire.openai_assistants.reading import oldest_first
 from actbox.content.wire.openai_assistants.stream import RunReader
-from actbox.content.wire.openai_responses.tools import results_within
-from actbox.content.wire.reading import list_or_empty, object_or_empty
-from actbox.content.wire.written import Losses, Written
+from actbox.content.wire.turns import accepted_inputs
+from actbox.content.wire.values import list_or_empty, object_or_empty
 
 from .threads import DIALECT, NAME, is_from_thread, is_of_thread, read_one, write_one
 
@@ -114,44 +112,43 @@ def write_agent_tools(tools: Sequence[HostedTool]) -> Written[JsonObject]:
     definitions: list[Any] = []
     resources: JsonObject = {}
     for tool in tools:
-        files = [item.file_id for item in tool.inputs if isinstance(item, HostedFileContent)]
         if isinstance(tool, HostedCodeInterpreterTool):
             definitions.append({"type": "code_interpreter"})
-            assets = [item.uri for item in tool.inputs if isinstance(item, UriContent)]
+            given = accepted_inputs(tool, _NOT_TAKEN, losses, HostedFileContent, UriContent)
+            files = [item.file_id for item in given if isinstance(item, HostedFileContent)]
+            assets = [item.uri for item in given if isinstance(item, UriContent)]
             if files and assets:
                 losses.add("code_interpreter.inputs.uri", "left out: there are files by id, and only one kind is taken")
             sources = [{"uri": uri, "type": "uri_asset"} for uri in assets]
             found: Any = {"file_ids": files} if files else {"data_sources": sources} if sources else {}
-            _note_others(tool.inputs, (HostedFileContent, UriContent), "code_interpreter", losses)
         else:
             details: JsonObject = {}
             if tool.maximum_result_count is not None:
-                details = {"file_search": {"max_num_results": results_within(tool.maximum_result_count, losses)}}
+                details = {
+                    "file_search": {
+                        "max_num_results": openai_responses.results_within(tool.maximum_result_count, losses)
+                    }
+                }
             definitions.append({"type": "file_search", **details})
-            stores = [item.vector_store_id for item in tool.inputs if isinstance(item, HostedVectorStoreContent)]
-            found = {"vector_store_ids": stores} if stores else {}
-            _note_others(tool.inputs, (HostedVectorStoreContent,), "file_search", losses)
+            stores = accepted_inputs(tool, _NOT_TAKEN, losses, HostedVectorStoreContent)
+            found = {"vector_store_ids": [store.vector_store_id for store in stores]} if stores else {}
         if found:
             resources[str(definitions[-1]["type"])] = found
     return losses.written({"tools": definitions, "tool_resources": resources})
 
 
-def _note_others(items: Sequence[Content], taken: tuple[type, ...], tool: str, losses: Losses) -> None:
-    for item in items:
-        if not isinstance(item, taken):
-            losses.add(f"{tool}.inputs.{item.type}", "left out: the tool does not take it")
+_NOT_TAKEN = "left out: the tool does not take it"
 
 
-class Reader:
+class Reader(EventReader):
     """Reads the events of a response, or of a run in a thread."""
+
+    format = NAME
 
     def __init__(self) -> None:
         self._responses, self._threads = openai_responses.Reader(), RunReader(DIALECT)
 
-    def feed(self, event: Json) -> list[Update]:
-        """Return what an event adds. One that is not known becomes an update that keeps it."""
-        if not isinstance(event, Mapping):
-            return [Update(contents=(UnknownContent(format=NAME, raw=event),))]
+    def _read(self, event: Mapping[str, Any]) -> list[Update]:
         if "event" in event:
             return self._threads.feed(event)
         return [_renamed(update, _OPENAI, NAME) for update in self._responses.feed(event)]

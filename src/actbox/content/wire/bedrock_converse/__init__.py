@@ -12,21 +12,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from actbox.content.items import CodeInterpreterResult, Content, FunctionResult, JsonObject, UsageContent
+from actbox.content.items import Content, JsonObject, UsageContent
 from actbox.content.messages import Message
 from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
-from actbox.content.wire.blobs import with_bytes, without_bytes
-from actbox.content.wire.blocks import read_request, read_turns
+from actbox.content.wire.blocks import only_field_of as kind_of
 from actbox.content.wire.format import Format, Json
-from actbox.content.wire.reading import kept, list_or_empty, object_or_empty, rest_of
-from actbox.content.wire.written import Losses, Written
+from actbox.content.wire.losses import Losses, Written
+from actbox.content.wire.turns import (
+    are_results,
+    is_message,
+    note_unwritten,
+    read_request,
+    read_turns,
+    role_of,
+    scored,
+    with_data,
+    write_code_tools,
+)
+from actbox.content.wire.usage import read_usage, write_usage
+from actbox.content.wire.values import kept, object_or_empty, rest_of, with_bytes, without_bytes
 
-from .blocks import KINDS, kind_of, read_blocks, write_blocks
-from .code import NAME, TOOL
-from .envelope import read_stop, read_usage, write_stop, write_usage
-from .stream import EVENTS, EXCEPTIONS, Reader, read_exception
+from .blocks import BLOCKS, KINDS, NAME, TOOL
+from .stream import EVENTS, EXCEPTIONS, STOPS, TOKENS, Reader, read_exception
 
-_ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system", "tool": "user"}
 _BYTES = frozenset({"bytes", "redactedContent"})
 
 
@@ -46,66 +54,55 @@ def read(document: Json) -> list[Message]:
         return _read_list(plain)
     if isinstance(plain, Mapping):
         message = object_or_empty(plain.get("output")).get("message")
-        if isinstance(message, Mapping) and _is_message(message):
+        if isinstance(message, Mapping) and is_message(message):
             return [_read_response(plain, message)]
         if isinstance(plain.get("messages"), list):
             return read_request(plain, NAME, _read_list, _read_message)
-        if _is_message(plain) or kind_of(plain) in KINDS:
+        if is_message(plain) or kind_of(plain) in KINDS:
             return _read_list([plain])
         if kind_of(plain) in EXCEPTIONS:
             return [Message(contents=(read_exception(kind_of(plain), object_or_empty(plain[kind_of(plain)])),))]
     raise ValueError("this is no message of Converse: it has neither role and content nor one block's field")
 
 
-def _is_message(document: Json) -> bool:
-    return isinstance(document, Mapping) and isinstance(document.get("role"), str) and "content" in document
-
-
 def _read_list(documents: list[Json]) -> list[Message]:
-    if documents and not any(_is_message(one) or kind_of(one) in KINDS for one in documents):
+    if documents and not any(is_message(one) or kind_of(one) in KINDS for one in documents):
         raise ValueError("number 1 is no message of Converse: it has neither role and content nor one block's field")
-    return read_turns(documents, _is_message, _read_message, _message_of_blocks)
+    return read_turns(documents, _read_message, _message_of_blocks)
 
 
 def _message_of_blocks(blocks: list[Json]) -> Message:
-    contents = read_blocks(blocks)
-    return Message(role="tool" if _are_results(contents) else "assistant", contents=contents)
-
-
-def _are_results(contents: Sequence[Content]) -> bool:
-    return bool(contents) and all(isinstance(item, FunctionResult) for item in contents)
+    contents = BLOCKS.read_all(blocks)
+    return Message(role="tool" if are_results(contents) else "assistant", contents=contents)
 
 
 def _read_message(message: Mapping[str, Any]) -> Message:
     role, rest = message["role"], rest_of(message, ("role", "content"))
     contents: tuple[Content, ...] = ()
     if isinstance(message["content"], list):
-        contents = read_blocks(message["content"])
+        contents = BLOCKS.read_all(message["content"])
     else:
         rest["content"] = message["content"]
     return Message(
-        role="tool" if role == "user" and _are_results(contents) else role,
+        role="tool" if role == "user" and are_results(contents) else role,
         contents=contents,
         provider_data=kept(NAME, rest),
     )
 
 
 def _read_response(response: Mapping[str, Any], message: Mapping[str, Any]) -> Message:
-    read_message = _read_message(message)
-    finish_reason, rest = read_stop(response)
-    more = rest_of(object_or_empty(rest.pop("output", None)), ("message",))
-    if more:
+    finish_reason, rest = STOPS.read(response, "stopReason")
+    if more := rest_of(object_or_empty(rest.pop("output", None)), ("message",)):
         rest["output"] = more
-    contents = read_message.contents
-    ours = dict(read_message.provider_data.get(NAME, {}))
+    found = _read_message(message)
+    contents = found.contents
     if isinstance(rest.get("usage"), Mapping):
-        contents = (*contents, read_usage(object_or_empty(rest.pop("usage"))))
+        contents = (*contents, read_usage(object_or_empty(rest.pop("usage")), TOKENS, NAME))
     # What the metadata of a stream has too is kept apart, so that both ways come to the same.
     stream = {name: rest.pop(name) for name in _METADATA if name in rest}
-    ours |= ({"response": rest} if rest else {}) | ({"stream": stream} if stream else {})
-    return read_message.model_copy(
-        update={"contents": contents, "finish_reason": finish_reason, "provider_data": kept(NAME, ours)}
-    )
+    said = found.model_copy(update={"contents": contents, "finish_reason": finish_reason})
+    read: Message = with_data(said, NAME, response=rest, stream=stream)
+    return read
 
 
 _METADATA = ("metrics", "trace", "performanceConfig", "serviceTier")
@@ -120,8 +117,7 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
     losses = Losses()
     written: list[JsonObject] = []
     for message in messages:
-        if message.finish_reason is not None:
-            losses.add("message.finish_reason", "left out: a request has no place for it")
+        note_unwritten(message, ("finish_reason",), "left out: a request has no place for it", losses)
         if {"response", "stream"} & message.provider_data.get(NAME, {}).keys():
             losses.add("message.provider_data", "left out: a request has no place for it")
         one = _write_message(message, losses)
@@ -139,17 +135,11 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
 
 
 def _write_message(message: Message, losses: Losses) -> JsonObject:
-    role = _ROLES.get(message.role, "user")
-    if message.role == "tool" and any(isinstance(item, CodeInterpreterResult) for item in message.contents):
-        # What the provider's own tools returned is in the assistant's turn.
-        role = "assistant"
-    if message.role not in _ROLES or message.role == "developer":
-        losses.add("message.role", f"{message.role} becomes {role}")
-    for name in ("author", "created_at", "response_id", "id", "model"):
-        if getattr(message, name) is not None:
-            losses.add(f"message.{name}", "left out: there is no place for it")
+    role = role_of(message, losses)
+    unsaid = ("author", "created_at", "response_id", "id", "model")
+    note_unwritten(message, unsaid, "left out: there is no place for it", losses)
     ours = rest_of(message.provider_data.get(NAME, {}), ("request", "response", "stream"))
-    blocks: Any = write_blocks(message.contents, losses)
+    blocks: Any = BLOCKS.write_all(message.contents, losses)
     content = blocks if blocks else ours.pop("content", blocks)
     return {"role": role, "content": content, **ours}
 
@@ -157,16 +147,14 @@ def _write_message(message: Message, losses: Losses) -> JsonObject:
 def write_response(message: Message) -> Written[Json]:
     """Return a message as the API gives it: with the reason to stop and usage."""
     losses = Losses()
-    usage: JsonObject = write_usage(UsageContent())
-    for item in message.contents:
-        if isinstance(item, UsageContent):
-            usage = write_usage(item)
+    usages = [item for item in message.contents if isinstance(item, UsageContent)]
+    usage = _write_usage(usages[-1] if usages else UsageContent())
     contents = tuple(item for item in message.contents if not isinstance(item, UsageContent))
     ours = message.provider_data.get(NAME, {})
     response, stream = (object_or_empty(ours.get(name)) for name in ("response", "stream"))
     output = {"message": _write_message(message.model_copy(update={"contents": contents}), losses)}
     written: JsonObject = {
-        "stopReason": write_stop(message.finish_reason) or "end_turn",
+        "stopReason": STOPS.write(message.finish_reason) or "end_turn",
         "usage": usage,
         "metrics": {"latencyMs": 0},
         **stream,
@@ -176,29 +164,28 @@ def write_response(message: Message) -> Written[Json]:
     return losses.written(written)
 
 
+def _write_usage(item: UsageContent) -> JsonObject:
+    """Return counts as a response has them; all three are always there."""
+    total = (item.input_tokens or 0) + (item.output_tokens or 0) if item.total_tokens is None else item.total_tokens
+    return write_usage(item.model_copy(update={"total_tokens": total}), TOKENS, NAME)
+
+
 def write_tools(tools: Sequence[HostedTool]) -> Written[list[Json]]:
     """Return the `tools` of a request's `toolConfig`."""
-    losses = Losses()
-    written: list[Json] = []
-    for tool in tools:
-        if not isinstance(tool, HostedCodeInterpreterTool):
-            losses.add("file_search", "left out: there is no such tool")
-            continue
-        if tool.inputs:
-            losses.add("code_interpreter.inputs", "left out: files go into a user's message, as documents")
-        written.append({"systemTool": {"name": TOOL, **tool.provider_data.get(NAME, {})}})
-    return losses.written(written)
+    return write_code_tools(tools, _write_tool)
+
+
+def _write_tool(tool: HostedCodeInterpreterTool, losses: Losses) -> list[Json]:
+    if tool.inputs:
+        losses.add("code_interpreter.inputs", "left out: files go into a user's message, as documents")
+    return [{"systemTool": {"name": TOOL, **tool.provider_data.get(NAME, {})}}]
 
 
 _STRONG = KINDS - {"text"}
 
 
-def _looks_like(document: Json) -> float:
-    if isinstance(document, list):
-        scores = [_looks_like(one) for one in document]
-        return max(scores, default=0.0) if all(scores) else 0.0
-    if not isinstance(document, Mapping):
-        return 0.0
+@scored()
+def _looks_like(document: Mapping[str, Any]) -> float:
     if isinstance(object_or_empty(document.get("output")).get("message"), Mapping):
         return 1.0 if "stopReason" in document else 0.5
     if isinstance(document.get("messages"), list):
@@ -208,10 +195,11 @@ def _looks_like(document: Json) -> float:
         return 0.9 if kind in _STRONG and isinstance(document[kind], Mapping) else 0.0
     if not isinstance(document.get("content"), list) or "type" in document:
         return 0.0
-    kinds = {kind_of(block) for block in list_or_empty(document["content"])}
-    if not kinds <= KINDS:
+    kinds = {kind_of(block) for block in document["content"]}
+    fields = (field for block in document["content"] if kind_of(block) not in KINDS for field in block.values())
+    if "" in kinds or not all(isinstance(field, Mapping) for field in fields):
         return 0.0
-    return 0.95 if kinds & _STRONG else 0.8 if kinds else 0.1
+    return 0.95 if kinds & _STRONG else 0.8 if kinds & KINDS else 0.1
 
 
 def _is_event(event: Any) -> bool:

@@ -1,59 +1,57 @@
-"""One block of a message, an object whose one field says its kind, into an item and back."""
+"""The blocks of a message, objects whose one field says their kind; and those of the tool of Amazon Nova's that runs
+Python, `nova_code_interpreter`.
+
+https://docs.aws.amazon.com/nova/latest/userguide/tool-built-in.html
+"""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from actbox.content.items import (
     Annotation,
     CodeInterpreterCall,
     CodeInterpreterResult,
-    Content,
     DataContent,
     FunctionCall,
     FunctionResult,
     JsonObject,
     ReasoningContent,
     TextContent,
-    UnknownContent,
     UriContent,
-    UsageContent,
+    code_content,
 )
 from actbox.content.media import bare_media_type
-from actbox.content.wire.blocks import NOTHING, Blocks
-from actbox.content.wire.degrade import as_text
-from actbox.content.wire.format import Json
-from actbox.content.wire.reading import bytes_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
-from actbox.content.wire.written import Losses
+from actbox.content.wire.blocks import NOTHING, At, Blocks, Inner, Kind, list_or_nothing, only_field_of
+from actbox.content.wire.degrade import add_printed, exit_code, program_for
+from actbox.content.wire.fields import called, printed_texts
+from actbox.content.wire.losses import Losses
+from actbox.content.wire.values import (
+    bytes_or_none,
+    integer_or_none,
+    json_or_none,
+    kept,
+    list_or_empty,
+    object_or_empty,
+    rest_of,
+    text_or_none,
+    to_base64,
+    to_bytes,
+)
 
-from .code import NAME, is_code_call, is_code_result, read_call, read_result, write_call, write_result
-
-JOINED = ("text", "reasoningContent")
+NAME = "bedrock-converse"
+TOOL = "nova_code_interpreter"
+_RESULT = f"{TOOL}_result"
+_STREAMS: dict[str, Literal["stdout", "stderr"]] = {"stdOut": "stdout", "stdErr": "stderr"}
 _FORMATS = {
-    "image": ("png", "jpeg", "gif", "webp"),
-    "document": ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"),
-    "video": ("mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp"),
-    "audio": (
-        "mp3",
-        "opus",
-        "wav",
-        "aac",
-        "flac",
-        "mp4",
-        "ogg",
-        "mkv",
-        "mka",
-        "x-aac",
-        "m4a",
-        "mpeg",
-        "mpga",
-        "pcm",
-        "webm",
-    ),
+    "image": "png jpeg gif webp",
+    "document": "pdf csv doc docx xls xlsx html txt md",
+    "video": "mkv mov mp4 webm flv mpeg mpg wmv three_gp",
+    "audio": "mp3 opus wav aac flac mp4 ogg mkv mka x-aac m4a mpeg mpga pcm webm",
 }
 _NAME = re.compile(r"[A-Za-z0-9\s()\[\]-]+")
 _OFFICE = "application/vnd.openxmlformats-officedocument."
@@ -74,8 +72,6 @@ _MEDIA_TYPES = {
     "three_gp": "video/3gpp",
     "mp3": "audio/mpeg",
 }
-_USUAL: dict[str, tuple[str, str]] = {}
-"""For each media type, the kind of block and the format that it becomes."""
 
 
 def _media_type_of(kind: str, form: str) -> str:
@@ -84,76 +80,34 @@ def _media_type_of(kind: str, form: str) -> str:
     return usual or f"{'application' if kind == 'document' else kind}/{form}"
 
 
-for _kind, _forms in _FORMATS.items():
-    for _form in _forms:
-        _USUAL.setdefault(_media_type_of(_kind, _form), (_kind, _form))
+_USUAL = {
+    _media_type_of(kind, form): (kind, form)
+    for kind, forms in reversed(_FORMATS.items())
+    for form in reversed(forms.split())
+}
+"""For each media type, the kind of block and the format that it becomes: the first that there is."""
 
 
-def kind_of(block: Json) -> str:
-    """Return the kind of a block: the name of its field, "" where it has not just one."""
-    return str(next(iter(block))) if isinstance(block, Mapping) and len(block) == 1 else ""
+def is_code_call(block: Mapping[str, Any]) -> bool:
+    """Return whether a `toolUse` runs code."""
+    return block.get("name") == TOOL and block.get("type") == "server_tool_use"
 
 
-def _read(block: Json) -> Content | None:
-    kind = kind_of(block)
-    read_as = _READERS.get(kind)
-    return read_as(kind, block[kind]) if read_as is not None else None
-
-
-def _write(item: Content, losses: Losses, inside: bool) -> Any:
-    ours = rest_of(item.provider_data.get(NAME, {}), ("block",))
-    match item:
-        case UnknownContent() if item.format == NAME:
-            return item.raw
-        case TextContent():
-            return _write_text(item, ours, losses, inside)
-        case ReasoningContent() if not inside:
-            return _write_reasoning(item, ours)
-        case FunctionCall() if not inside:
-            return _write_use(item, ours, losses)
-        case FunctionResult() if not inside:
-            return _write_use_result(item, ours, losses)
-        case CodeInterpreterCall() if not inside:
-            return write_call(item, losses)
-        case CodeInterpreterResult() if not inside:
-            return write_result(item, losses)
-        case DataContent() | UriContent():
-            block = _write_media(item, ours, losses, inside)
-        case UsageContent() | ReasoningContent():
-            losses.add(item.type, "left out: there is no place for it")
-            return NOTHING
-        case _:
-            block = None
-    if block is None:
-        losses.add(item.type, "becomes text")
-        return {"text": as_text(item)}
-    return block
-
-
-def _read_text(_: str, text: Json) -> Content | None:
-    return TextContent(text=text) if isinstance(text, str) else None
-
-
-def _read_cited(_: str, block: Json) -> Content | None:
-    """Return text with its citations; the pieces of the text are kept where there is not just one."""
-    if not isinstance(block, Mapping):
+def _read_cited(block: Mapping[str, Any]) -> TextContent | None:
+    """Return text with its citations, all its pieces in one."""
+    cited = block["citationsContent"]
+    if not isinstance(cited, Mapping):
         return None
-    pieces, citations = list_or_empty(block.get("content")), list_or_empty(block.get("citations"))
-    texts = [text_or_none(object_or_empty(piece).get("text")) for piece in pieces]
-    rest = rest_of(block, ("content", "citations"))
-    if len(pieces) != 1:
-        rest["content"] = block.get("content", "absent")
-    notes: tuple[Annotation, ...] = ()
-    if citations and all(isinstance(citation, Mapping) for citation in citations):
-        notes = tuple(read_citation(citation) for citation in citations)
-    elif "citations" in block:
-        rest["citations"] = block["citations"]
-    rest["cited"] = True
-    return TextContent(text="".join(text or "" for text in texts), annotations=notes, provider_data={NAME: rest})
+    texts = [text_or_none(object_or_empty(piece).get("text")) for piece in list_or_empty(cited.get("content"))]
+    notes = [read_citation(citation) for citation in list_or_empty(cited.get("citations"))]
+    annotations = tuple(note for note in notes if note is not None) if None not in notes else ()
+    return TextContent(text="".join(text or "" for text in texts), annotations=annotations)
 
 
-def read_citation(citation: Mapping[str, Any]) -> Annotation:
+def read_citation(citation: Any) -> Annotation | None:
     """Return where a text comes from. It is about the whole of its block, so that start and end are not said."""
+    if not isinstance(citation, Mapping):
+        return None
     web = object_or_empty(object_or_empty(citation.get("location")).get("web"))
     url, title = text_or_none(web.get("url")), text_or_none(citation.get("title"))
     source = citation.get("sourceContent")
@@ -166,23 +120,16 @@ def read_citation(citation: Mapping[str, Any]) -> Annotation:
     return Annotation(title=title, url=url, snippet=snippet, provider_data=kept(NAME, rest))
 
 
-def _write_text(item: TextContent, ours: JsonObject, losses: Losses, inside: bool) -> JsonObject:
+def _write_text(item: TextContent, losses: Losses) -> JsonObject:
     if item.stream is not None:
         losses.add("text.stream", "left out: all text is alike")
-    cited = ours.pop("cited", False)
-    if item.annotations and inside:
-        losses.add("text.annotations", "left out within the result of a tool")
-    if inside or not (cited or item.annotations):
+    if not item.annotations:
         return {"text": item.text}
-    pieces = ours.pop("content", [{"text": item.text}])
-    said: JsonObject = {} if pieces == "absent" else {"content": pieces}
-    if item.annotations:
-        said["citations"] = [_write_citation(note, losses) for note in item.annotations]
-    return {"citationsContent": {**said, **ours}}
+    citations: list[Any] = [_write_citation(note, losses) for note in item.annotations]
+    return {"citationsContent": {"content": [{"text": item.text}], "citations": citations}}
 
 
 def _write_citation(note: Annotation, losses: Losses) -> JsonObject:
-    ours = note.provider_data.get(NAME, {})
     said: JsonObject = {}
     if note.title is not None:
         said["title"] = note.title
@@ -194,160 +141,166 @@ def _write_citation(note: Annotation, losses: Losses) -> JsonObject:
         losses.add("annotation.start", "left out: a citation is about the whole text")
     if note.file_id is not None:
         losses.add("annotation.file_id", "left out")
-    return {**said, **ours}
+    return {**said, **note.provider_data.get(NAME, {})}
 
 
-def _read_reasoning(_: str, block: Json) -> Content | None:
-    kind = kind_of(block)
-    if kind == "redactedContent" and (sealed := text_or_none(block[kind])) is not None:
-        return ReasoningContent(protected_data=sealed, provider_data={NAME: {"redacted": True}})
-    inner = block.get("reasoningText") if isinstance(block, Mapping) else None
-    text = text_or_none(object_or_empty(inner).get("text"))
-    if kind != "reasoningText" or text is None or not isinstance(inner, Mapping):
-        return None
-    signature = text_or_none(inner.get("signature"))
-    rest = rest_of(inner, ("text", *(["signature"] if signature is not None else [])))
-    return ReasoningContent(text=text, protected_data=signature, provider_data=kept(NAME, rest))
-
-
-def _write_reasoning(item: ReasoningContent, ours: JsonObject) -> JsonObject:
-    if ours.get("redacted"):
-        return {"reasoningContent": {"redactedContent": item.protected_data or ""}}
-    signature: JsonObject = {} if item.protected_data is None else {"signature": item.protected_data}
-    return {"reasoningContent": {"reasoningText": {"text": item.text, **signature, **ours}}}
-
-
-def _read_media(kind: str, block: Json) -> Content | None:
+def _read_media(block: Mapping[str, Any]) -> DataContent | UriContent | None:
     """Return a picture, a document, sound or a film: its bytes, or its address in S3."""
-    if not isinstance(block, Mapping):
-        return None
-    form, name, source = text_or_none(block.get("format")), text_or_none(block.get("name")), block.get("source")
-    inner = object_or_empty(source)
-    name = name if kind == "document" else None
-    rest = rest_of(block, ("format", "source", *(["name"] if name is not None else [])))
+    kind = only_field_of(block)
+    media = object_or_empty(block[kind])
+    form, source = text_or_none(media.get("format")), object_or_empty(media.get("source"))
+    name = text_or_none(media.get("name")) if kind == "document" else None
     media_type = "text/plain" if form is None else _media_type_of(kind, form)
-    found = kind_of(source)
-    if form is None or _USUAL.get(media_type) != (kind, form):
-        rest["kind"], rest["format"] = kind, form
-    if found == "bytes" and (data := bytes_or_none(inner["bytes"])) is not None:
-        return DataContent(media_type=media_type, data=data, name=name, provider_data=kept(NAME, rest))
-    if found == "text" and isinstance(inner["text"], str):
-        rest |= {"kind": kind, "format": form, "as": "text"}
-        data = inner["text"].encode("utf-8", "surrogatepass")
-        return DataContent(media_type=media_type, data=data, name=name, provider_data=kept(NAME, rest))
-    place = object_or_empty(inner["s3Location"]) if found == "s3Location" else {}
-    if (uri := text_or_none(place.get("uri"))) is None:
-        return None
-    if more := rest_of(place, ("uri",)):
-        rest["s3Location"] = more
-    return UriContent(uri=uri, media_type=media_type, name=name, provider_data=kept(NAME, rest))
+    found, value = only_field_of(source), next(iter(source.values()), None)
+    data = bytes_or_none(value) if found == "bytes" else to_bytes(value) if found == "text" else None
+    if data is not None:
+        return DataContent(media_type=media_type, data=data, name=name)
+    uri = text_or_none(object_or_empty(value).get("uri")) if found == "s3Location" else None
+    return None if uri is None else UriContent(uri=uri, media_type=media_type, name=name)
 
 
-def _write_media(item: DataContent | UriContent, ours: JsonObject, losses: Losses, inside: bool) -> JsonObject | None:
-    bare = bare_media_type(item.media_type or "")
-    if isinstance(item, DataContent) and "kind" not in ours and inside and bare == "application/json":
-        written = _write_json(item)
-        return written if written is not NOTHING else None
-    kind: Any
-    form: Any
-    kind, form = _USUAL.get(bare, ("", ""))
-    if not kind and isinstance(item, DataContent) and item.is_text:
-        kind, form = "document", "txt"
+def _place_of(item: DataContent | UriContent) -> tuple[str, str]:
+    """Return the kind of block and the format that an item has; empty ones for none."""
+    known = _USUAL.get(bare_media_type(item.media_type or ""), ("", ""))
+    if isinstance(item, UriContent):
+        return known if item.uri.startswith("s3://") else ("", "")
+    return known if known[0] or not item.is_text else ("document", "txt")
+
+
+def _is_of(kind: str, item: DataContent | UriContent) -> bool:
+    return _place_of(item)[0] == kind
+
+
+def _write_media(item: DataContent | UriContent, losses: Losses) -> JsonObject:
+    kind, form = _place_of(item)
+    if bare_media_type(item.media_type or "") not in _USUAL:
         losses.add("data.media_type", "becomes text/plain")
-    if "kind" in ours:
-        kind, form = ours.pop("kind"), ours.pop("format", None)
-    if not kind or (inside and kind == "audio"):
-        return None
-    if isinstance(item, DataContent):
-        if ours.pop("as", None) == "text":
-            source: JsonObject = {"text": item.data.decode("utf-8", "surrogatepass")}
-        else:
-            source = {"bytes": base64.b64encode(item.data).decode("ascii")}
-    elif item.uri.startswith("s3://") or ours:
-        source = {"s3Location": {"uri": item.uri, **object_or_empty(ours.pop("s3Location", None))}}
-    else:
-        return None
-    said: JsonObject = {} if form is None else {"format": form}
+    said: JsonObject = {"format": form}
     if kind == "document":
-        if item.name is not None:
-            said["name"] = item.name
-            if not _NAME.fullmatch(item.name):
-                losses.add(
-                    f"{item.type}.name", "kept, though the API takes letters, digits, spaces, - ( ) and [ ] only"
-                )
-        elif not item.provider_data.get(NAME):
-            said["name"] = "document"
+        # Data read from here without a name gets one that the difference takes away again.
+        said["name"] = "document" if item.name is None else item.name
+        if not _NAME.fullmatch(str(said["name"])):
+            how = "kept, though the API takes letters, digits, spaces, - ( ) and [ ] only"
+            losses.add(f"{item.type}.name", how)
     elif item.name is not None:
         losses.add(f"{item.type}.name", "left out")
-    return {kind: {**said, "source": source, **ours}}
+    if isinstance(item, DataContent):
+        return {kind: {**said, "source": {"bytes": to_base64(item.data)}}}
+    return {kind: {**said, "source": {"s3Location": {"uri": item.uri}}}}
 
 
-def _read_use(_: str, block: Json) -> Content | None:
-    if not isinstance(block, Mapping):
-        return None
-    if is_code_call(block):
-        return read_call(block)
-    call_id, name, given = text_or_none(block.get("toolUseId")), text_or_none(block.get("name")), block.get("input")
-    if call_id is None or name is None or not isinstance(given, Mapping):
-        return None
-    rest = rest_of(block, ("toolUseId", "name", "input"))
-    return FunctionCall(call_id=call_id, name=name, arguments=dict(given), provider_data=kept(NAME, rest))
-
-
-def _write_use(item: FunctionCall, ours: JsonObject, losses: Losses) -> JsonObject:
-    arguments = item.arguments
-    if isinstance(arguments, str):
-        if arguments:
-            losses.add("function_call.arguments", "text that is no JSON object becomes the argument `arguments`")
-        arguments = {"arguments": arguments} if arguments else {}
-    if item.called_by is not None:
-        losses.add("function_call.called_by", "left out: there is no place for it")
-    return {"toolUse": {"toolUseId": item.call_id, "name": item.name, "input": arguments, **ours}}
-
-
-def _read_use_result(_: str, block: Json) -> Content | None:
-    if not isinstance(block, Mapping):
-        return None
-    if is_code_result(block):
-        return read_result(block)
-    call_id, content, status = text_or_none(block.get("toolUseId")), block.get("content"), block.get("status")
-    if call_id is None or not isinstance(content, list):
-        return None
-    rest = rest_of(block, ("toolUseId", "content", *(["status"] if status == "error" else [])))
-    outputs = tuple(_read_json(part) if kind_of(part) == "json" else read_block(part) for part in content)
-    return FunctionResult(call_id=call_id, outputs=outputs, is_error=status == "error", provider_data=kept(NAME, rest))
-
-
-def _read_json(part: Mapping[str, Any]) -> Content:
-    data = json.dumps(part["json"], ensure_ascii=False).encode("utf-8", "surrogatepass")
+def _read_json(block: Mapping[str, Any]) -> DataContent:
+    data = json.dumps(block["json"], ensure_ascii=False).encode("utf-8", "surrogatepass")
     return DataContent(media_type="application/json", data=data)
 
 
-def _write_json(item: DataContent) -> Json:
-    try:
-        return {"json": json.loads(item.data)}
-    except ValueError:
+def _read_code_call(block: Mapping[str, Any]) -> CodeInterpreterCall | None:
+    """Return the call of a `toolUse`. Its program is in `code`, or in `snippet`."""
+    use = object_or_empty(block["toolUse"])
+    call_id, given = text_or_none(use.get("toolUseId")), use.get("input")
+    if not is_code_call(use) or call_id is None or not isinstance(given, Mapping):
+        return None
+    program = next((given[name] for name in ("code", "snippet") if isinstance(given.get(name), str)), None)
+    inputs = () if program is None else (code_content(program),)
+    return CodeInterpreterCall(call_id=call_id, inputs=inputs, name=TOOL)
+
+
+def _write_code_call(item: CodeInterpreterCall, losses: Losses) -> JsonObject:
+    program = program_for(item, TOOL, "python", losses)
+    given: JsonObject = {"code": program} if item.inputs else {}
+    return {"toolUse": {"toolUseId": item.call_id, "name": TOOL, "type": "server_tool_use", "input": given}}
+
+
+def _read_code_result(block: Mapping[str, Any]) -> Any:
+    """Return the result of a `toolResult`: one block of JSON, or text that is JSON."""
+    result = object_or_empty(block["toolResult"])
+    call_id, content = text_or_none(result.get("toolUseId")), list_or_empty(result.get("content"))
+    part = object_or_empty(content[0]) if len(content) == 1 else {}
+    said = object_or_empty(part["json"] if "json" in part else json_or_none(part.get("text")))
+    code = integer_or_none(said.get("exitCode"))
+    if result.get("type") != _RESULT:
+        return None
+    if call_id is None or code is None:
         return NOTHING
+    printed, outcome = tuple(printed_texts(said, _STREAMS)), "ok" if code == 0 else "failed"
+    return CodeInterpreterResult(call_id=call_id, outputs=printed, exit_code=code, outcome=outcome, name=TOOL)
 
 
-def _write_use_result(item: FunctionResult, ours: JsonObject, losses: Losses) -> JsonObject:
-    if item.name is not None:
-        losses.add("function_result.name", "left out: its call has it")
-    status: JsonObject = {"status": "error"} if item.is_error else {}
-    content = write_blocks(item.outputs, losses, inside=True)
-    return {"toolResult": {"toolUseId": item.call_id, "content": content, **status, **ours}}
+def _write_code_result(item: CodeInterpreterResult, losses: Losses) -> JsonObject:
+    printed = {"stdout": "", "stderr": ""}
+    for output in item.outputs:
+        add_printed(printed, output, losses)
+        if output.annotations:
+            losses.add(f"{output.type}.annotations", "left out")
+    code = exit_code(item, losses)
+    said = {field: printed[stream] for field, stream in _STREAMS.items()}
+    content: list[Any] = [{"json": {**said, "exitCode": code, "isError": code != 0}}]
+    status = "success" if code == 0 else "error"
+    return {"toolResult": {"toolUseId": item.call_id, "type": _RESULT, "content": content, "status": status}}
 
 
-_READERS = {
-    "text": _read_text,
-    "citationsContent": _read_cited,
-    "reasoningContent": _read_reasoning,
-    **dict.fromkeys(_FORMATS, _read_media),
-    "toolUse": _read_use,
-    "toolResult": _read_use_result,
-}
-KINDS = frozenset(_READERS) | {"cachePoint", "guardContent", "searchResult", "toolAddition", "toolRemoval"}
-
-
-_BLOCKS = Blocks(NAME, JOINED, kind_of, _read, _write, Losses)
-read_blocks, read_block, write_blocks = _BLOCKS.read_all, _BLOCKS.read_one, _BLOCKS.write_all
+BLOCKS = Blocks(
+    NAME,
+    (
+        Kind("text", TextContent, (At("text", "text"),), when=lambda item: not item.annotations, inside=True),
+        Kind("citationsContent", TextContent, read=_read_cited, write=_write_text),
+        Kind("text", TextContent, (At("text", "text"),), inside=True),
+        Kind(
+            "reasoningContent",
+            ReasoningContent,
+            (
+                At("reasoningContent.reasoningText.text", "text"),
+                At("reasoningContent.reasoningText.signature", "protected_data", optional=True),
+            ),
+        ),
+        Kind("reasoningContent", ReasoningContent, (At("reasoningContent.redactedContent", "protected_data"),)),
+        Kind("toolUse", CodeInterpreterCall, read=_read_code_call, write=_write_code_call),
+        Kind(
+            "toolUse",
+            FunctionCall,
+            (At("toolUse.toolUseId", "call_id"), *called("toolUse.name", "toolUse.input")),
+        ),
+        Kind("toolResult", CodeInterpreterResult, read=_read_code_result, write=_write_code_result),
+        Kind(
+            "toolResult",
+            FunctionResult,
+            (
+                At("toolResult.toolUseId", "call_id"),
+                Inner("toolResult.content", "outputs", list_or_nothing),
+                At(
+                    "toolResult.status",
+                    "is_error",
+                    lambda status: status == "error" or None,
+                    lambda is_error: "error" if is_error else None,
+                    optional=True,
+                ),
+            ),
+        ),
+        Kind(
+            "json",
+            DataContent,
+            read=_read_json,
+            write=lambda item, losses: {"json": json_or_none(item.data)},
+            when=lambda item: (
+                bare_media_type(item.media_type) == "application/json" and json_or_none(item.data) is not None
+            ),
+            inside=True,
+            outside=False,
+        ),
+        *(
+            Kind(kind, cls, read=_read_media, write=_write_media, when=partial(_is_of, kind), inside=kind != "audio")
+            for kind in _FORMATS
+            for cls in (DataContent, UriContent)
+        ),
+    ),
+    kind_of=only_field_of,
+    typed="",
+    joined=("text", "reasoningContent"),
+    lost={
+        "text.stream": "left out: all text is alike",
+        "function_call.called_by": "left out: there is no place for it",
+        "function_result.name": "left out: its call has it",
+    },
+    dropped=dict.fromkeys(("usage", "reasoning"), "left out: there is no place for it"),
+)
+KINDS = BLOCKS.names - {"json"} | {"cachePoint", "guardContent", "searchResult", "toolAddition", "toolRemoval"}

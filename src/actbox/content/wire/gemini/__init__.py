@@ -9,17 +9,19 @@ is left out, arguments that came in pieces are whole, and a system's instruction
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from actbox.content.items import HostedVectorStoreContent, JsonObject
 from actbox.content.messages import Message
 from actbox.content.streaming import messages_from_updates
+from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
 from actbox.content.wire.format import Format, Json
+from actbox.content.wire.losses import Losses, Written
+from actbox.content.wire.turns import scored
 
 from .citations import with_annotations
-from .names import NAME, camel, camel_or_none
-from .parts import KINDS
-from .responses import (
+from .messages import (
     is_content,
     is_failure,
     is_part,
@@ -29,10 +31,12 @@ from .responses import (
     read_parts,
     read_request,
     read_response,
+    write,
+    write_request,
+    write_response,
 )
+from .parts import KINDS, NAME, camel, camel_or_none
 from .stream import Reader
-from .tools import write_tools
-from .writing import write, write_request, write_response
 
 __all__ = ["FORMAT", "Reader", "read", "with_annotations", "write", "write_request", "write_response", "write_tools"]
 
@@ -69,12 +73,30 @@ def read(document: Json) -> list[Message]:
     return read_contents(document)
 
 
-def _looks_like(document: Any) -> float:
-    if isinstance(document, list):
-        return min((_looks_like(item) for item in document), default=0.0)
-    fields = camel_or_none(document)
-    if not fields:
-        return 0.0
+def write_tools(tools: Sequence[HostedTool]) -> Written[list[Json]]:
+    """Return tools as a request has them. The API takes files as parts of a message, and not with its tools."""
+    losses = Losses()
+    written = []
+    for tool in tools:
+        ours = dict(tool.provider_data.get(NAME, {}))
+        if isinstance(tool, HostedCodeInterpreterTool):
+            if tool.inputs:
+                losses.add("code_interpreter.inputs", "left out: files go as `fileData` parts of the user's message")
+            written.append({"codeExecution": {}, **ours})
+            continue
+        stores = [item.vector_store_id for item in tool.inputs if isinstance(item, HostedVectorStoreContent)]
+        if len(stores) < len(tool.inputs):
+            losses.add("file_search.inputs", "left out but for vector stores: it searches stores only")
+        search: JsonObject = {"fileSearchStoreNames": [*stores]}
+        if tool.maximum_result_count is not None:
+            search["topK"] = tool.maximum_result_count
+        written.append({"fileSearch": {**search, **ours}})
+    return losses.written(written)
+
+
+@scored(of_all=min)
+def _looks_like(document: Mapping[str, Any]) -> float:
+    fields = camel(document)
     if is_response(fields):
         return 1.0 if _is_event(fields) else 0.0
     if isinstance(contents := fields.get("contents"), list | Mapping):
@@ -85,7 +107,11 @@ def _looks_like(document: Any) -> float:
         role = fields.get("role")
         if role is not None and str(role) not in _ROLES:
             return 0.0
-        return 0.9 if all(_is_known_part(part) for part in parts) else 0.5 if role == "model" else 0.0
+        known = [_is_known_part(part) for part in parts]
+        if role == "model" or any(known):
+            return 0.9 if all(known) else 0.5
+        # Parts that are not known fit among others that are.
+        return 0.1 if role is not None and all(map(_is_perhaps_part, parts)) else 0.0
     if fields.keys() & _FOREIGN:
         return 0.0
     return 0.8 if any(isinstance(fields.get(kind), Mapping) for kind in _MARKS) else 0.0
@@ -94,6 +120,11 @@ def _looks_like(document: Any) -> float:
 def _is_known_part(part: Any) -> bool:
     fields = camel_or_none(part) or {}
     return bool(fields.keys() & (KINDS | {"toolCall", "toolResponse"})) and not fields.keys() & _FOREIGN
+
+
+def _is_perhaps_part(part: Any) -> bool:
+    fields = camel_or_none(part) or {}
+    return any(isinstance(value, Mapping) for value in fields.values()) and not fields.keys() & _FOREIGN
 
 
 def _is_event(event: Any) -> bool:

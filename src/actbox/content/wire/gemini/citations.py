@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from actbox.content.items import Annotation, CodeInterpreterResult, Content, JsonObject, TextContent
 from actbox.content.messages import Message
-from actbox.content.wire.reading import integer_or_none, list_or_empty, object_or_empty, text_or_none
+from actbox.content.wire.values import integer_or_none, list_or_empty, object_or_empty, text_or_none
 
-from .names import NAME, camel, camel_or_none, marked
+from .parts import NAME, camel, camel_or_none, marked
 
 
 def with_annotations(message: Message) -> Message:

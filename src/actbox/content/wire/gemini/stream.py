@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actbox.content.items import JsonObject, UnknownContent, UsageContent
+from actbox.content.items import JsonObject, UsageContent
 from actbox.content.messages import Update
-from actbox.content.wire.format import Json
-from actbox.content.wire.reading import list_or_empty, text_or_none
+from actbox.content.wire.format import EventReader, Json
+from actbox.content.wire.values import list_or_empty, text_or_none
 
-from .names import NAME, camel, camel_or_none, marked
-from .parts import PartsReader
-from .responses import (
+from .messages import (
     candidate_data,
+    candidate_fields,
     index_of,
     is_failure,
     is_response,
@@ -22,18 +21,20 @@ from .responses import (
     prefix_of,
     read_failure,
     response_data,
-    said_of,
     usage_of,
 )
+from .parts import NAME, PartsReader, camel, camel_or_none, marked
 
 
-class Reader:
+class Reader(EventReader):
     """Reads the chunks of a stream; another response id begins another response.
 
     Every candidate's updates have its message id. The counts in chunks are running totals; what was added is handed on
     once all candidates have finished, and until then the last totals are in the updates' `provider_data`. Of other
     fields that several chunks have the last word counts, but citations add up.
     """
+
+    format = NAME
 
     def __init__(self) -> None:
         self._begin(None)
@@ -44,12 +45,12 @@ class Reader:
         self._response: JsonObject = {}
         self._handed_on = UsageContent()
 
-    def feed(self, event: Mapping[str, Json]) -> list[Update]:
+    def _read(self, event: Mapping[str, Any]) -> list[Update] | None:
         """Return what a chunk adds, an update for each candidate."""
         if is_failure(event):
             return [Update(contents=(read_failure(event),))]
         if not is_response(event):
-            return [Update(contents=(UnknownContent(format=NAME, raw=_plain(event)),))]
+            return None
         chunk = camel(event)
         response_id = text_or_none(chunk.get("responseId"))
         if response_id and self._response_id and response_id != self._response_id:
@@ -78,7 +79,7 @@ class Reader:
             candidate=candidate.said if candidate is not None else {},
             response=response_data(self._response) if is_first else {},
         )
-        said = said_of(self._response, fields)
+        said = candidate_fields(self._response, fields)
         name = message_id(self._response, index)
         return Update(role="assistant", contents=contents, message_id=name, provider_data=marks, **said)
 
@@ -126,7 +127,3 @@ def _joined(before: Any, after: Any) -> Any:
 
 def _added(now: int | None, before: int | None) -> int | None:
     return None if now is None else now - (before or 0)
-
-
-def _plain(event: Any) -> Any:
-    return dict(event) if isinstance(event, Mapping) else event

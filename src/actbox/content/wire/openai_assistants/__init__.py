@@ -1,9 +1,8 @@
-"""OpenAI's Assistants: messages of threads, steps of runs, and the events of a stream.
+"""OpenAI's Assistants, which its maker has shut down: what it left is read, and nothing is written.
 
 https://platform.openai.com/docs/api-reference/assistants
 
-What is said are messages; calls of code and of functions are steps of a run, each with what it came to. The modules of
-this package take a `Dialect`, for services whose threads look alike.
+What is said are messages of threads; calls of code and of functions are steps of a run, each with what it came to.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from typing import Any
 
 from actbox.content.messages import Message
 from actbox.content.wire.format import Format, Json
-from actbox.content.wire.written import Written
+from actbox.content.wire.losses import Written
+from actbox.content.wire.turns import scored
+from actbox.content.wire.values import object_or_empty
 
-from .parts import Dialect
-from .reading import only_names, read_document
+from .reading import Dialect, read_document
 from .stream import RunReader
-from .writing import write_document, write_tools
 
-__all__ = ["DIALECT", "FORMAT", "NAME", "Reader", "looks_like", "read", "write", "write_tools"]
+__all__ = ["FORMAT", "NAME", "Reader", "read"]
 
 NAME = "openai-assistants"
-DIALECT = Dialect(NAME)
+_DIALECT = Dialect(NAME)
 _OBJECTS = ("thread.message", "thread.run.step")
 _PARTS = frozenset({"text", "image_file", "image_url", "refusal"})
 
@@ -33,34 +32,29 @@ def read(document: Json) -> list[Message]:
 
     Raises `ValueError` for what is neither.
     """
-    return read_document(document, DIALECT)
+    return read_document(document, _DIALECT)
 
 
 def write(messages: Sequence[Message]) -> Written[list[Json]]:
-    """Return messages of a thread, and steps of a run for calls and their results."""
-    return write_document(messages, DIALECT)
+    """Raise `ValueError`: there is no service any more that would take what is written."""
+    raise ValueError(f"{NAME} is read only: the service was shut down")
 
 
 class Reader(RunReader):
     """Reads the events of a run."""
 
     def __init__(self) -> None:
-        super().__init__(DIALECT)
+        super().__init__(_DIALECT)
 
 
-def looks_like(document: Json) -> float:
-    """Return whether a document may be of a service with threads, from 0 to 1."""
-    if isinstance(document, list):
-        likely = [looks_like(one) for one in document]
-        return max(likely) if likely and min(likely) > 0 else 0.0
-    if not isinstance(document, Mapping):
-        return 0.0
+@scored()
+def _looks_like(document: Mapping[str, Any]) -> float:
     if document.get("object") == "list" and isinstance(document.get("data"), list):
-        return looks_like(document["data"])
+        return _looks_like(document["data"])
     if document.get("object") in _OBJECTS:
         return 1.0
     if isinstance(document.get("messages"), list):
-        return looks_like(document["messages"])
+        return _looks_like(document["messages"])
     if "object" in document or "type" in document or document.get("role") not in ("user", "assistant"):
         return 0.0
     content = document.get("content")
@@ -82,7 +76,11 @@ def _is_event(event: Any) -> bool:
 
 
 def _only_names(message: Message) -> bool:
-    return only_names(message, DIALECT)
+    """Return whether a message is a step of a run that only says which message of the thread it made."""
+    step = object_or_empty(message.provider_data.get(NAME, {}).get("step"))
+    return not message.contents and object_or_empty(step.get("step_details")).get("type") == "message_creation"
 
 
-FORMAT = Format(NAME, "OpenAI Assistants", read, write, looks_like, Reader, _is_event, write_tools, _only_names)
+FORMAT = Format(
+    NAME, "OpenAI Assistants", read, write, _looks_like, Reader, _is_event, only_names=_only_names, read_only=True
+)

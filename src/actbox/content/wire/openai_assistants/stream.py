@@ -12,22 +12,20 @@ from actbox.content.items import (
     ErrorContent,
     FunctionCall,
     FunctionResult,
-    JsonObject,
     TextContent,
-    UnknownContent,
     code_content,
 )
 from actbox.content.messages import Message, Update
-from actbox.content.wire.format import Json
-from actbox.content.wire.reading import integer_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
+from actbox.content.wire.format import EventReader, Json
+from actbox.content.wire.streamed_blocks import HandedOn
+from actbox.content.wire.values import integer_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
 
-from .parts import Dialect, read_annotation, read_part
-from .reading import UNDER_WAY, arguments_kept, made_up_id, read_message, read_output, read_step
+from .reading import UNDER_WAY, Dialect, made_up_id, read_message, read_outputs, read_step
 
 _OVER = ("completed", "incomplete", "failed", "cancelled", "expired")
 
 
-class RunReader:
+class RunReader(EventReader):
     """Reads the events of a run. Messages and steps become messages with their ids.
 
     What is only known when a step is over, such as its usage, or that a tool of another kind was called, comes then.
@@ -35,14 +33,12 @@ class RunReader:
 
     def __init__(self, dialect: Dialect) -> None:
         """Take what is the service's own."""
+        self.format = dialect.name
         self._dialect = dialect
         self._messages: dict[str, _Parts] = {}
         self._steps: dict[str, _Calls] = {}
 
-    def feed(self, event: Json) -> list[Update]:
-        """Return what an event adds; one that is not known is kept."""
-        if not isinstance(event, Mapping):
-            return [Update(contents=(UnknownContent(format=self._dialect.name, raw=event),))]
+    def _read(self, event: Mapping[str, Any]) -> list[Update] | None:
         name, data = event.get("event"), event.get("data")
         if name == "done":
             return []
@@ -59,7 +55,7 @@ class RunReader:
                 return self._step(word, data)
             if about == "thread.run" and known:
                 return self._run(word, data)
-        return [Update(contents=(UnknownContent(format=self._dialect.name, raw=dict(event)),))]
+        return None
 
     def _error(self, data: Mapping[str, Any]) -> Update:
         rest = {key: value for key, value in data.items() if key not in ("message", "code")}
@@ -130,29 +126,28 @@ class _Parts:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._lengths: dict[int, int] = {}
-        self._cited: dict[int, int] = {}
+        self._handed_on = HandedOn()
 
     def feed(self, raw: Json, number: int) -> list[Content]:
         part, index = object_or_empty(raw), _index_of(raw, number)
         text = part.get("text")
         if part.get("type") == "text" and isinstance(text, Mapping):
             return self._text(index, text)
-        item = read_part(_without_index(raw), self._dialect, index)
-        self._lengths[index] = self._lengths.get(index, 0) + len(item.text if isinstance(item, TextContent) else "")
+        item = self._dialect.parts.read_one(_without_index(raw), index or None)
+        self._handed_on.take(index, item.text if isinstance(item, TextContent) else "")
         return [item]
 
     def _text(self, index: int, raw: Mapping[str, Any]) -> list[Content]:
         value, notes = text_or_none(raw.get("value")), list_or_empty(raw.get("annotations"))
-        ours: dict[str, JsonObject] = {self._dialect.name: {"text": {}, **({"place": index} if index else {})}}
-        self._lengths[index] = self._lengths.get(index, 0) + len(value or "")
+        ours = kept(self._dialect.name, {"block": index} if index else {})
+        self._handed_on.take(index, value or "")
         found: list[Content] = []
         if value is not None:
             found.append(TextContent(text=value, provider_data=ours))
         if notes:
             # Their places count from the beginning of the whole text, to which an empty text adds them.
-            cited = tuple(read_annotation(_without_index(note), self._dialect) for note in notes)
-            self._cited[index] = self._cited.get(index, 0) + len(cited)
+            cited = tuple(self._dialect.read_note(_without_index(note)) for note in notes)
+            self._handed_on.take(("notes", index), cited)
             found.append(TextContent(text="", annotations=cited, provider_data=ours))
         return found
 
@@ -160,10 +155,11 @@ class _Parts:
         """Return what the finished message has that has not come yet, such as the files attached to it."""
         found: list[Content] = []
         for index, item in enumerate(items):
-            if index not in self._lengths:
+            if index not in self._handed_on.lengths:
                 found.append(item)
             elif isinstance(item, TextContent):
-                text, notes = item.text[self._lengths[index] :], item.annotations[self._cited.get(index, 0) :]
+                text = self._handed_on.take(index, item.text, whole=True)
+                notes = self._handed_on.take(("notes", index), item.annotations, whole=True)
                 if text:
                     found.append(item.model_copy(update={"text": text, "annotations": ()}))
                 if notes:
@@ -178,7 +174,7 @@ class _Calls:
         self._dialect = dialect
         self._step_id = step_id
         self._ids: dict[int, str] = {}
-        self._texts: dict[str, str] = {}
+        self._called: set[str] = set()
         self._answered: set[str] = set()
 
     def feed(self, raw: Json, number: int) -> list[Content]:
@@ -198,16 +194,14 @@ class _Calls:
         if isinstance(code, str) and code:
             found.append(CodeInterpreterCall(call_id=call_id, inputs=(code_content(code),)))
         if outputs:
-            read = tuple(
-                read_output(_without_index(output), self._dialect, _index_of(output, number))
-                for number, output in enumerate(outputs)
-            )
-            found.append(CodeInterpreterResult(call_id=call_id, outputs=read))
+            for number, output in enumerate(outputs):
+                read = read_outputs([_without_index(output)], self._dialect, _index_of(output, number))
+                found.append(CodeInterpreterResult(call_id=call_id, outputs=read))
         return found
 
     def _function(self, call_id: str, inner: Mapping[str, Any]) -> list[Content]:
         name, text = text_or_none(inner.get("name")) or "", text_or_none(inner.get("arguments")) or ""
-        self._texts[call_id] = self._texts.get(call_id, "") + text
+        self._called.add(call_id)
         found: list[Content] = []
         if name or text:
             found.append(FunctionCall(call_id=call_id, name=name, arguments=text))
@@ -222,10 +216,8 @@ class _Calls:
         match item:
             case CodeInterpreterCall() | CodeInterpreterResult():
                 return [item.model_copy(update={"merge_mode": "replace"})]
-            case FunctionCall() if item.call_id in self._texts:
-                ours: JsonObject = dict(item.provider_data.get(self._dialect.name, {}))
-                ours |= arguments_kept(self._texts[item.call_id])
-                return [FunctionCall(call_id=item.call_id, arguments="", provider_data=kept(self._dialect.name, ours))]
+            case FunctionCall() if item.call_id in self._called:
+                return [item.model_copy(update={"name": "", "arguments": ""})]
             case FunctionResult() if item.call_id in self._answered:
                 return []
             case _:

@@ -11,27 +11,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actbox.content.wire.format import Format, Json
+from actbox.content.wire.format import Format
+from actbox.content.wire.turns import scored
 
+from .messages import read, write, write_tools
 from .parts import NAME
-from .reading import read
 from .stream import Reader
-from .writing import write, write_tools
 
 __all__ = ["FORMAT", "NAME", "Reader", "read", "write", "write_tools"]
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _MARKS = ("tool_calls", "tool_call_id", "function_call", "refusal", "audio")
-_PARTS = {"text": "text", "refusal": "refusal", "image_url": "image_url", "input_audio": "input_audio", "file": "file"}
+_FIELDS = {"reference": "reference_ids"}
+"""Kinds of parts whose content is not in the field of the kind's own name."""
 _NOT_OURS = frozenset({"type", "object", "parts", "contents", "thread_id", "attachments"})
 
 
-def _looks_like(document: Json) -> float:
-    if isinstance(document, list):
-        likely = [_looks_like(message) for message in document]
-        return max(likely) if likely and min(likely) > 0 else 0.0
-    if not isinstance(document, Mapping):
-        return 0.0
+@scored()
+def _looks_like(document: Mapping[str, Any]) -> float:
     if isinstance(document.get("choices"), list):
         return 1.0 if document.get("object", "chat.completion") == "chat.completion" else 0.0
     if isinstance(document.get("messages"), list):
@@ -47,10 +44,10 @@ def _looks_like_message(message: Mapping[str, Any]) -> float:
     if isinstance(content, list):
         for part in content:
             kind = str(part.get("type")) if isinstance(part, Mapping) else ""
-            if kind not in _PARTS or _PARTS[kind] not in part:
+            if not kind or _FIELDS.get(kind, kind) not in part:
                 return 0.0
             # A picture at a thread is much like one here; text alone could be anybody's.
-            marked = marked or kind in ("input_audio", "file")
+            marked = marked or kind in ("input_audio", "file") or isinstance(part.get("thinking"), list)
     elif not isinstance(content, str) and not (content is None and marked):
         return 0.0
     if marked or message["role"] in ("tool", "function"):

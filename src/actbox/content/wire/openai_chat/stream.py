@@ -9,39 +9,39 @@ from actbox.content.items import (
     Content,
     FunctionCall,
     JsonObject,
-    ReasoningContent,
     TextContent,
     UnknownContent,
 )
 from actbox.content.messages import Update
-from actbox.content.wire.format import Json
-from actbox.content.wire.reading import integer_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
+from actbox.content.wire.format import EventReader, Json
+from actbox.content.wire.values import integer_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
 
-from .parts import NAME, read_annotation
-from .reading import (
-    THOUGHTS,
+from .messages import (
     about_response,
-    arguments_kept,
     id_of_choice,
-    read_sound,
+    read_beside,
+    read_part,
     read_usage,
+    rest_of_call,
     rest_of_choice,
     rest_of_response,
 )
+from .parts import NAME, read_annotation
 
 
-class Reader:
+class Reader(EventReader):
     """Reads chunks. The first choice comes as it goes; each other one when it, and those before it, have ended."""
+
+    format = NAME
 
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
         self._live = 0
         self._said: JsonObject = {}
 
-    def feed(self, event: Json) -> list[Update]:
-        """Return what a chunk adds."""
-        if not isinstance(event, Mapping) or not isinstance(event.get("choices"), list):
-            return [Update(contents=(UnknownContent(format=NAME, raw=event),))]
+    def _read(self, event: Mapping[str, Any]) -> list[Update] | None:
+        if not isinstance(event.get("choices"), list):
+            return None
         about = about_response(event)
         updates: list[Update] = []
         for raw in event["choices"]:
@@ -108,12 +108,10 @@ class _Choice:
     def _contents(self, delta: Mapping[str, Any]) -> list[Content]:
         found: list[Content] = []
         for name, value in delta.items():
-            if name in THOUGHTS and isinstance(value, str):
-                found += [ReasoningContent(text=value, provider_data={NAME: {"field": name}})] if value else []
-            elif name == "content" and isinstance(value, str):
+            if name == "content" and isinstance(value, str):
                 found += [TextContent(text=value)] if value else []
-            elif name == "refusal" and isinstance(value, str):
-                found += [TextContent(text=value, provider_data={NAME: {"refusal": "field"}})] if value else []
+            elif name == "content" and isinstance(value, list):
+                found += [read_part(part) for part in value]
             elif name == "annotations" and isinstance(value, list):
                 notes = tuple(read_annotation(note) for note in value)
                 found += [TextContent(text="", annotations=notes)] if notes else []
@@ -124,6 +122,8 @@ class _Choice:
             elif name == "audio" and isinstance(value, Mapping) and not self.ended:
                 for key, piece in value.items():
                     self._sound[key] = _joined(self._sound.get(key), piece) if key in _IN_PIECES else piece
+            elif name != "audio" and (item := read_beside(name, value)) is not None:
+                found += [item] if value else []
             elif name != "role" and value is not None:
                 self._fields[name] = _joined(self._fields.get(name), value)
         return found
@@ -162,10 +162,10 @@ class _Choice:
         """Return what keeps the text of arguments as it was, and what was said in sound."""
         found: list[Content] = []
         for call_id, pieces in self._texts.items():
-            if ours := arguments_kept("".join(pieces)):
+            if ours := rest_of_call("".join(pieces), old=call_id == self._ids.get(-1)):
                 found.append(FunctionCall(call_id=call_id, arguments="", provider_data={NAME: ours}))
-        if isinstance(self._sound.get("transcript"), str):
-            found.append(read_sound(self._sound))
+        if (said := read_beside("audio", self._sound)) is not None:
+            found.append(said)
         elif self._sound:
             self._fields["audio"] = self._sound
         return found

@@ -13,7 +13,6 @@ from actbox.content.items import (
     CodeInterpreterCall,
     CodeInterpreterResult,
     Content,
-    ErrorContent,
     FunctionCall,
     JsonObject,
     ReasoningContent,
@@ -22,33 +21,32 @@ from actbox.content.items import (
     code_content,
 )
 from actbox.content.messages import Update
-from actbox.content.wire.format import Json
-from actbox.content.wire.reading import integer_or_none, list_or_empty, object_or_empty, rest_of, text_or_none
+from actbox.content.wire.blocks import ABSENT, type_of
+from actbox.content.wire.format import EventReader, Json
+from actbox.content.wire.streamed_blocks import HandedOn
+from actbox.content.wire.values import integer_or_none, list_or_empty, object_or_empty, rest_of, text_or_none
 
-from .code import KINDS
-from .parts import NAME, TEXT_FIELDS, read_annotation
-from .reading import (
-    CALLS,
+from .items import CALLS, INTERPRETER, read_item, read_outputs, shell_inputs, shell_texts
+from .messages import (
     REASONING_PARTS,
     Turn,
     begin_of,
     read_end,
-    read_item,
+    read_error,
     record_name,
     where_of,
     where_of_reasoning,
 )
-from .shell import shell_inputs, shell_texts
+from .parts import NAME, TEXT_FIELDS, read_annotation
 
 _BEGINS = frozenset({"response.created", "response.queued", "response.in_progress"})
 _ENDS = frozenset({"response.completed", "response.failed", "response.incomplete", "response.cancelled"})
+# For each event: of which kind of part, or of which field of reasoning, and its own field that has the text.
 _TEXT_EVENTS = {
     "response.output_text.delta": ("output_text", "delta"),
     "response.output_text.done": ("output_text", "text"),
     "response.refusal.delta": ("refusal", "delta"),
     "response.refusal.done": ("refusal", "refusal"),
-}
-_REASONING_EVENTS = {
     "response.reasoning_summary_text.delta": ("summary", "delta"),
     "response.reasoning_summary_text.done": ("summary", "text"),
     "response.reasoning_text.delta": ("content", "delta"),
@@ -72,77 +70,52 @@ _PROGRESS = (
 )
 
 
-_GROW = frozenset({"code_interpreter_call", "shell_call", "local_shell_call", *CALLS})
+_GROW = frozenset({INTERPRETER, "shell_call", "local_shell_call", *CALLS})
 
 
-class _Item:
+class _Item(HandedOn):
     """How much of one item has been handed on."""
 
     def __init__(self, item: Mapping[str, Any]) -> None:
+        super().__init__()
         self.begun_as = item
         self.key = str(item.get("id"))
-        self.call_id = str(item.get("call_id", item.get("id")))
-        self.lengths: dict[str, int] = {}
-        self.annotations: dict[str, int] = {}
+        self.call_id = str(item.get("id") if item.get("type") == INTERPRETER else item.get("call_id", item.get("id")))
         self.commands: list[str] = []
         self.is_done = False
 
 
-class Reader:
+class Reader(EventReader):
     """Reads the events of one stream."""
+
+    format = NAME
 
     def __init__(self) -> None:
         self._begin()
 
-    def feed(self, event: Json) -> list[Update]:
-        """Return what an event adds. One that is not known becomes an update that keeps it."""
-        if not isinstance(event, Mapping):
-            return [Update(contents=(UnknownContent(format=NAME, raw=event),))]
-        kind = event.get("type")
-        if isinstance(kind, str):
-            if kind in _BEGINS or kind in _ENDS:
-                response = event.get("response")
-                if isinstance(response, Mapping):
-                    return self._end(response) if kind in _ENDS else self._begin_response(response)
-            elif kind == "error":
-                return [self._update(_error(event))]
-            elif kind.startswith(_PROGRESS):
-                return []
-            elif (read := self._reader_of(kind)) is not None:
-                contents = read(kind, event)
-                if contents is not None:
-                    return contents
-        return [self._update(UnknownContent(format=NAME, raw=dict(event)))]
+    def _read(self, event: Mapping[str, Any]) -> list[Update] | None:
+        kind = type_of(event)
+        if kind in _BEGINS or kind in _ENDS:
+            response = event.get("response")
+            if not isinstance(response, Mapping):
+                return None
+            return self._end(response) if kind in _ENDS else self._begin_response(response)
+        if kind == "error":
+            return [self._update(read_error(event, ("type", "message", "code"), "the stream failed"))]
+        if kind.startswith(_PROGRESS):
+            return []
+        is_status = kind.startswith("response.code_interpreter_call.") and kind not in _READERS
+        read = Reader._code_status if is_status else _READERS.get(kind)
+        return None if read is None else read(self, kind, event)
+
+    def _unknown(self, item: UnknownContent) -> Update:
+        return self._update(item)
 
     def _begin(self) -> None:
         self._items: dict[int, _Item] = {}
         self._turn = Turn()
         self._response_id: str | None = None
         self._last: tuple[Any, ...] = ()
-
-    def _reader_of(self, kind: str) -> Callable[[str, Mapping[str, Json]], list[Update] | None] | None:
-        if kind in _TEXT_EVENTS:
-            return self._text
-        if kind in _CALL_EVENTS:
-            return self._call_text
-        if kind in _REASONING_EVENTS:
-            return self._reasoning
-        if kind.startswith("response.code_interpreter_call."):
-            return self._code_status
-        return {
-            "response.output_item.added": self._item_added,
-            "response.output_item.done": self._item_done,
-            "response.content_part.added": self._part_added,
-            "response.content_part.done": self._part_done,
-            "response.reasoning_summary_part.added": self._part_added,
-            "response.reasoning_summary_part.done": self._part_done,
-            "response.output_text.annotation.added": self._annotation,
-            "response.shell_call_command.added": self._command,
-            "response.shell_call_command.delta": self._command,
-            "response.shell_call_command.done": self._command,
-            "response.shell_call_output_content.delta": self._printed,
-            "response.shell_call_output_content.done": self._printed,
-        }.get(kind)
 
     def _update(self, *contents: Content, data: JsonObject | None = None) -> Update:
         if contents and not isinstance(contents[-1], TextContent | ReasoningContent):
@@ -156,11 +129,11 @@ class Reader:
 
     def _begin_response(self, response: Mapping[str, Any]) -> list[Update]:
         begin = begin_of(response)
-        if begin["id"] is not None and begin["id"] != self._response_id:
+        response_id = begin.pop("id", None)
+        if response_id is not None and response_id != self._response_id:
             self._begin()
-            self._response_id = begin["id"]
-        begin["message_id"] = begin.pop("id")
-        return [Update(role="assistant", **{name: value for name, value in begin.items() if value is not None})]
+            self._response_id = response_id
+        return [Update(role="assistant", message_id=response_id, **begin)]
 
     def _end(self, response: Mapping[str, Any]) -> list[Update]:
         updates = self._begin_response(response)
@@ -188,7 +161,7 @@ class Reader:
         if isinstance(content, CodeInterpreterCall):
             begun.lengths["code"] = len(content.code)
             # What may still change comes when it is done.
-            changes = {"provider_data": {NAME: rest_of(content.provider_data[NAME], ("absent", "commands"))}}
+            changes = {"provider_data": {NAME: rest_of(content.provider_data[NAME], (ABSENT,))}}
             inputs = content.inputs if content.code else ()
             return [self._update(content.model_copy(update={"inputs": inputs, **changes}))]
         if isinstance(content, FunctionCall):
@@ -198,85 +171,49 @@ class Reader:
         return []
 
     def _text(self, kind: str, event: Mapping[str, Json]) -> list[Update] | None:
-        part_kind, field = _TEXT_EVENTS[kind]
-        item, number, said = self._item_of(event), integer_or_none(event.get("content_index")), event.get(field)
-        if item is None or number is None or not isinstance(said, str):
-            return None
-        piece = self._tail(item, f"{part_kind} {number}", said, field == "delta")
-        return self._texts(item, part_kind, number, piece)
-
-    def _tail(self, item: _Item, place: str, said: str, is_delta: bool) -> str | None:
-        """Return what of a text is new, `None` where nothing is; a whole text may add to what came in pieces."""
-        known = item.lengths.get(place)
-        piece = said if is_delta else said[known or 0 :]
-        item.lengths[place] = (known or 0) + len(piece)
-        return piece if piece or known is None else None
-
-    def _texts(self, item: _Item, kind: str, number: int, piece: str | None) -> list[Update]:
-        if piece is None:
-            return []
-        place = (item.key, kind, number)
-        if self._last == place:
-            return [self._update(TextContent(text=piece))]
-        self._last = place
-        data = {NAME: {"type": kind, **where_of(item.key, number)}}
-        return [self._update(TextContent(text=piece, provider_data=data))]
-
-    def _reasoning(self, kind: str, event: Mapping[str, Json]) -> list[Update] | None:
-        of, field = _REASONING_EVENTS[kind]
+        of, field = _TEXT_EVENTS[kind]
         index = event.get("summary_index" if of == "summary" else "content_index")
         item, number, said = self._item_of(event), integer_or_none(index), event.get(field)
         if item is None or number is None or not isinstance(said, str):
             return None
-        return self._reasonings(item, of, number, self._tail(item, f"{of} {number}", said, field == "delta"))
+        return self._grow(item, of, number, said, whole=field != "delta")
 
-    def _reasonings(self, item: _Item, of: str, number: int, piece: str | None) -> list[Update]:
+    def _grow(self, item: _Item, of: str, number: int, said: str, *, whole: bool = True) -> list[Update]:
+        """Return a piece of a text or of reasoning; the first after something else says what it is a piece of."""
+        piece = item.take((of, number), said, whole=whole)
         if piece is None:
             return []
-        place = (item.key, of, number)
-        if self._last == place:
-            return [self._update(ReasoningContent(text=piece))]
-        self._last = place
-        data = {NAME: where_of_reasoning(item.key, of, number)}
-        return [self._update(ReasoningContent(text=piece, provider_data=data))]
+        follows, self._last = self._last == (item.key, of, number), (item.key, of, number)
+        is_reasoning = of in REASONING_PARTS
+        where = where_of_reasoning(item.key, of, number) if is_reasoning else {"type": of, **where_of(item.key, number)}
+        data: dict[str, Any] = {} if follows else {"provider_data": {NAME: where}}
+        return [self._update((ReasoningContent if is_reasoning else TextContent)(text=piece, **data))]
 
-    def _part_added(self, kind: str, event: Mapping[str, Json]) -> list[Update] | None:
-        return self._part(event, object_or_empty(event.get("part")))
-
-    def _part_done(self, kind: str, event: Mapping[str, Json]) -> list[Update] | None:
-        return self._part(event, object_or_empty(event.get("part")))
-
-    def _part(self, event: Mapping[str, Json], part: Mapping[str, Any]) -> list[Update] | None:
-        item, kind = self._item_of(event), part.get("type")
-        index = integer_or_none(event.get("summary_index" if kind == "summary_text" else "content_index"))
+    def _part(self, kind: str, event: Mapping[str, Json]) -> list[Update] | None:
+        part = object_or_empty(event.get("part"))
+        of = {said: field for field, said in REASONING_PARTS.items()}.get(type_of(part), type_of(part))
+        index = integer_or_none(event.get("summary_index" if of == "summary" else "content_index"))
+        item = self._item_of(event)
         if item is None or index is None:
             return None
-        for field, of in REASONING_PARTS.items():
-            if kind == of and isinstance(part.get("text"), str):
-                return self._reasonings(item, field, index, self._tail(item, f"{field} {index}", part["text"], False))
-        text = text_or_none(part.get(TEXT_FIELDS[kind])) if isinstance(kind, str) and kind in TEXT_FIELDS else None
-        if text is None:
+        text = part.get(TEXT_FIELDS.get(of, "text")) if of in REASONING_PARTS or of in TEXT_FIELDS else None
+        if not isinstance(text, str):
             return []
-        updates = self._texts(item, str(kind), index, self._tail(item, f"{kind} {index}", text, False))
-        return updates + self._annotations(item, index, list_or_empty(part.get("annotations")))
+        updates = self._grow(item, of, index, text)
+        notes = [] if of in REASONING_PARTS else list_or_empty(part.get("annotations"))
+        new = item.take(("annotations", index), notes, whole=True)
+        return [*updates, self._annotated(item, index, new)] if new else updates
 
     def _annotation(self, kind: str, event: Mapping[str, Json]) -> list[Update] | None:
         item, number = self._item_of(event), integer_or_none(event.get("content_index"))
         if item is None or number is None or "annotation" not in event:
             return None
-        place = f"annotations {number}"
-        known = item.annotations.get(place, 0)
+        place, said = ("annotations", number), [event["annotation"]]
         index = integer_or_none(event.get("annotation_index"))
-        if index is not None and index < known:
+        if index is not None and index < item.lengths.get(place, 0):
             return []
-        item.annotations[place] = known + 1
-        return [self._annotated(item, number, [event["annotation"]])]
-
-    def _annotations(self, item: _Item, number: int, said: list[Json]) -> list[Update]:
-        place = f"annotations {number}"
-        new = said[item.annotations.get(place, 0) :]
-        item.annotations[place] = item.annotations.get(place, 0) + len(new)
-        return [self._annotated(item, number, new)] if new else []
+        item.take(place, said)
+        return [self._annotated(item, number, said)]
 
     def _annotated(self, item: _Item, number: int, said: list[Json]) -> Update:
         """Return annotations of the text before, as a text that adds nothing to it."""
@@ -293,7 +230,7 @@ class Reader:
         is_code = kind.startswith("response.code_interpreter_call_code.")
         if not is_code and "call_id" not in item.begun_as:
             return []
-        piece = self._tail(item, "code" if is_code else "arguments", said, field == "delta")
+        piece = item.take("code" if is_code else "arguments", said, whole=field != "delta")
         if not piece:
             return []
         if is_code:
@@ -330,6 +267,14 @@ class Reader:
         result = CodeInterpreterResult(call_id=item.call_id, outputs=tuple(texts), name="shell")
         return [self._update(result)] if texts else []
 
+    def _output(self, kind: str, event: Mapping[str, Json]) -> list[Update] | None:
+        item, said = self._item_of(event), event.get("delta")
+        if item is None or not isinstance(said, str | Mapping):
+            return None
+        # The outputs come again, and as a whole, with their item.
+        outputs = read_outputs([{"type": "logs", "logs": said} if isinstance(said, str) else said])
+        return [self._update(CodeInterpreterResult(call_id=item.call_id, outputs=outputs))]
+
     def _item_done(self, kind: str, event: Mapping[str, Json]) -> list[Update] | None:
         number = integer_or_none(event.get("output_index"))
         if number is None or "item" not in event:
@@ -353,7 +298,8 @@ class Reader:
                 zip(list_or_empty(said["content"]), self._turn.contents, strict=False)
             ):
                 if isinstance(content, TextContent):
-                    updates += self._part({"output_index": number, "content_index": index}, part) or []
+                    place = {"output_index": number, "content_index": index, "part": part}
+                    updates += self._part("", place) or []
                 else:
                     updates.append(self._update(content))
         elif kind == "reasoning" and record_name(item.key) in records:
@@ -372,7 +318,7 @@ class Reader:
             if not isinstance(of, str) or not isinstance(number, int):
                 updates.append(self._update(content))
                 continue
-            updates += self._reasonings(item, of, number, self._tail(item, f"{of} {number}", content.text, False))
+            updates += self._grow(item, of, number, content.text)
             if content.protected_data is not None:
                 updates.append(self._update(ReasoningContent(protected_data=content.protected_data)))
         return updates
@@ -384,16 +330,29 @@ class Reader:
                 return content.model_copy(update={"inputs": ()})
             return content.model_copy(update={"merge_mode": "replace"})
         if isinstance(content, CodeInterpreterResult):
-            return content.model_copy(update={"merge_mode": "replace"})
-        if isinstance(content, FunctionCall) and kind not in KINDS and isinstance(item.begun_as, Mapping):
-            whole = content.provider_data[NAME].get("said", content.arguments)
-            if item.lengths.get("arguments") and isinstance(whole, str | dict):
-                return content.model_copy(update={"arguments": {}})
+            # An item without outputs takes nothing away from those that were streamed.
+            mode = "append" if content.provider_data[NAME].get("none") else "replace"
+            return content.model_copy(update={"merge_mode": mode})
+        if isinstance(content, FunctionCall) and item.lengths.get("arguments"):
+            return content.model_copy(update={"arguments": {}})
         return content
 
 
-def _error(event: Mapping[str, Any]) -> ErrorContent:
-    data: JsonObject = {"response_error": rest_of(event, ("type", "message", "code"))}
-    message = text_or_none(event.get("message"))
-    code = text_or_none(event.get("code"))
-    return ErrorContent(message=message or "the stream failed", code=code, provider_data={NAME: data})
+_READERS: dict[str, Callable[[Reader, str, Mapping[str, Json]], list[Update] | None]] = {
+    **dict.fromkeys(_TEXT_EVENTS, Reader._text),
+    **dict.fromkeys(_CALL_EVENTS, Reader._call_text),
+    "response.output_item.added": Reader._item_added,
+    "response.output_item.done": Reader._item_done,
+    "response.content_part.added": Reader._part,
+    "response.content_part.done": Reader._part,
+    "response.reasoning_summary_part.added": Reader._part,
+    "response.reasoning_summary_part.done": Reader._part,
+    "response.output_text.annotation.added": Reader._annotation,
+    "response.shell_call_command.added": Reader._command,
+    "response.shell_call_command.delta": Reader._command,
+    "response.shell_call_command.done": Reader._command,
+    "response.code_interpreter_call_output.delta": Reader._output,
+    "response.shell_call_output_content.delta": Reader._printed,
+    "response.shell_call_output_content.done": Reader._printed,
+}
+"""The method that reads each event. It returns `None` for an event that is not as it should be."""

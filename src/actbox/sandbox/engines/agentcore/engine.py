@@ -1,11 +1,10 @@
-"""`AgentCoreSandbox`: a session of the service's, in which each run is a started command with a process of its own."""
+"""`AgentCoreSandbox`: a session of the service, in which each run is a command with its own process."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from typing import Any, ClassVar, Final
@@ -13,52 +12,67 @@ from typing import Any, ClassVar, Final
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
 from actbox.core.program import Program
+from actbox.sandbox.artifacts import shown
 from actbox.sandbox.channel.mailbox import Mailbox
 from actbox.sandbox.contract import Tools
 from actbox.sandbox.engines.node.boot import node_command
-from actbox.sandbox.left_out import shown
-from actbox.sandbox.requests import encode_program
-from actbox.sandbox.shell import ProcessShell, ShellError
-from actbox.sandbox.shell.errands import answers_of, stdin_of
-from actbox.sandbox.shell.guest import BYTES_A_SECOND, ShellGuest
-from actbox.sandbox.shell.places import Place, ProgramRequest, There
+from actbox.sandbox.requests import encode_program, resolved
+from actbox.sandbox.shell import ShellError, shell_traits
+from actbox.sandbox.shell.guest import BYTES_A_SECOND
+from actbox.sandbox.shell.installation import Installation, ProgramRequest, RunFolders
 from actbox.tools.typescript import RESERVED_WORDS, javascript_name
 
-from .kernel import Kernel, KernelErrand, KernelTask
-from .mail import AgentCoreMailbox
+from .kernel import KernelCommand, KernelTask
 from .options import AgentCoreOptions
-from .service import Service, SessionEnded
-from .session import AgentCoreSession
+from .service import Service, ServiceError, SessionEnded
+from .session import WAITER, AgentCoreSession, SandboxWithKernel
 from .task import Task
-from .traits import TRAITS
 
-# How long the service may take until a program has started; where that has less time than so, no longer than its time
-# and this.
+# The most seconds until a program has started. A program with a shorter time limit may take that limit, plus
+# `_BESIDES_SECONDS`.
 _BEGIN_SECONDS = 90.0
 _BESIDES_SECONDS = 10.0
-_WAITER: Final = "code/wait.sh"
 _PYTHON_FILE_NAME: Final = "program.py"
 _FILE_NAMES: Final = {"javascript": "program.js", "typescript": "program.ts"}
 _BASE: Final = re.compile(r"actbox-[a-z0-9_]+")
 
+TRAITS: Final = shell_traits(
+    "agentcore",
+    isolation="a machine of the AWS service, of which each sandbox has one to itself",
+    isolated=True,
+    platforms=("linux", "darwin"),
+    languages=("python", "javascript", "typescript"),
+    sessions=True,
+    session_languages=("python",),
+    packages="those of the code interpreter",
+    network="what the code interpreter's network mode allows; the system's own has none",
+    notes=(
+        "the service ends its session after session_seconds, whatever runs in it; the next call says so",
+        "each step is a request to AWS, and several of them make a run: it takes as long as they do",
+        "a session lives in the service's kernel, of which there is one: one session at a time, whose programs have "
+        "the limits of time, output and artifacts only; tasks that await stand still between its programs",
+        "JavaScript and TypeScript need Node on the service's machine, TypeScript 22.13 or later; sessions run Python",
+        "programs of one sandbox run as one user of one machine: they can see and end each other, and write to input/",
+    ),
+)
 
-class AgentCoreSandbox(ProcessShell):
+
+class AgentCoreSandbox(SandboxWithKernel):
     """Programs in a session of Amazon Bedrock AgentCore's code interpreter."""
 
     traits = TRAITS
-    aftermath_seconds: ClassVar[float] = 5.0
+    cleanup_seconds: ClassVar[float] = 5.0
 
     def __init__(self, policy: Policy, options: AgentCoreOptions) -> None:
-        """Raise `Unsupported` for what a policy restricts and the service cannot."""
-        # Below the folder in which commands of the service start, so that its own file tools reach it.
+        """Raise `Unsupported` for restrictions of a policy that the service cannot impose."""
+        # The directory in which the service starts commands, so that its file tools reach the sandbox.
         super().__init__(policy, python=options.python, folder=".")
         self.service = Service(options)
         self._mailboxes = 0
-        """How many runs go on that call tools: their output is to be heard at once, as calls come with it."""
+        """The number of runs with tools under way. Their output must be read at once, because it carries the calls."""
         self._node = options.node
-        self._in_kernel: AgentCoreSession | None = None
         self._over: list[str] = []
-        """Folders of commands that have ended; the next one removes them."""
+        """The directories of commands that have ended; the next command removes them."""
 
     async def connect(self) -> None:
         await self.service.start()
@@ -69,15 +83,11 @@ class AgentCoreSandbox(ProcessShell):
         await self.service.stop()
 
     async def open_process(self, arguments: Sequence[str]) -> Task:
-        """Return a command that starts when its standard input is complete; what it runs is always the same."""
-        if isinstance(arguments, KernelErrand):
+        """Return a command that starts once its standard input is complete; its command line is always the same."""
+        if isinstance(arguments, KernelCommand):
             return KernelTask(self.service, arguments, self._over)
-        waiter = f"{self._base_name()}/{_WAITER}" if self._mailboxes else ""
+        waiter = f"{self._base_name()}/{WAITER}" if self._mailboxes else ""
         return Task(self.service, arguments[0], self._over, waiter=waiter)
-
-    def _base_name(self) -> str:
-        """Return the sandbox's folder, relative to that in which commands start."""
-        return self._base().rpartition("/")[2]
 
     async def open_mailbox(self, folder: str) -> Mailbox:
         place = f"{self._base_name()}{folder.removeprefix(self._base())}"
@@ -87,19 +97,19 @@ class AgentCoreSandbox(ProcessShell):
     def _mailbox_closed(self) -> None:
         self._mailboxes -= 1
 
-    async def _arrive(self) -> There:
-        there = await super()._arrive()
-        name = there.base.rpartition("/")[2]
-        if not _BASE.fullmatch(name):  # which becomes a part of commands
-            raise SandboxUnavailable(f"the service has made a folder of another name: {shown(there.base)}")
+    async def _install(self) -> Installation:
+        installation = await super()._install()
+        name = installation.base.rpartition("/")[2]
+        if not _BASE.fullmatch(name):  # the name becomes a part of commands
+            raise SandboxUnavailable(f"the service has made a folder of another name: {shown(installation.base)}")
         script = (resources.files(__package__) / "wait.sh").read_bytes()
         try:
-            wrote = await self.service.call("writeFiles", content=[{"path": f"{name}/{_WAITER}", "blob": script}])
+            wrote = await self.service.call("writeFiles", content=[{"path": f"{name}/{WAITER}", "blob": script}])
         except ShellError as error:
             raise SandboxUnavailable(str(error)) from error
         if wrote.is_error:
             raise SandboxUnavailable(f"writeFiles: {wrote.text[:500]}")
-        return there
+        return installation
 
     async def _done(
         self, path: str, request: dict[str, Any], payload: bytes | memoryview = b""
@@ -111,23 +121,23 @@ class AgentCoreSandbox(ProcessShell):
                 raise SandboxStopped(str(error.__cause__)) from error
             raise
 
-    async def _remove(self, there: There, folder: str) -> None:
-        if folder != there.base:  # that goes with the session
+    async def _remove(self, installation: Installation, folder: str) -> None:
+        if folder != installation.base:  # the service removes that with its session
             try:
-                async with asyncio.timeout(self.aftermath_seconds):
-                    await super()._remove(there, folder)
+                async with asyncio.timeout(self.cleanup_seconds):
+                    await super()._remove(installation, folder)
             except TimeoutError:
                 raise SandboxUnavailable(
                     f"{folder} could not be removed: the service does not say that it was"
                 ) from None
 
-    def _running(self) -> There:
-        there = super()._running()
+    def _running(self) -> Installation:
+        installation = super()._running()
         if self.service.ended:
             raise SandboxStopped(self.service.ended)
-        return there
+        return installation
 
-    # JavaScript and TypeScript: the guest becomes Node, which takes the channel over and is told the program
+    # JavaScript and TypeScript: the guest becomes Node, which takes over the channel and reads the program from it
 
     def _checked(self, program: Program | str, tools: Tools, timeout: float | None) -> ProgramRequest:
         request = super()._checked(program, tools, timeout)
@@ -139,13 +149,13 @@ class AgentCoreSandbox(ProcessShell):
         name = _FILE_NAMES[language] if request.program.name == _PYTHON_FILE_NAME else request.program.name
         return replace(request, program=replace(request.program, name=name))
 
-    def _frame(self, message: Mapping[str, Any], variables: Mapping[str, str], place: Place) -> bytes:
+    def _frame(self, message: Mapping[str, Any], variables: Mapping[str, str], place: RunFolders) -> bytes:
         if message.get("language", "python") == "python":
             return super()._frame(message, variables, place)
         limits = self.policy.limits
         common = {
-            "variables": {**self._variables(f"{place.folder}/tmp"), **variables},
-            # V8 maps far more memory than it uses, and is told by its command line how much of that it may.
+            "variables": {**self._variables(f"{place.folder}/tmp"), **resolved(variables, place.workspace)},
+            # No memory limit: V8 maps far more memory than it uses. Its command line sets its own limit.
             "limits": {name: getattr(limits, name) for name in ("cpu_seconds", "file_mib", "open_files")},
             "message_bytes": limits.message_bytes,
             "workspace": place.workspace,
@@ -160,93 +170,42 @@ class AgentCoreSandbox(ProcessShell):
     # Sessions
 
     def session(self, *, forkable: bool = False) -> AgentCoreSession:
-        """Open a session, of which one can have begun at a time; see `Sandbox.session`."""
+        """Return a session; only one at a time can be live. See `Sandbox.session`."""
         self._running()
         if forkable:
             raise Unsupported("the agentcore engine cannot copy the service's kernel; the linux engine forks sessions")
         self._check_kernel()
         return AgentCoreSession(self)
 
-    def _check_kernel(self) -> None:
-        if self._in_kernel is not None:
-            raise Unsupported(
-                "the agentcore engine has one session at a time, as the service has one kernel: close the other one, or"
-                " open another sandbox"
-            )
 
-    def enter_kernel(self, session: AgentCoreSession) -> None:
-        """Have a session begin, which then has the kernel. Raises `Unsupported` while another one has it."""
-        if self._in_kernel is not session:
-            self._check_kernel()
-            self._in_kernel = session
+class AgentCoreMailbox(Mailbox):
+    """The mailbox of one run, in the directory `place`, relative to the service's; `folder` is its absolute path.
 
-    def leave_kernel(self, session: AgentCoreSession) -> None:
-        """Let there be another session."""
-        if self._in_kernel is session:
-            self._in_kernel = None
+    The service can neither rename a file nor write one atomically, so a second file has the size of each piece
+    (`WrittenFolderTransport`). `closed` is called when the run is over.
+    """
+
+    brings_calls = False
+
+    def __init__(self, service: Service, place: str, folder: str, closed: Callable[[], None]) -> None:
+        self._service = service
+        self._place = place
+        self._folder = folder
+        self._closed = closed
 
     @property
-    def is_running(self) -> bool:
-        """Whether it was started, and neither stopped since nor ended by the service."""
-        return self._there is not None and not self.service.ended
+    def settings(self) -> dict[str, Any]:
+        return {"by": "written", "folder": self._folder}
 
-    def checked(self, program: Program | str, tools: Tools, timeout: float | None) -> ProgramRequest:
-        """Return what a caller asks for, checked. Raises `InvalidValue` and `Unsupported`."""
-        return self._checked(program, tools, timeout)
+    async def wait(self, number: int) -> bytes | None:
+        raise NotImplementedError("calls come with the run's output")
 
-    @asynccontextmanager
-    async def guest_in_kernel(
-        self, kernel: Kernel, request: ProgramRequest, about: Mapping[str, Any], frame: bytes
-    ) -> AsyncGenerator[ShellGuest | str]:
-        """Have the kernel run a program, or say why it does not; at the end of the block it is over."""
-        there, limits, place = self._running(), self.policy.limits, self._shared_place()
-        async with AsyncExitStack() as opened:
-            mailbox: Mailbox | None = None
-            try:
-                await self._place_files(request.program, place)
-                if len(request.toolset):
-                    mailbox = await self.open_mailbox(f"{place.folder}/mail")
-                    opened.push_async_callback(mailbox.close)
-            except (ShellError, SandboxUnavailable) as error:
-                yield str(error)
-                return
-            waiter = f"{self._base_name()}/{_WAITER}" if mailbox is not None else ""
-            errand = KernelErrand.of(self.errand, there.base.rpartition("/")[0], kernel, waiter)
-            told = {
-                "run": place.folder,
-                "workspace": place.workspace,
-                "artifacts": limits.artifacts,
-                "artifact_bytes": limits.artifact_mib * 2**20,
-            }
-            request_of_it = {
-                **about,
-                **told,
-                **errand.told,
-                "do": "kernel",
-                "frame_bytes": len(frame),
-                "mail": None if mailbox is None else mailbox.terms,
-                "variables": {**self._variables(f"{there.base}/tmp"), **self.policy.variables},
-                "message_bytes": limits.message_bytes,
-                "code": f"{there.base}/code",
-            }
-            guest = ShellGuest(
-                lambda: answers_of(self, errand, lambda token: stdin_of({**request_of_it, "token": token}, frame)),
-                lambda: self._answers(there, {"do": "aftermath", **told}),
-                limits,
-                mailbox,
-                aftermath_seconds=self.aftermath_seconds,
-            )
-            self._guests.add(guest)
-            is_taken = False
-            try:
-                ending = await guest.begun(self.begin_seconds(request.seconds, len(frame)))
-                if ending is not None and (ending.failure or guest.stopped):
-                    yield ending.failure or "the sandbox was stopped"
-                    return
-                is_taken = True
-                yield guest
-            finally:
-                if not is_taken:
-                    guest.close()
-                await guest.over()
-                self._guests.discard(guest)
+    async def put(self, number: int, piece: bytes) -> None:
+        path = f"{self._place}/in/{number}"
+        content = [{"path": path, "blob": piece}, {"path": f"{path}.size", "text": str(len(piece))}]
+        wrote = await self._service.call("writeFiles", content=content)
+        if wrote.is_error:
+            raise ServiceError(f"writeFiles: {wrote.text[:500]}")
+
+    async def close(self) -> None:
+        self._closed()

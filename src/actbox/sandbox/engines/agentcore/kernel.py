@@ -1,4 +1,4 @@
-"""Code in the service's kernel, the one interpreter of a session that lasts from call to call."""
+"""Code in the service's kernel: the only interpreter of its session that lasts from call to call."""
 
 from __future__ import annotations
 
@@ -9,26 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from actbox.core.result import Artifact
-from actbox.sandbox.guest.errands.kernel import EXIT_GONE
-from actbox.sandbox.shell import Errand, ShellError
+from actbox.sandbox.guest.shell_requests.kernel import EXIT_GONE
+from actbox.sandbox.shell import ControlCommand, ShellError
 
-from .answer import Answer, bytes_of, files_in
-from .command import Names, new_names
-from .letting_go import soon
+from .cancellation import soon
+from .response import ServiceResponse, bytes_of, files_in
 from .service import Service
-from .task import Task, pause_of
+from .task import Names, Task, new_names, pause_of
 
-_CODE: Final = """import sys
-with open(%s, "rb") as r:
-    exec(r.read(int(r.readline())), {"r": r, "sys": sys})
-"""
-# How long an interrupted program may take to end before the kernel is killed, and how long that may take.
+# The most seconds for an interrupted program to end before the kernel is killed, and for the kernel to end then.
 _INTERRUPT_SECONDS: Final = 2.0
 _KILL_SECONDS: Final = 20.0
-# How long both are waited for.
+# The most seconds that a caller waits for both.
 _STOP_SECONDS: Final = 6.0
 _LOOK_SECONDS: Final = 0.05
-# How long a kernel may take to be started anew.
+# The most seconds for the kernel to restart.
 _ANEW_SECONDS: Final = 20.0
 _MOST_PID: Final = 2**22
 _SUFFIXES: Final = {"jpeg": ".jpg", "svg+xml": ".svg", "plain": ".txt"}
@@ -36,18 +31,18 @@ _SUFFIXES: Final = {"jpeg": ".jpg", "svg+xml": ".svg", "plain": ".txt"}
 
 @dataclass(slots=True)
 class Kernel:
-    """What is known of the kernel, in which one session lives at a time."""
+    """The state of the kernel, which has one session at a time."""
 
     ended: str = ""
-    """Why the session's variables are gone, if they are."""
+    """The reason why the session's variables are lost; empty while they exist."""
     interrupts: int = 0
-    """How many interrupts it was sent."""
-    shown: list[Answer] = field(default_factory=list)
-    """What the service said of the programs that have ended, besides what they printed."""
+    """The number of interrupts sent to the kernel."""
+    shown: list[ServiceResponse] = field(default_factory=list)
+    """The service's answers for programs that have ended, with everything except their output."""
 
 
-class KernelErrand(Errand):
-    """An errand that is done in the kernel. `here` is the service's folder, as an absolute path."""
+class KernelCommand(ControlCommand):
+    """The command of a request that the kernel carries out. `here` is the absolute path of the service's directory."""
 
     names: Names
     here: str
@@ -55,42 +50,42 @@ class KernelErrand(Errand):
     waiter: str
 
     @classmethod
-    def of(cls, errand: Sequence[str], here: str, kernel: Kernel, waiter: str) -> KernelErrand:
-        """Return the same command for the kernel; `waiter` as for a `Task`."""
-        made = cls(errand)
+    def of(cls, command: Sequence[str], here: str, kernel: Kernel, waiter: str) -> KernelCommand:
+        """Return the same command for the kernel; `waiter` is as for a `Task`."""
+        made = cls(command)
         made.names, made.here, made.kernel, made.waiter = new_names(), here, kernel, waiter
         return made
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What a request has to say of it."""
+    def request_fields(self) -> dict[str, Any]:
+        """The request's fields about its files."""
         return {
             "input": f"{self.here}/{self.names.input}",
-            "spool": f"{self.here}/{self.names.folder}",
+            "output_folder": f"{self.here}/{self.names.folder}",
             "pause": pause_of(self.waiter),
         }
 
 
 class KernelTask(Task):
-    """Code that was sent to the kernel, as `ShellProcess` has a process."""
+    """Code sent to the kernel, with the interface of `ShellProcess`."""
 
-    def __init__(self, service: Service, errand: KernelErrand, over: list[str]) -> None:
-        super().__init__(service, errand[0], over, waiter=errand.waiter, names=errand.names)
-        self._here = errand.here
-        self._kernel = errand.kernel
+    def __init__(self, service: Service, command: KernelCommand, over: list[str]) -> None:
+        super().__init__(service, command[0], over, waiter=command.waiter, names=command.names)
+        self._here = command.here
+        self._kernel = command.kernel
 
     def _content(self, stdin: bytes) -> bytes:
         return stdin
 
     async def _start(self) -> Any:
-        # Where the kernel is by now its programs have decided, so the path is absolute; as a literal of Python.
+        # Programs may have changed the kernel's working directory, so the path is absolute; it is a Python literal.
         path = f"{self._here}/{self._names.input}"
         code = (
             f'import sys\nwith open({path!r}, "rb") as r:\n    exec(r.read(int(r.readline())), {{"r": r, "sys": sys}})'
         )
         return asyncio.create_task(self._service.call("executeCode", code=code, language="python"))
 
-    async def _seen(self, handle: Any) -> Answer | None:
+    async def _seen(self, handle: Any) -> ServiceResponse | None:
         return await handle if handle.done() else None
 
     async def _ended(self, end: bytes, handle: Any) -> int:
@@ -100,13 +95,13 @@ class KernelTask(Task):
             self._kernel.ended = "the service's kernel was started anew"
         return code
 
-    def _without_end(self, seen: Answer) -> ShellError:
+    def _without_end(self, seen: ServiceResponse) -> ShellError:
         said = (seen.stderr or seen.stdout or seen.text).strip()[-500:]
         self._kernel.ended = "the service's kernel has ended" + (f": {said}" if said else "")
         return ShellError(self._kernel.ended)
 
     async def _stopped(self, handle: Any) -> None:
-        """Interrupt the program; end the kernel where that does not end it."""
+        """Interrupt the program; if it does not end, kill the kernel."""
         try:
             while not handle.done():
                 if pid := await self._pid():
@@ -131,8 +126,8 @@ class KernelTask(Task):
 
     async def _pid(self) -> int:
         answer = await self._service.call("readFiles", paths=[f"{self._names.folder}/pid"])
-        told = next(iter(files_in(answer).values()), b"")
-        number = int(told) if told.isdigit() and len(told) < 10 else 0
+        text = next(iter(files_in(answer).values()), b"")
+        number = int(text) if text.isdigit() and len(text) < 10 else 0
         return number if 1 < number <= _MOST_PID else 0
 
     async def _signal(self, name: str, pid: int) -> None:
@@ -140,7 +135,7 @@ class KernelTask(Task):
 
 
 async def start_anew(service: Service) -> None:
-    """Have the kernel forget all that the session before has left in it."""
+    """Clear everything that the last session left in the kernel. Raises `ShellError`."""
     try:
         async with asyncio.timeout(_ANEW_SECONDS):
             answer = await service.call("executeCode", code="None", language="python", clearContext=True)
@@ -150,8 +145,8 @@ async def start_anew(service: Service) -> None:
         raise ShellError(f"executeCode: {(answer.stderr or answer.text)[:500]}")
 
 
-def shown_in(answers: Sequence[Answer], most: int, most_bytes: int) -> tuple[list[Artifact], list[str]]:
-    """Return what programs have shown, images and resources, as artifacts; and a sentence for what was left out."""
+def shown_in(answers: Sequence[ServiceResponse], most: int, most_bytes: int) -> tuple[list[Artifact], list[str]]:
+    """Return the images and resources that programs displayed as artifacts, and one sentence for each omission."""
     found: list[Artifact] = []
     left = most_bytes
     for block in (block for answer in answers for block in answer.content):
@@ -180,5 +175,5 @@ def _shown(block: Any) -> tuple[bytes | None, str, str]:
 
 
 def _media_type(of: Any) -> str:
-    told = of.get("mimeType")
-    return told if isinstance(told, str) else ""
+    media_type = of.get("mimeType")
+    return media_type if isinstance(media_type, str) else ""

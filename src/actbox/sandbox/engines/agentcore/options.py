@@ -1,4 +1,4 @@
-"""What the caller says about the service's session: where it is, what it is called, and how long it may live."""
+"""The caller's options for the service's session: its region, its name, and its lifetime."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 from actbox.core.errors import InvalidValue
 
 SYSTEM_INTERPRETER: Final = "aws.codeinterpreter.v1"
-"""The code interpreter that AWS has for everybody; its programs reach no network."""
+"""The code interpreter that AWS provides for every account; its programs have no network."""
 MOST_SECONDS: Final = 28800
-# What the service takes, by its model and its documentation.
+# The values that the service accepts, by its model and its documentation.
 _IDENTIFIER = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,99}")
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
@@ -20,14 +20,14 @@ _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCoreOptions:
-    """Where programs are to run. Raises `InvalidValue` for what the service would not take.
+    """The place where programs run. Raises `InvalidValue` for values that the service does not accept.
 
-    `region` is that of the AWS configuration unless told, else that of AWS_REGION. `identifier` names a code
-    interpreter: the one that AWS has for everybody, or one of your account's own. `session_name` is what the service
-    shows the session as, and unique unless told. The service ends a session `session_seconds` after it began, whatever
-    runs in it. `client` is a `bedrock_agentcore.tools.code_interpreter_client.CodeInterpreter` that has no session;
-    without one it is made, with the credentials that the AWS configuration has. `python` is an interpreter there, 3.9
-    or newer; `node` one of JavaScript and TypeScript.
+    `region` defaults to the AWS configuration's, then to AWS_REGION. `identifier` names a code interpreter: the one
+    that AWS provides for every account, or one of your own. `session_name` is the name that the service shows for the
+    session; the default is unique. The service ends a session `session_seconds` after it began, whatever runs in it.
+    `client` is a `bedrock_agentcore.tools.code_interpreter_client.CodeInterpreter` without a session; the default is a
+    new one with the credentials of the AWS configuration. `python` is an interpreter there, 3.9 or newer; `node` is an
+    interpreter of JavaScript and TypeScript.
     """
 
     region: str | None = None
@@ -59,5 +59,5 @@ class AgentCoreOptions:
                 raise InvalidValue(f"{name} must be the path of a program there, not {value!r}")
 
     def name_for_a_session(self) -> str:
-        """Return what the service is to call the session."""
+        """Return the name for a new session."""
         return self.session_name or f"actbox-{secrets.token_hex(8)}"

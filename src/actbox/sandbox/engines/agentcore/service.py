@@ -1,8 +1,8 @@
-"""The conversation with the service: one session of it, and each invocation as one call in a thread.
+"""`Service`: one session of the service, with each invocation as one call in a thread.
 
-The client is synchronous, and a stream that is not read to its end keeps its connection. So each call is made, and its
-stream read, in a thread; whoever is cancelled meanwhile leaves the thread to read it to its end. The client itself
-would wait for five minutes, and then try again.
+The client is synchronous, and a stream that is not read to its end keeps its connection. So a thread makes each call
+and reads its stream; if the caller is cancelled, the thread still reads to the end. The client's own timeout is five
+minutes, after which it tries again.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.shell import ShellError
 from actbox.sandbox.shell.guest import BYTES_A_SECOND
 
-from .answer import Answer, Nonsense, StreamException, answer_of
-from .letting_go import soon
+from .cancellation import soon
 from .options import MOST_SECONDS, AgentCoreOptions
+from .response import InvalidResponse, ServiceResponse, StreamException, response_of
 
 EXTRA: Final = "pip install 'actbox[agentcore]'"
 HOW_TO_LOG_IN: Final = "`aws configure`, or the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _THROTTLED: Final = frozenset({"ThrottlingException", "TooManyRequestsException", "Throttling"})
 _GONE: Final = "ResourceNotFoundException"
-# Pauses in seconds between tries of what was throttled, on top of those that the AWS client itself makes; each a little
-# more or less, so that many sandboxes do not come again all at once.
+# Seconds between attempts of a throttled call, besides the AWS client's own attempts. Each pause varies a little, so
+# that many sandboxes do not try again at the same moment.
 _PAUSES: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
-# How long a call may take, with all that is tried again, besides the time for what it sends. `executeCode` takes as
-# long as the program does.
+# The most seconds for a call with all its attempts, besides the time to send data. `executeCode` has no limit here: it
+# takes as long as the program.
 _ANSWER_SECONDS: Final = 60.0
 _LASTING: Final = "executeCode"
 _MOST_OF_A_REASON: Final = 500
-# What a call may be answered with in a session that is over.
+# The errors that a call in an ended session may return.
 _PERHAPS_GONE: Final = frozenset({_GONE, "ConflictException", "ValidationException", "InternalServerException"})
 _NO_LEAVE: Final = frozenset(
     {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException"}
@@ -45,9 +45,9 @@ _NO_LEAVE: Final = frozenset(
 
 
 class ServiceError(ShellError):
-    """The service did not do what it was asked for; the message says which call, and what it said.
+    """Raised when the service failed a call; the message has the call and the service's reason.
 
-    `code` is the service's name for it, empty where it was not reached.
+    `code` is the service's name of the error; empty if the service was not reached.
     """
 
     def __init__(self, message: str, code: str = "") -> None:
@@ -56,11 +56,11 @@ class ServiceError(ShellError):
 
 
 class SessionEnded(ServiceError):
-    """The service's session is over: nothing of it is left."""
+    """Raised when the service's session is over; nothing of it is left."""
 
 
 class Client(Protocol):
-    """What is used of `bedrock_agentcore.tools.code_interpreter_client.CodeInterpreter`."""
+    """The part of `bedrock_agentcore.tools.code_interpreter_client.CodeInterpreter` that the engine uses."""
 
     session_id: str | None
     identifier: str | None
@@ -69,19 +69,19 @@ class Client(Protocol):
         """Start a session."""
 
     def get_session(self, interpreter_id: str, session_id: str) -> Mapping[str, Any]:
-        """Return what is known of a session."""
+        """Return the service's description of a session."""
 
     @property
     def control_plane_client(self) -> Any:
-        """A client of boto3 for other things."""
+        """The boto3 client for other operations."""
 
     @property
     def data_plane_client(self) -> Any:
-        """The client of boto3 beneath: its own `invoke` would start another session where this one was stopped."""
+        """The boto3 client for invocations; `CodeInterpreter.invoke` would replace a stopped session by a new one."""
 
 
 def make_client(options: AgentCoreOptions) -> Client:
-    """Return the client. Raises `SandboxUnavailable` where the extra is missing or nobody has said which region."""
+    """Return the client. Raises `SandboxUnavailable` if the extra is missing or no region is configured."""
     if options.client is not None:
         client: Client = options.client
         return client
@@ -107,12 +107,12 @@ def make_client(options: AgentCoreOptions) -> Client:
 
 
 def region_of(configured: str | None) -> str:
-    """Return the region that boto3's configuration has, else that of AWS_REGION, which boto3 does not read."""
+    """Return the region of boto3's configuration, else AWS_REGION, which boto3 does not read."""
     return configured or os.environ.get("AWS_REGION", "")
 
 
 class Service:
-    """A code interpreter, of which one session is started, asked and stopped. Usable from any event loop."""
+    """Starts, calls and stops one session of a code interpreter. Usable from any event loop."""
 
     def __init__(self, options: AgentCoreOptions) -> None:
         self._options = options
@@ -120,12 +120,13 @@ class Service:
         self._session_id = self._identifier = ""
         self._changing = threading.Lock()
         self.ended = ""
-        """Why the session is over, if it is by itself."""
+        """The reason why the session ended by itself; empty otherwise."""
 
     async def start(self) -> None:
-        """Start a session. Raises `SandboxUnavailable`. One that is started when its caller has gone is stopped.
+        """Start a session. Raises `SandboxUnavailable`.
 
-        It is waited for a few seconds then, and after that the thread in which it starts sees to it.
+        If the caller is cancelled, or the time is up, a session that starts later is stopped. The caller waits a few
+        seconds for that; afterwards the thread that starts the session stops it.
         """
         given_up = threading.Event()
         starting = asyncio.create_task(run_blocking(self._start, given_up))
@@ -147,9 +148,9 @@ class Service:
             await run_blocking(self._stop, starting.result())
 
     async def stop(self) -> None:
-        """Stop the session, if it is not over. Raises `SandboxUnavailable` where it goes on, and is paid for.
+        """Stop the session, unless it is over. Raises `SandboxUnavailable` if it goes on, and AWS bills it.
 
-        A caller who has been cancelled waits for a few seconds, and the session is stopped all the same.
+        A cancelled caller waits only a few seconds; the session is still stopped.
         """
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -164,10 +165,10 @@ class Service:
         except TimeoutError:
             raise SandboxUnavailable(self._goes_on(session, _unanswered(_ANSWER_SECONDS))) from None
 
-    async def call(self, tool: str, **arguments: Any) -> Answer:
-        """Invoke a tool of the session, and return all that it says.
+    async def call(self, tool: str, **arguments: Any) -> ServiceResponse:
+        """Invoke a tool of the session and return its whole answer.
 
-        Raises `SessionEnded` and `ServiceError`. That a tool has failed is no error here: see `Answer.is_error`.
+        Raises `SessionEnded` and `ServiceError`. A failed tool raises nothing: see `ServiceResponse.is_error`.
         """
         if tool == _LASTING:
             return await run_blocking(self._call, tool, arguments)
@@ -180,13 +181,13 @@ class Service:
             raise ServiceError(f"{tool}: {_unanswered(seconds)}") from None
 
     async def goes_on(self) -> bool:
-        """Ask whether the session goes on; where it does not, `ended` says why. Raises `ServiceError`."""
+        """Return whether the session is live; if not, `ended` has the reason. Raises `ServiceError`."""
         return await run_blocking(self._still_there)
 
     # In threads
 
     def _start(self, given_up: threading.Event) -> str:
-        """Return the session, which is this one's from now on; none where it was given up, and stopped here."""
+        """Start a session and return its id; if `given_up` is set meanwhile, stop the session and return ""."""
         options = self._options
         if options.client is not None and options.client.session_id:
             raise InvalidValue("the client has a session already; give each sandbox one of its own")
@@ -196,7 +197,7 @@ class Service:
             session = client.start(options.identifier, options.name_for_a_session(), options.session_seconds)
             identifier = client.identifier or options.identifier
             if not isinstance(session, str) or not session or not isinstance(identifier, str):
-                raise Nonsense("the session has no name")
+                raise InvalidResponse("the session has no name")
             return session, identifier
 
         try:
@@ -221,7 +222,7 @@ class Service:
             self._stop_session(client, session, self._identifier)
 
     def _stop_session(self, client: Client, session: str, identifier: str) -> None:
-        # The client's own `stop` would stop whatever session it has started last.
+        # `CodeInterpreter.stop` would stop the session that it started last, which may be another one.
         stop = client.data_plane_client.stop_code_interpreter_session
         try:
             self._patiently(
@@ -240,27 +241,27 @@ class Service:
         return f"session {session} could not be stopped, and goes on for up to {seconds} seconds: {why}"
 
     def _let_go(self, client: Client) -> None:
-        """Close the connections of a client that was made here."""
+        """Close the connections of a client, unless the caller gave it."""
         if self._options.client is None:
             client.data_plane_client.close()
             client.control_plane_client.close()
 
-    def _call(self, tool: str, arguments: dict[str, Any]) -> Answer:
+    def _call(self, tool: str, arguments: dict[str, Any]) -> ServiceResponse:
         client, session, identifier = self._client, self._session_id, self._identifier
         if client is None or not session:
             raise SessionEnded("the sandbox was stopped")
         if self.ended:
             raise SessionEnded(self.ended)
 
-        def invoke() -> Answer:
+        def invoke() -> ServiceResponse:
             response = client.data_plane_client.invoke_code_interpreter(
                 codeInterpreterIdentifier=identifier, sessionId=session, name=tool, arguments=arguments
             )
             with contextlib.closing(response["stream"]) as events:
-                return answer_of(events)
+                return response_of(events)
 
         try:
-            answer: Answer = self._patiently(tool, invoke)
+            answer: ServiceResponse = self._patiently(tool, invoke)
         except ServiceError as error:
             if error.code in _PERHAPS_GONE and not self._still_there():
                 raise SessionEnded(self.ended or "the sandbox was stopped") from error
@@ -268,7 +269,7 @@ class Service:
         return answer
 
     def _patiently(self, what: str, do: Any) -> Any:
-        """Do it, again where it was throttled; turn what the client raises into errors of ours."""
+        """Return the result of `do`, repeated while it is throttled. Raises `ServiceError` for the client's errors."""
         from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
 
         for pause in (*_PAUSES, None):
@@ -279,14 +280,14 @@ class Service:
             except ClientError as error:
                 about = error.response.get("Error", {})
                 code, said = str(about.get("Code", "")), str(about.get("Message", error))
-                code = code[:1].upper() + code[1:]  # in a stream it is the name of a member
+                code = code[:1].upper() + code[1:]  # in a stream the code is a member's name, in lower case
             except NoCredentialsError as error:
                 raise ServiceError(f"{what}: there are no AWS credentials: {HOW_TO_LOG_IN}") from error
             except (BotoCoreError, HTTPClientError, OSError) as error:
                 raise ServiceError(f"{what}: the service cannot be reached: {error}") from error
             except ActboxError:
                 raise
-            except Exception as error:  # what botocore reads by raises errors of no common kind, as does `answer_of`
+            except Exception as error:  # botocore's parsers and `response_of` raise errors without a common base
                 why = f"{type(error).__name__}: {error}"[:_MOST_OF_A_REASON]
                 raise ServiceError(f"{what}: the service's answer cannot be understood: {why}") from error
             if code not in _THROTTLED:
@@ -299,7 +300,7 @@ class Service:
         )
 
     def _still_there(self) -> bool:
-        """Ask the service whether the session goes on; where it does not, say why in `ended`."""
+        """Ask the service whether the session is live; if not, set `ended` to the reason."""
         client, session, identifier = self._client, self._session_id, self._identifier
         if client is None or not session or self.ended:
             return False

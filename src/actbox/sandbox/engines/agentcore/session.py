@@ -1,38 +1,123 @@
-"""A session: programs in the service's kernel, one after the other, which share its variables."""
+"""A session: programs that run in the service's kernel one after the other and share its variables."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import partial
+from typing import Any, Final, NoReturn
 
 from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.events import Event
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
-from actbox.sandbox.contract import FileInfo, Session, Tools
-from actbox.sandbox.ending import Stop
-from actbox.sandbox.requests import encode_program, run_message
-from actbox.sandbox.runs import Run, events_of, failed_result
-from actbox.sandbox.shell import ShellError
+from actbox.sandbox.channel.mailbox import Mailbox
+from actbox.sandbox.contract import Session, Tools
+from actbox.sandbox.requests import encode_program, resolved, run_message
+from actbox.sandbox.run_end import STATE_LOST, Stop
+from actbox.sandbox.run_slots import slots
+from actbox.sandbox.runs import Request, Run, failed_result
+from actbox.sandbox.shell import ProcessShell, ShellError
+from actbox.sandbox.shell.files import ShellFiles
 from actbox.sandbox.shell.guest import ShellGuest
-from actbox.sandbox.slots import slots
-from actbox.sandbox.verdict import STATE_LOST
+from actbox.sandbox.shell.installation import ProgramRequest
+from actbox.sandbox.shell.requests import request_stdin, responses_of
 
-from .kernel import Kernel, shown_in, start_anew
-from .service import SessionEnded
+from .kernel import Kernel, KernelCommand, shown_in, start_anew
+from .service import Service, SessionEnded
 
-if TYPE_CHECKING:
-    from .engine import AgentCoreSandbox
+WAITER: Final = "code/wait.sh"
 
 
-class AgentCoreSession(Session):
-    """The one session that a sandbox has at a time."""
+class SandboxWithKernel(ProcessShell):
+    """A sandbox whose sessions use the service's kernel, one session at a time."""
 
-    def __init__(self, box: AgentCoreSandbox) -> None:
+    service: Service
+    _in_kernel: AgentCoreSession | None = None
+
+    def _base_name(self) -> str:
+        """Return the sandbox's directory, relative to the one in which commands start."""
+        return self._base().rpartition("/")[2]
+
+    def _check_kernel(self) -> None:
+        if self._in_kernel is not None:
+            raise Unsupported(
+                "the agentcore engine has one session at a time, as the service has one kernel: close the other one, or"
+                " open another sandbox"
+            )
+
+    def enter_kernel(self, session: AgentCoreSession) -> None:
+        """Give the kernel to a session. Raises `Unsupported` while another session has it."""
+        if self._in_kernel is not session:
+            self._check_kernel()
+            self._in_kernel = session
+
+    def leave_kernel(self, session: AgentCoreSession) -> None:
+        """Take the kernel back from a session, for the next one."""
+        if self._in_kernel is session:
+            self._in_kernel = None
+
+    @property
+    def is_running(self) -> bool:
+        """True if the sandbox was started, and neither stopped since nor ended by the service."""
+        return self._installation is not None and not self.service.ended
+
+    def checked(self, program: Program | str, tools: Tools, timeout: float | None) -> ProgramRequest:
+        """Return a checked request. Raises `InvalidValue` and `Unsupported`."""
+        return self._checked(program, tools, timeout)
+
+    @asynccontextmanager
+    async def guest_in_kernel(
+        self, kernel: Kernel, request: ProgramRequest, about: Mapping[str, Any], frame: bytes
+    ) -> AsyncGenerator[ShellGuest | str]:
+        """Run a program in the kernel for a block; yield its guest, or the reason why it did not begin."""
+        installation, place = self._running(), self._shared_place()
+        async with AsyncExitStack() as opened:
+            mailbox: Mailbox | None = None
+            try:
+                await self._place_files(request.program, place)
+                if len(request.toolset):
+                    mailbox = await self.open_mailbox(f"{place.folder}/mail")
+                    opened.push_async_callback(mailbox.close)
+            except (ShellError, SandboxUnavailable) as error:
+                yield str(error)
+                return
+            waiter = f"{self._base_name()}/{WAITER}" if mailbox is not None else ""
+            command = KernelCommand.of(self.control_command, installation.base.rpartition("/")[0], kernel, waiter)
+            common = self._about(place, mailbox)
+            kernel_request = {
+                **about,
+                **common,
+                **command.request_fields,
+                "do": "kernel",
+                "frame_bytes": len(frame),
+                "variables": {
+                    **self._variables(f"{installation.base}/tmp"),
+                    **resolved(self.policy.variables, place.workspace),
+                },
+                "message_bytes": self.policy.limits.message_bytes,
+                "code": f"{installation.base}/code",
+            }
+            guest, ending = await opened.enter_async_context(
+                self._guest(
+                    lambda: responses_of(
+                        self, command, lambda token: request_stdin({**kernel_request, "token": token}, frame)
+                    ),
+                    lambda: self._responses(installation, {"do": "cleanup", **common}),
+                    mailbox,
+                    self.begin_seconds(request.wall.seconds, len(frame)),
+                )
+            )
+            yield guest if ending is None else ending.failure or "the sandbox was stopped"
+
+
+class AgentCoreSession(ShellFiles, Session):
+    """A session in the service's kernel; a sandbox has one live session at a time."""
+
+    def __init__(self, box: SandboxWithKernel) -> None:
         self._box = box
         self._name = secrets.token_hex(16)
         self._kernel = Kernel()
@@ -68,7 +153,7 @@ class AgentCoreSession(Session):
                 if self._has_begun and self._box.is_running:
                     await start_anew(self._box.service)
             except SessionEnded:
-                return  # and nothing is left of it
+                return  # the session's state ended with the service's
             except ShellError as error:
                 raise SandboxUnavailable(f"what is left of the session could not be ended: {error}") from error
             finally:
@@ -77,21 +162,23 @@ class AgentCoreSession(Session):
     def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
-        return events_of(lambda queue: self._begun(program, tools, timeout, queue))
+        return self._run_of(program, tools, timeout).events()
 
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
-        async with self._begun(program, tools, timeout, None) as run:
-            return run if isinstance(run, ExecutionResult) else await run.finish()
+        return await self._run_of(program, tools, timeout).finish()
 
     async def fork(self) -> NoReturn:
         raise Unsupported("the agentcore engine cannot copy the service's kernel; the linux engine forks sessions")
 
+    def _run_of(self, program: Program | str, tools: Tools, timeout: float | None) -> Run:
+        return _KernelRun(self._kernel, partial(self._begun, program, tools, timeout))
+
     @asynccontextmanager
     async def _begun(
-        self, program: Program | str, tools: Tools, timeout: float | None, queue: asyncio.Queue[Event | None] | None
-    ) -> AsyncGenerator[Run | ExecutionResult]:
+        self, program: Program | str, tools: Tools, timeout: float | None, run: Run
+    ) -> AsyncGenerator[ExecutionResult | None]:
         box, loop = self._box, asyncio.get_running_loop()
         self._check_open()
         request = box.checked(program, tools, timeout)
@@ -99,8 +186,7 @@ class AgentCoreSession(Session):
             raise Unsupported("a session of the agentcore engine runs Python; run() takes JavaScript and TypeScript")
         self._check_loop()
         self._loop = loop
-        asked = loop.time()
-        async with self._turn, slots().one():
+        async with self._turn, slots():
             self._check_open()
             box.enter_kernel(self)
             if self._kernel.ended:
@@ -119,22 +205,13 @@ class AgentCoreSession(Session):
                 self._current = guest
                 self._has_begun = True
                 try:
-                    async with _KernelRun(
-                        self._kernel,
-                        guest,
-                        command=False,
-                        engine=box.traits.engine,
-                        toolset=request.toolset,
-                        program=request.program.code,
-                        limits=box.policy.limits,
-                        timeout=request.seconds,
-                        queue_ms=(loop.time() - asked) * 1000,
-                        collect=self._collected,
-                        queue=queue,
-                        slots=slots(),
-                    ) as run:
-                        run.start(b"")
-                        yield run
+                    limits, wall = box.policy.limits, request.wall
+                    toolset, asked = request.toolset, request.program
+                    run_request = Request(
+                        engine=box.traits.engine, limits=limits, wall=wall, frame=b"", toolset=toolset, program=asked
+                    )
+                    async with run.over(guest, run_request, self._collected):
+                        yield None
                 finally:
                     self._current = None
 
@@ -160,40 +237,26 @@ class AgentCoreSession(Session):
         if self._loop not in (None, asyncio.get_running_loop()):
             raise InvalidValue("a session belongs to the event loop in which it began; this is another one")
 
-    # Files are the sandbox's
+    # The session has the files of its sandbox
 
-    async def read_file(self, path: str) -> bytes:
-        return await self._files.read_file(path)
+    async def _reply(self, request: dict[str, Any], payload: bytes | memoryview = b"") -> tuple[dict[str, Any], bytes]:
+        return await self._box._reply(request, payload)
 
-    async def write_file(self, path: str, data: bytes) -> None:
-        await self._files.write_file(path, data)
+    async def _done(
+        self, path: str, request: dict[str, Any], payload: bytes | memoryview = b""
+    ) -> tuple[dict[str, Any], bytes]:
+        return await self._box._done(path, request, payload)
 
-    async def remove_file(self, path: str, *, recursive: bool = False) -> None:
-        await self._files.remove_file(path, recursive=recursive)
-
-    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
-        return await self._files.list_files(path, recursive=recursive)
-
-    async def stat(self, path: str) -> FileInfo:
-        return await self._files.stat(path)
-
-    async def make_dir(self, path: str) -> None:
-        await self._files.make_dir(path)
-
-    async def move(self, source: str, target: str) -> None:
-        await self._files.move(source, target)
-
-    @property
-    def _files(self) -> AgentCoreSandbox:
+    def _base(self) -> str:
         self._check_open()
-        return self._box
+        return self._box._base()
 
 
 class _KernelRun(Run):
-    """A run after which the kernel goes on, unless it had to be ended."""
+    """A run in the kernel, which stays alive after it unless it had to be killed."""
 
-    def __init__(self, kernel: Kernel, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, kernel: Kernel, opening: Callable[[Any], AbstractAsyncContextManager[Any]]) -> None:
+        super().__init__(opening)
         self._kernel = kernel
 
     def _result(self, artifacts: list[Artifact], warnings: list[str]) -> ExecutionResult:

@@ -1,7 +1,8 @@
-# Waits for pieces of a spool and prints them: wait.sh FOLDER NUMBER TIMES. A shell, since it starts sooner than Python.
+# Waits for pieces of a request's output and prints them: wait.sh FOLDER NUMBER TIMES. A shell starts faster than Python.
 #
-# Looks TIMES times, a hundredth of a second apart. Each piece from that number on, and the end, is a line `#NAME`, its
-# bytes, which have no line that begins so, and a line's end. `#.` says that all of it was printed.
+# The script checks TIMES times, a hundredth of a second apart. It prints each piece from NUMBER on, and the end, as a
+# line `#NAME`, the content, and a line end. No line of a content begins with `#`. The last line `#.` marks the end of
+# the whole output.
 folder=$1 number=$2 times=$3 most=2
 next="$folder/$(printf %08d "$number")"
 until [ -e "$next" ] || [ -e "$folder/end" ]; do

@@ -1,9 +1,9 @@
 """The `container` engine: Podman or Docker, with a warm interpreter in each container that runs are forked from.
 
-`engine.py` is the sandbox, `container.py` one container and its agent, `image.py` what its root is made of,
-`kept.py` which images stay, `packages.py` what is installed on top of that, `client.py` the command that does it,
-`groups.py` which limits it keeps, `orphans.py` what becomes of containers whose process has gone. How guests run in it
-is the matter of `sandbox/remote/`.
+`engine.py` is the sandbox, `container.py` one container and its agent, `image.py` the container's root, `cache.py` the
+cache of images, `packages.py` the additional packages, `client.py` the Podman or Docker command, `mounts.py` the host's
+directories in a container, `control_groups.py` the limits that are enforced, `orphans.py` the containers of ended
+processes, `pool.py` the reuse of containers. `sandbox/remote/` runs guests in them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ def open_engine(
 ) -> ContainerSandbox:
     """Return a sandbox.
 
-    `image` is an image that is there already, with a Python of version 3.9 or later; without one programs have the
-    host's own interpreter and its packages, read-only. `runtime` is the container runtime: `runsc` is gVisor, `kata` a
-    virtual machine for each container; else it is the usual one. `container` is the name or id of a container that runs
-    already, in which nothing is made or removed but programs and a folder below /tmp. `client` is `podman` or `docker`;
-    else it is the first of them that is there. `packages` are requirements such as `pandas==2.2.*`, which programs have
-    ahead of what the image has: pip installs them, from wheels, before the first sandbox with this set starts. Raises
-    `InvalidValue` for options that make no sense, and `Unsupported` where the policy asks for what containers do not
-    have.
+    `image` is an existing image with a Python of version 3.9 or later; without it programs use the host's own
+    interpreter and its packages, read-only. `runtime` is the container runtime: `runsc` is gVisor, `kata` a virtual
+    machine for each container; the default is the client's. `container` is the name or id of a running container, in
+    which nothing is made or removed except programs and a directory below /tmp. `client` is `podman` or `docker`; the
+    default is the first of them that exists. `packages` are requirements such as `pandas==2.2.*`, which programs import
+    ahead of the image's: pip installs them, from wheels, before the first sandbox with this set starts. Raises
+    `InvalidValue` for invalid options, and `Unsupported` if the policy asks for something that containers lack.
     """
     options = Options(image=image, runtime=runtime, container=container, client=client, packages=packages)
     return ContainerSandbox(policy, options)

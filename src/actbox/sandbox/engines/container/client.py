@@ -1,4 +1,4 @@
-"""The command of Podman or Docker: found, and run as lists of arguments, never through a shell."""
+"""The Podman or Docker command: found, and run with lists of arguments, never through a shell."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from actbox.core.errors import SandboxUnavailable
@@ -25,39 +26,39 @@ _PLACES: Final = (
     *("CONTAINER_HOST", "CONTAINER_CONNECTION", "CONTAINERS_CONF"),
     *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG"),
 )
-# What stands beside the reason for a failure.
+# Lines of output that do not explain a failure.
 _NO_REASON = re.compile(r"level=warning|^\s*$|^(See|Run) 'docker .*--help'")
 _NO_RUNTIME = re.compile(r"(?:runtime|invalid runtime name:) \"?([^\s\":]+)(?:\"? not found|$)")
-# What gVisor needs where there is neither a hypervisor nor a control group that it may use.
+# Flags for gVisor without a hypervisor or a control group that it may use.
 _RUNSC_FLAGS = ("platform=ptrace", "network=none", "ignore-cgroups")
 
 
-# Runtimes whose kernel is another one, to which a file system of the host's own is far.
+# Runtimes with a kernel of their own, for which access to the host's file systems is slow.
 APART: Final = ("runsc", "kata")
 
 
 class CommandFailed(SandboxUnavailable):
-    """A command ended with another exit code than 0, or not in time."""
+    """Raised when a command failed or timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One of the commands, with what goes before each subcommand."""
+    """One of the commands, with the flags that precede each subcommand."""
 
     name: str
     path: str
     flags: tuple[str, ...] = ()
     is_remote: bool = False
-    """Whether a Podman only passes on what it is asked, to a service that may be on another machine."""
+    """True if Podman only forwards requests to a service, which may be on another machine."""
 
     @property
     def is_podman(self) -> bool:
-        """Whether it is Podman, which has options that Docker has not."""
+        """True for Podman, which has options that Docker lacks."""
         return self.name == "podman"
 
     @property
     def is_local(self) -> bool:
-        """Whether what it starts is a child of this machine's kernel, and gets descriptors from the command itself."""
+        """True if its containers run on this machine's kernel, and get descriptors from the command itself."""
         return self.is_podman and sys.platform == "linux" and not self.is_remote
 
     def command(self, *arguments: str) -> list[str]:
@@ -65,9 +66,9 @@ class Client:
         return [self.path, *self.flags, *arguments]
 
     def run(self, *arguments: str, seconds: float = _SECONDS, stdin: bytes = b"", said_lines: int = 1) -> str:
-        """Run a subcommand and return what it printed. Blocks.
+        """Run a subcommand and return its output. Blocks.
 
-        Raises `CommandFailed` with the last `said_lines` lines that it said on standard error.
+        Raises `CommandFailed` with the last `said_lines` lines of its standard error.
         """
         try:
             done = subprocess.run(
@@ -89,7 +90,7 @@ class Client:
         return done.stdout.decode("utf-8", "replace")
 
     def json(self, *arguments: str, seconds: float = _SECONDS) -> Any:
-        """Run a subcommand that prints JSON, and return that. Raises `CommandFailed`."""
+        """Run a subcommand that prints JSON, and return the value. Raises `CommandFailed`."""
         text = self.run(*arguments, seconds=seconds)
         try:
             return json.loads(text or "null")
@@ -98,17 +99,16 @@ class Client:
 
 
 def find_client(runtime: str = "", client: str = "") -> Client:
-    """Return Podman, else Docker, set to use a runtime. Blocks.
+    """Return Podman, else Docker, configured for a runtime. Blocks.
 
-    `runtime` is a name such as `runc`, `runsc` or `kata`; `client` one of `podman` and `docker`. Raises
-    `SandboxUnavailable` where there is neither, or Podman cannot be told to use that runtime; `CommandFailed` where it
-    does not reach the service that it is to use.
+    `runtime` is a name such as `runc`, `runsc` or `kata`; `client` is `podman` or `docker`. Raises `SandboxUnavailable`
+    if neither exists, or Podman cannot use that runtime, and `CommandFailed` if the command does not reach its service.
     """
     wanted = (client,) if client else KNOWN
     there = [(name, path) for name in wanted if (path := shutil.which(name)) is not None]
     if not there:
         raise SandboxUnavailable(f"there is no {' and no '.join(wanted)} here")
-    # Where both are there, one that does not answer is not the one to use; else its own words say what is the matter.
+    # If both exist, one that does not answer is not used; otherwise its own message explains the failure.
     name, path = next((one for one in there if _answers(one[1], *places())), there[0]) if len(there) > 1 else there[0]
     if name == "podman" and _is_remote(path, *places()):
         if runtime:
@@ -121,13 +121,13 @@ def find_client(runtime: str = "", client: str = "") -> Client:
 
 
 def places() -> tuple[str, ...]:
-    """Return what the environment says of where containers are: what was found out holds as long as that does."""
+    """Return the environment's settings of where containers run; cached findings are valid while these are the same."""
     return tuple(os.environ.get(name, "") for name in _PLACES)
 
 
 @functools.cache
 def _is_remote(path: str, *_places: str) -> bool:
-    # There are settings for that in files too. Only of a service a version is told beside the command's own.
+    # Such settings may also be in files. Only a service's version is reported beside the command's own.
     said = Client("podman", path).json("version", "--format", "{{json .}}")
     return isinstance(said, dict) and bool(said.get("Server"))
 
@@ -141,15 +141,15 @@ def _answers(path: str, *_places: str) -> bool:
 
 
 def runtime_arguments(client: Client, runtime: str) -> Sequence[str]:
-    """Return what `run` needs to know of the runtime beside the flags: Docker knows its own by name."""
+    """Return the arguments of `run` for the runtime besides the flags: Docker takes it by name."""
     return ["--runtime", runtime] if runtime and not client.is_podman else []
 
 
 def mount_arguments(client: Client, host: str, inside: str, mode: str) -> Sequence[str]:
-    """Return what has `run` mount a file or folder, "ro" or "rw"."""
+    """Return the arguments of `run` that mount a file or directory, "ro" or "rw"."""
     if client.is_podman:
         return ["--volume", f"{host}:{inside}:{mode}"]
-    # By its other option Docker would make a folder where its daemon has none.
+    # With its other option Docker would make a directory if its daemon has none.
     fields = ["type=bind", f"source={host}", f"target={inside}", *(["readonly"] if mode == "ro" else [])]
     row = io.StringIO()
     csv.writer(row, lineterminator="").writerow(fields)
@@ -176,3 +176,20 @@ def _has_unified_groups() -> bool:
 def _last_words(said: bytes, count: int) -> str:
     lines = [line for line in said.decode("utf-8", "replace").strip().splitlines() if not _NO_REASON.search(line)]
     return ("\n".join(lines[-count:]) or "it said nothing")[-_MOST_SAID:]
+
+
+def process_of(client: Client, inspected: dict[str, Any]) -> int:
+    """Return the id on this machine of an inspected container's first process; 0 if unknown.
+
+    Podman's containers run on this machine's kernel if the client is local. Docker's daemon may be elsewhere: its
+    answer is accepted only if this kernel confirms that the process with that id is in this container's control group.
+    """
+    process = int(inspected["State"].get("Pid") or 0)
+    return process if process > 0 and (client.is_local or _is_in_group(process, str(inspected["Id"]))) else 0
+
+
+def _is_in_group(process: int, container: str) -> bool:
+    try:
+        return len(container) == 64 and container in Path(f"/proc/{process}/cgroup").read_text()
+    except OSError:
+        return False

@@ -1,4 +1,4 @@
-"""One container: made, with an agent in it by which guests run, emptied for the next user, and removed."""
+"""One container: made with an agent in it that runs guests, emptied for the next user, and removed."""
 
 from __future__ import annotations
 
@@ -7,60 +7,58 @@ import dataclasses
 import os
 import resource
 import secrets
-import shutil
 import tempfile
-import threading
-from collections.abc import Sequence, Set
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from actbox.core.after_fork import Owner
 from actbox.core.errors import FileError, SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.core.mounts import WORKSPACE, FileMount
 from actbox.sandbox.engines.linux.stock import inodes_for
+from actbox.sandbox.guest.beneath import empty, opened, opened_folder
 from actbox.sandbox.nursery.identity import has_privilege
+from actbox.sandbox.nursery.machine_files import processors, texts
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 from actbox.sandbox.remote.lent import Lender
+from actbox.sandbox.remote.sandbox import AgentPlace
 
-from .client import APART, Client, CommandFailed, mount_arguments, runtime_arguments
-from .first_process import process_of
-from .groups import controllers
+from .client import APART, Client, CommandFailed, mount_arguments, process_of, runtime_arguments
+from .control_groups import MemoryGroup, controllers
 from .image import Root
-from .memory_group import MemoryGroup
+from .mounts import can_hold, check_seen, make_tmpfs, show
 from .orphans import folder_prefix, labels_of_this_process, remove_folder
-from .seen import check_seen
-from .shown import can_hold, make_tmpfs, show
 
 _MIB = 2**20
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# What the agent, and what guests are forked from, may take of memory and of processes beside programs.
+# The agent's own memory and processes, and those of the process that guests are forked from, besides programs.
 _OWN_MIB = 256
 _OWN_PROCESSES = 64
 OWN_PROCESSES: Final = 8
-"""Of the sandbox's user there are so many, or a few less, that are no program's."""
+"""The most processes of the sandbox's user that belong to no program; there may be a few less."""
 _SHM_MIB = 64
 _MOST_OPEN_FILES = 65536
 _MOST_PROCESSES = 32768
-# No user of the host: each sandbox has one of its own, since the kernel counts processes by user.
+# No user of the host: each sandbox has its own, because the kernel counts processes by user.
 _USERS = range(20_000, 60_000, 2)
 _MOST = 2**62
-# What says more of the host and its kernel than programs need, beside what runtimes hide by themselves.
+# Files that reveal more of the host and its kernel than programs need, besides those that runtimes hide themselves.
+# Only podman can hide more. There is a text for `vmstat`, but runc allows no mount there.
 _MASKED = (
     *("/sys", "/proc/sys", "/proc/sysvipc", "/proc/bus", "/proc/driver", "/proc/fs", "/proc/irq", "/proc/pressure"),
     *("/proc/tty", "/proc/buddyinfo", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/consoles"),
-    *("/proc/cpuinfo", "/proc/crypto", "/proc/devices", "/proc/diskstats", "/proc/dma", "/proc/execdomains"),
+    *("/proc/crypto", "/proc/devices", "/proc/diskstats", "/proc/dma", "/proc/execdomains"),
     *("/proc/filesystems", "/proc/interrupts", "/proc/iomem", "/proc/ioports", "/proc/kallsyms", "/proc/key-users"),
-    *("/proc/loadavg", "/proc/locks", "/proc/meminfo", "/proc/misc", "/proc/modules", "/proc/mtrr", "/proc/partitions"),
-    *("/proc/schedstat", "/proc/slabinfo", "/proc/softirqs", "/proc/stat", "/proc/swaps", "/proc/uptime"),
-    *("/proc/version", "/proc/vmstat", "/proc/zoneinfo"),
+    *("/proc/locks", "/proc/misc", "/proc/modules", "/proc/mtrr", "/proc/partitions"),
+    *("/proc/schedstat", "/proc/slabinfo", "/proc/softirqs", "/proc/swaps", "/proc/version"),
+    *("/proc/vmstat", "/proc/zoneinfo"),
 )
-# Where it decides, programs in containers may not use what other processes have made, such as pipes.
+# With this enforced, programs in containers may not use other processes' objects, such as pipes.
 _SELINUX = "/sys/fs/selinux/enforce"
 
-# The first process of a container. It takes in what has no parent any more, and ends, and the container with it, when
-# it has been alone for a minute: then whoever made the container has gone.
+# The first process of a container. It reaps orphans, and ends, and the container with it, when it has been alone for a
+# minute: then the process that made the container has ended.
 _FIRST = """
 import os, signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -74,34 +72,32 @@ while alone < 2 and signal.sigtimedwait([signal.SIGTERM], 30) is None:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What a container is to be."""
+    """The settings with which a container is made."""
 
     client: Client
     runtime: str
     root: Root
     limits: Limits
     mounts: tuple[tuple[FileMount, str], ...]
-    """With where each goes, by the names that are no links in the container."""
+    """Each mount with its path in the container, with links resolved."""
     input_points: tuple[tuple[str, bool], ...]
-    """Places below `/workspace/input` where something is mounted: (relative path, whether it is a folder)."""
+    """Mount points below `/workspace/input`: (relative path, whether it is a directory)."""
     agent: AgentConfig
 
 
-class Container:
-    """A container that runs, and the agent in it. All methods block."""
+class Container(AgentPlace):
+    """A running container with an agent. All methods block."""
 
     def __init__(self, build: Build) -> None:
-        """Make and start it. Raises `SandboxUnavailable`."""
+        """Make and start the container. Raises `SandboxUnavailable`."""
+        super().__init__()
         self._build = build
-        self._owner = Owner()
-        self._lock = threading.Lock()
         self.name = f"actbox-{os.getpid()}-{secrets.token_hex(6)}"
         self.user = secrets.choice(_USERS)
         self.folder = tempfile.mkdtemp(prefix=folder_prefix())
         self.input_folder = f"{self.folder}/input"
         self._shown = f"{self.folder}/shown"
         self._made = f"{self.folder}/made"
-        self._agent: Agent | None = None
         try:
             os.mkdir(self._shown, 0o755)
             os.mkdir(self._made, 0o755)
@@ -113,60 +109,49 @@ class Container:
                 check_seen(build.client, self.name, build.root.python, build.mounts, one_kernel=one_kernel)
             self.memory_group = MemoryGroup(process)
             self._lender = self._lender_at(process)
-            # A filter is for one kind of processor, which is this machine's where its kernel is.
+            # A filter is for one architecture, which is certain to be this machine's only with the same kernel.
             self._config = build.agent if one_kernel else dataclasses.replace(build.agent, filter_program=b"")
             self._check_input(self.agent())
         except BaseException:
             self.remove()
             raise
 
-    def agent(self) -> Agent:
-        """Return a live agent: another one where the last has ended. Raises `SandboxUnavailable`."""
-        self._owner.check()
-        with self._lock:
-            if self._agent is None or not self._agent.alive:
-                if self._agent is not None:
-                    self._agent.close()
-                try:
-                    self._agent = Agent.start(
-                        self._agent_command(), self._config, at_socket=self._has_socket, lender=self._lender
-                    )
-                except SandboxUnavailable:
-                    self._check_there()
-                    raise
-            return self._agent
+    def _start_agent(self, lost: Agent | None) -> Agent:
+        try:
+            return Agent.start(self._agent_command(), self._config, at_socket=self._has_socket, lender=self._lender)
+        except SandboxUnavailable:
+            self._check_there()
+            raise
 
-    @property
-    def live_agent(self) -> Agent | None:
-        """The agent, if it lives; does not block."""
-        agent = self._agent
-        return agent if agent is not None and agent.alive else None
+    def memory_ends(self) -> int:
+        """Return how many processes of the container were killed for lack of memory."""
+        return self.memory_group.ends()
 
     def empty(self) -> None:
-        """Make it as good as new: nothing of the workspace is left. Nothing must run any more. Raises `OSError`."""
+        """Remove all files of the workspace for the next user. No program may be running. Raises `OSError`."""
         self.agent().empty(
             [path.removeprefix(f"{WORKSPACE}/") for _, path in self._build.mounts if path.startswith(f"{WORKSPACE}/")]
         )
-        folder = os.open(self.input_folder, _OPEN_FOLDER)
-        try:  # it stays the folder that is mounted, and so do the places in it where something is
-            _empty(folder, {part for path, _ in self._build.input_points for part in _ways_to(path)})
-        finally:
-            os.close(folder)
+        points = self._build.input_points
+        with opened_folder(self.input_folder) as folder:
+            # The mounted directory itself stays, and so do the mount points in it.
+            for emptied in (".", *(path for path, is_folder in points if is_folder)):
+                above = "" if emptied == "." else f"{emptied}/"
+                kept = [path.removeprefix(above) for path, _ in points if path.startswith(above)]
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError), opened(folder, emptied) as inner:
+                    empty(inner, kept)
 
     def remove(self) -> None:
-        """Remove it with all that is in it; does nothing a second time, nor in a forked child."""
+        """Remove the container; does nothing a second time, nor in a forked child."""
         if not self._owner.is_here:
             return
-        with self._lock:
-            agent, self._agent = self._agent, None
-        if agent is not None:
-            agent.close()
-        with contextlib.suppress(CommandFailed):  # it has gone by itself, or never was
+        self.close_agent()
+        with contextlib.suppress(CommandFailed):  # it has ended by itself, or never existed
             self._build.client.run("rm", "--force", *self._at_once(), self.name)
         remove_folder(self.folder)
 
     def _check_there(self) -> None:
-        """Raise `SandboxUnavailable` with what to do where somebody has removed the container."""
+        """Raise `SandboxUnavailable` with advice if somebody has removed the container."""
         listed = self._build.client.run("ps", "--all", "--filter", f"name=^{self.name}$", "--format", "{{.Names}}")
         if self.name not in listed.split():
             raise SandboxUnavailable(
@@ -175,7 +160,7 @@ class Container:
             )
 
     def _check_input(self, agent: Agent) -> None:
-        """Raise `SandboxUnavailable` where a daemon has mounted what has the same path elsewhere, before it is used."""
+        """Raise `SandboxUnavailable` if a daemon has mounted another machine's directory with the same path."""
         if self._build.client.is_local:
             return
         token = f"seen-{secrets.token_hex(6)}"
@@ -192,7 +177,7 @@ class Container:
             file.unlink()
 
     def _first_process(self) -> int:
-        """Return the id that the first process has on this machine, 0 where that is not known."""
+        """Return the id of the first process on this machine, 0 if unknown."""
         client = self._build.client
         if not client.is_podman:
             return process_of(client, client.json("container", "inspect", self.name)[0])
@@ -208,12 +193,12 @@ class Container:
 
     @property
     def _has_socket(self) -> bool:
-        """Whether the agent can have a socket to this process: its kernel must be this one's."""
+        """True if the agent can have a socket to this process, which needs the same kernel."""
         build = self._build
         return build.client.is_local and build.runtime not in APART
 
     def _lender_at(self, process: int) -> Lender | None:
-        """Return what it takes to lend guests our descriptors, where that can be done."""
+        """Return a `Lender` for lending guests our descriptors, or `None` if that is not possible."""
         can = self._has_socket and process > 0 and has_privilege() and not os.path.exists(_SELINUX)
         return Lender(process, self.user) if can else None
 
@@ -245,7 +230,7 @@ class Container:
             *(part for name, value in labels_of_this_process().items() for part in ("--label", f"{name}={value}")),
             *runtime_arguments(build.client, build.runtime),
             *("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
-            # The first process is another user's, so that programs cannot signal it.
+            # The first process has another user, so that programs cannot signal it.
             *(
                 "--user",
                 f"{self.user + 1}:{self.user + 1}",
@@ -257,9 +242,15 @@ class Container:
                 "none",
             ),
             *("--ulimit", f"nofile={hard_files}:{hard_files}", "--ulimit", f"nproc={hard_processes}:{hard_processes}"),
-            *("--ulimit", "core=0:0", "--ulimit", "msgqueue=0:0", "--shm-size", f"{_SHM_MIB}m"),
+            *("--ulimit", "core=0:0", "--ulimit", "msgqueue=0:0"),
             *("--entrypoint", build.root.python),
         ]
+        if (
+            build.runtime in APART
+        ):  # a process of another kernel is never woken from a semaphore in a folder of the host's
+            arguments += ["--tmpfs", f"/dev/shm:rw,noexec,nosuid,nodev,mode=1777,size={_SHM_MIB}m"]
+        else:
+            arguments += ["--shm-size", f"{_SHM_MIB}m"]
         for place in ("workspace", "tmp"):
             made = f"{self._shown}/{place}"
             in_memory = f"/{place}:rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mib}m"
@@ -285,7 +276,15 @@ class Container:
             arguments += ["--cpus", f"{limits.cpus:g}"]
         for host, inside in build.root.mounts:
             arguments += mount_arguments(build.client, host, inside, "ro")
-        if not build.root.keeps_variables:  # an image has users of its own
+        if build.runtime not in APART:  # another kernel has files of its own
+            count = processors(limits.cpus, os.cpu_count() or 1)
+            for name, content in texts(limits.memory_mib, count, time.time()).items():
+                if f"/proc/{name}" not in _MASKED:
+                    file = Path(self._made, f"proc-{name}")
+                    file.write_bytes(content)
+                    file.chmod(0o644)
+                    arguments += mount_arguments(build.client, str(file), f"/proc/{name}", "ro")
+        if not build.root.keeps_variables:  # an image has its own users
             for name, text in _users(self.user).items():
                 file = Path(self._made, name)
                 file.write_text(text)
@@ -298,33 +297,8 @@ class Container:
         return [*arguments, build.root.image, "-I", "-S", "-c", _FIRST]
 
 
-def _ways_to(path: str) -> list[str]:
-    """Return a relative path and the folders that lead to it."""
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-
-
-def _empty(folder: int, kept: Set[str], prefix: str = "") -> None:
-    """Remove what is in a folder but the paths that are kept, of which folders are emptied. Raises `OSError`."""
-    with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
-        path = f"{prefix}{name}"
-        if path not in kept:
-            if is_folder:
-                shutil.rmtree(name, dir_fd=folder)
-            else:
-                os.unlink(name, dir_fd=folder)
-        elif is_folder:
-            inner = os.open(name, _OPEN_FOLDER, dir_fd=folder)
-            try:
-                _empty(inner, kept, f"{path}/")
-            finally:
-                os.close(inner)
-
-
 def _users(user: int) -> dict[str, str]:
-    """Return what programs are told of users and groups: of root, and of their own."""
+    """Return the user and group files for programs: with root, and their own user."""
     return {
         "passwd": f"root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:{user}:{user}:agent:/workspace:/bin/sh\n",
         "group": f"root:x:0:\nagent:x:{user}:\n",
@@ -332,6 +306,6 @@ def _users(user: int) -> dict[str, str]:
 
 
 def _hard(which: int, most: int) -> int:
-    """Return the hard limit of this process, or `most`: nobody may ask for more."""
+    """Return this process's hard limit, but at most `most`, because nobody may ask for more."""
     hard = resource.getrlimit(which)[1]
     return most if hard == resource.RLIM_INFINITY else min(hard, most)

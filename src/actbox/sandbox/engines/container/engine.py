@@ -1,49 +1,47 @@
-"""The sandbox of the `container` engine: a container, or its own agent in one, and a fork in it for each run."""
+"""The sandbox of the `container` engine: a container of its own, or an agent in an existing one, with a fork a run."""
 
 from __future__ import annotations
 
 import dataclasses
-import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
-from actbox.core.errors import FileError, InvalidValue, SandboxUnavailable, Unsupported
+from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.mounts import INPUT, OUTPUT, WORKSPACE, FileMount
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.engines.linux.nursery import GUEST_VARIABLES
-from actbox.sandbox.guest_process import GuestProcess
-from actbox.sandbox.local import GuestStart, LocalSandbox
+from actbox.sandbox.local import GuestStart
 from actbox.sandbox.nursery import seccomp
 from actbox.sandbox.remote.agent import Agent, AgentConfig
 from actbox.sandbox.remote.agent_guest import AgentGuest
+from actbox.sandbox.remote.sandbox import AgentSandbox
 from actbox.sandbox.remote.workspace import RemoteWorkspace
-from actbox.sandbox.traits import Traits
+from actbox.sandbox.traits import Traits, check_policy
 from actbox.sandbox.workspace import Workspace, open_folder
 
-from .brought import BroughtContainer
 from .client import APART, Client, CommandFailed, find_client
 from .container import OWN_PROCESSES, Build, Container
-from .groups import ALL, controllers
+from .control_groups import ALL, controllers
+from .existing_container import ExistingContainer
 from .image import Root, has_gone, host_root, named_root
+from .mounts import can_hold
 from .orphans import reap_once
 from .packages import PLACE, checked
-from .shown import can_hold
-from .spares import Spares
+from .pool import ContainerPool
 from .traits import brought_traits, managed_traits
 
-# Installers try again, and wait in between: once is enough to say why, and too little to be ended by a timeout.
+# Installers retry with pauses. One retry is enough to report the reason, and too short to end in a timeout.
 _WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
-# Of those with a queue, and timers, which the kernel counts by user: of all runs of a sandbox together.
+# Signals with a queue, and timers, which the kernel counts by user: for all runs of a sandbox together.
 _PENDING_SIGNALS = 256
 _IMAGE_VARIABLES = {name: GUEST_VARIABLES[name] for name in GUEST_VARIABLES if name != "PATH"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is the engine's own to choose; see `open_engine`."""
+    """The engine's own options; see `open_engine`."""
 
     image: str | None = None
     runtime: str = ""
@@ -67,15 +65,16 @@ class Options:
             raise InvalidValue("nothing is installed in a container that is there already; packages= is for others")
 
 
-class ContainerSandbox(LocalSandbox):
-    """Programs as forks of a warm interpreter in a container."""
+class ContainerSandbox(AgentSandbox):
+    """A sandbox whose programs are forks of a warm interpreter in a container."""
 
-    def __init__(self, policy: Policy, options: Options, spares: Spares | None = None) -> None:
-        """Raise `Unsupported` for what a policy asks and a container does not have. `spares` are its siblings'."""
+    watched = (*AgentSandbox.watched, "processes")
+    _agent_place: Container | ExistingContainer | None = None
+
+    def __init__(self, policy: Policy, options: Options, pool: ContainerPool | None = None) -> None:
+        """Raise `Unsupported` for features of a policy that containers lack. `pool` is shared with its siblings."""
         super().__init__(policy)
-        for name, given in (("domains", policy.domains), ("secrets", policy.secrets)):
-            if given:
-                raise Unsupported(f"the container engine cannot keep Policy.{name}; the linux engine can")
+        check_policy(policy, "container", "domains", "secrets")
         if any(mount.mode == "overlay" for mount in policy.mounts):
             raise Unsupported("the container engine has no overlay mounts; the linux engine has")
         if any(mount.mount_path == INPUT for mount in policy.mounts):
@@ -83,9 +82,8 @@ class ContainerSandbox(LocalSandbox):
         if policy.mounts and options.container is not None:
             raise Unsupported("nothing can be mounted in a container that is there already; the linux engine can")
         self._options = options
-        self._is_sibling = spares is not None
-        self._spares = spares or Spares(self._make)
-        self._container: Container | BroughtContainer | None = None
+        self._is_sibling = pool is not None
+        self._pool = pool or ContainerPool(self._make)
         self._active: set[AgentGuest] = set()
         self.traits = (
             brought_traits(name=options.container, lowered=(), network="")
@@ -96,51 +94,33 @@ class ContainerSandbox(LocalSandbox):
     async def _open_workspace(self) -> RemoteWorkspace:
         if self._options.container is not None:
             return await run_blocking(self._open_brought, self._options.container)
-        container = await run_blocking(self._spares.take)
-        self._container = container
-        self.guest_root = "/workspace"
-        own = Workspace(open_folder(container.input_folder), self.guest_root, at=("input",))
-        return self._workspace_of(container.agent(), own)
+        container = await run_blocking(self._pool.take)
+        self._agent_place = container
+        own = Workspace(open_folder(container.input_folder), "/workspace", at=("input",))
+        return self._workspace_of(container.agent(), "/workspace", input_folder=own, is_quiet=self._is_quiet)
 
     def _open_brought(self, name: str) -> RemoteWorkspace:
         client = find_client(client=self._options.client)
-        container = self._container = BroughtContainer(client, name, self._agent_config(alone=False))
+        container = self._agent_place = ExistingContainer(client, name, self._agent_config(alone=False))
         self.traits = brought_traits(name=name, lowered=container.lowered, network=container.network)
         agent = container.agent()
-        self.guest_root = agent.workspace_path
-        return self._workspace_of(agent, None)
+        return self._workspace_of(agent, agent.workspace_path, is_quiet=self._is_quiet)
 
-    def _workspace_of(self, agent: Agent, own: Workspace | None) -> RemoteWorkspace:
-        self._warnings = agent.warnings
-        return RemoteWorkspace(
-            self._connection,
-            self.guest_root,
-            most_mib=self.policy.limits.workspace_mib,
-            input_folder=own,
-            is_quiet=lambda: all(guest.ended or guest.is_dismissed for guest in self._active),
-        )
-
-    def _connection(self) -> Any:
-        container = self._container
-        if container is None:
-            raise FileError(errno.EIO, "the sandbox was stopped meanwhile")
-        try:
-            return container.agent().connection
-        except SandboxUnavailable as error:
-            raise FileError(errno.EIO, str(error)) from error
+    def _is_quiet(self) -> bool:
+        return all(guest.ended or guest.is_dismissed for guest in self._active)
 
     async def _close_workspace(self) -> None:
-        container, self._container = self._container, None
+        container, self._agent_place = self._agent_place, None
         self._active.clear()
         if isinstance(container, Container) and self._is_sibling:
-            await run_blocking(self._spares.give_back, container)
+            await run_blocking(self._pool.give_back, container)
         elif container is not None:
             await run_blocking(container.remove)
         if not self._is_sibling:
-            await run_blocking(self._spares.clear)
+            await run_blocking(self._pool.clear)
 
     def _sibling(self) -> ContainerSandbox:
-        return ContainerSandbox(self.policy, self._options, self._spares)
+        return ContainerSandbox(self.policy, self._options, self._pool)
 
     def _base_variables(self) -> Mapping[str, str]:
         return _WITHOUT_NETWORK
@@ -148,41 +128,18 @@ class ContainerSandbox(LocalSandbox):
     def _guest_limits(self) -> Mapping[str, float]:
         limits = {**super()._guest_limits(), "pending_signals": _PENDING_SIGNALS}
         if self._options.container is not None:
-            del limits["processes"]  # the kernel counts them by user, and there may be others of that user
+            del limits["processes"]  # the kernel counts them by user, and the user may have others
         else:
-            limits["processes"] += OWN_PROCESSES + 2 * len(self._active)
+            going_on = sum(not (known.ended or known.is_dismissed) for known in self._active)
+            limits["processes"] += OWN_PROCESSES + 2 * going_on
         return limits
 
-    def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
-        agent = self._container.live_agent if self._container is not None else None
-        return self._guest_of(agent, start) if agent is not None else None
-
-    def _prepare_next(self) -> None:
-        agent = self._container.live_agent if self._container is not None else None
-        if agent is not None:
-            agent.prepare()
-
-    async def _start_guest(self, start: GuestStart) -> GuestProcess:
-        container = self._container
-        if container is None:
-            raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
-        return self._guest_of(await run_blocking(container.agent), start)
-
     def _guest_of(self, agent: Agent, start: GuestStart) -> AgentGuest:
-        limits = self.policy.limits
-        guest = agent.start_guest(
-            start.stdin,
-            {
-                "memory_mib": limits.memory_mib,
-                "cpu_seconds": limits.cpu_seconds,
-                "processes": limits.processes,
-            },
-            self._container.memory_group.ends if self._container is not None else lambda: 0,
-        )
+        guest = super()._guest_of(agent, start)
         self._active = {known for known in self._active if not known.ended} | {guest}
         return guest
 
-    # What a container is made of
+    # How a container is made
 
     def _make(self) -> Container:
         build = self._build()
@@ -224,7 +181,7 @@ class ContainerSandbox(LocalSandbox):
         return build
 
     def _traits_of(self, root: Root, client: Client | None = None) -> Traits:
-        """Return the traits of containers of ours; until a client is found, they claim what is certain."""
+        """Return the traits of our own containers; before a client is found, only what is certain."""
         runtime = self._options.runtime
         if client is None:
             is_podman, held = self._options.client != "docker", ALL if can_hold() else frozenset()
@@ -245,7 +202,7 @@ class ContainerSandbox(LocalSandbox):
 
 
 def _filter_program() -> bytes:
-    """Return the filter of system calls that guests of the `linux` engine have; on other processors there is none."""
+    """Return the system call filter of the `linux` engine's guests; empty on other architectures."""
     try:
         return seccomp.build()
     except NotImplementedError:
@@ -253,7 +210,7 @@ def _filter_program() -> bytes:
 
 
 def _place_of(mount: FileMount) -> str:
-    """Return where a mount goes, by the names that are no links in the container."""
+    """Return a mount's path in the container, with links resolved."""
     path = mount.mount_path
     for alias in (INPUT, OUTPUT):
         if path.is_relative_to(alias):

@@ -1,4 +1,4 @@
-"""What a container's root is: an image by name, or one that has nothing but places where the host's own is mounted."""
+"""The root of a container: a named image, or an empty one in which the host's own directories are mounted."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathlib import Path
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.engines.linux.nursery import environment_folders
+from actbox.sandbox.host_python import HOST_PYTHON
 from actbox.sandbox.nursery.root import ETC, ETC_FILES, SYSTEM, hidden_in, outermost
 
-from .cache import cache_folder
+from .cache import LABEL, OURS, cache_folder, note_use, remove_unused
 from .client import Client, CommandFailed
-from .kept import LABEL, OURS, note_use, remove_unused
 from .packages import PLACE, folder_for_host, folder_for_image
 
 _FOLDERS = ("proc", "sys", "dev", "home", "run", "var", "var/tmp", "opt")
 _WRITABLE = ("tmp", "workspace")
 _LINKS = {"input": "/workspace/input", "output": "/workspace/output"}
-# Where the interpreter of an image is looked for.
+# Places where an image's interpreter is looked for.
 _PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
 _ASK_PYTHON = "import sys; print(sys.executable); print(*sys.version_info[:2])"
 _LEAST_PYTHON = (3, 9)
@@ -32,23 +32,23 @@ _LEAST_PYTHON = (3, 9)
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What a container is made of: an image, the host's folders that it shows read-only, and the Python in it."""
+    """The root of a container: an image, the host's directories that it shows read-only, and its Python."""
 
     image: str
     python: str
     mounts: tuple[tuple[str, str], ...] = ()
     """(host path, path inside)."""
     keeps_variables: bool = False
-    """Whether the image says of itself which environment variables programs have."""
+    """True if the image itself sets the environment variables of programs."""
     packages: str = ""
     paths: tuple[str, ...] = ()
-    """Folders inside from which programs import, ahead of the interpreter's own."""
+    """Directories inside from which programs import, ahead of the interpreter's own."""
 
 
 def host_root(client: Client, packages: tuple[str, ...] = ()) -> Root:
-    """Return a root that shows the host's interpreter and its packages, and `/usr`; the image is made if need be.
+    """Return a root that shows the host's interpreter, its packages, and `/usr`; its image is made if needed.
 
-    `packages` are requirements that it shows as well.
+    `packages` are requirements that it shows too.
     """
     if sys.platform != "linux":
         raise SandboxUnavailable(f"without image= the host's own Linux interpreter is used, and this is {sys.platform}")
@@ -64,15 +64,15 @@ def host_root(client: Client, packages: tuple[str, ...] = ()) -> Root:
     ]
     mounts = [(path, path) for path in (*shown, *etc)] + [(empty, path) for path in hidden]
     made = _tar(_system_links())
-    root = Root(_image_of(client, made), sys.executable, tuple(mounts), packages="those of the host's environment")
+    root = Root(_image_of(client, made), HOST_PYTHON, tuple(mounts), packages="those of the host's environment")
     return _with_packages(root, packages, folder_for_host(packages)) if packages else root
 
 
 def named_root(client: Client, image: str, packages: tuple[str, ...] = ()) -> Root:
-    """Return a root that is an image which is there already, with the places that every sandbox has put on top of it.
+    """Return a root from an existing image, with the mount points that every sandbox needs.
 
-    `packages` are requirements that it shows as well. Raises `SandboxUnavailable` where there is no such image, or no
-    Python in it.
+    `packages` are requirements that it shows too. Raises `SandboxUnavailable` if there is no such image, or no Python
+    in it.
     """
     try:
         found = client.json("image", "inspect", image)[0]
@@ -129,7 +129,7 @@ _known_pythons: dict[str, str] = {}
 
 
 def _image_of(client: Client, content: bytes) -> str:
-    """Return the name of the image with this content, which is made where there is none."""
+    """Return the name of the image with this content, making it if needed."""
     name = f"{OURS[0]}{hashlib.sha256(content).hexdigest()[:24]}"
     if not _exists(client, name):
         with tempfile.NamedTemporaryFile(prefix="actbox-", suffix=".tar") as file:
@@ -141,13 +141,13 @@ def _image_of(client: Client, content: bytes) -> str:
 
 
 def has_gone(client: Client, image: str) -> bool:
-    """Look whether an image that was there has been removed."""
+    """Return whether an image that existed has been removed."""
     _known.discard((client.path, image))
     return not _exists(client, image)
 
 
 _known: set[tuple[str, str]] = set()
-"""Images that this process has seen, each by the command that has it: to ask takes as long as to make a container."""
+"""Images known to exist, each with its command: asking takes as long as making a container."""
 
 
 def _exists(client: Client, image: str) -> bool:
@@ -166,9 +166,9 @@ def _system_links() -> dict[str, str]:
 
 
 def _tar(links: dict[str, str]) -> bytes:
-    """Return a tar file with the folders and links that a root needs; always the same bytes.
+    """Return a tar file with the directories and links that a root needs; always the same bytes.
 
-    Where something is mounted the runtime makes the place, before the root is read-only.
+    The runtime makes the mount points, before the root becomes read-only.
     """
     entries: dict[str, tuple[int, str | bytes | None]] = dict.fromkeys(_FOLDERS, (493, None))
     entries |= dict.fromkeys(_WRITABLE, (1023, None))
@@ -195,7 +195,7 @@ def _tar(links: dict[str, str]) -> bytes:
 
 
 def _empty_file() -> str:
-    """Return the path of an empty file, to be shown in the place of one that nobody may see."""
+    """Return the path of an empty file, to be mounted over files that nobody may see."""
     path = cache_folder() / "empty"
     path.touch(mode=0o444)
     return str(path)

@@ -1,11 +1,9 @@
-"""What is left of processes that have gone: their containers, by the labels of these, and the folders of these."""
+"""Removes the containers and directories of ended processes, identified by labels and names."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -13,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.host_processes import begin_of_this_process, has_gone, namespace
+from actbox.sandbox.guest.beneath import opened_folder, remove_entry
+from actbox.sandbox.host_processes import begin_of_this_process, boot_id, has_gone, machine_id, namespace
 
+from .cache import LABEL
 from .client import Client, CommandFailed, places
-from .kept import LABEL
-from .shown import hide
+from .mounts import hide
 
 _PID, _START, _BOOT, _MACHINE, _NAMESPACE = (
     f"{LABEL}.{name}" for name in ("pid", "start", "boot", "machine", "namespace")
 )
 _FOLDER = "actbox-container-"
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS = 0o077
 _MOST_DIGITS = 18
 _reaped: set[tuple[str, ...]] = set()
@@ -31,13 +29,13 @@ _reaping = threading.Lock()
 
 
 def labels_of_this_process() -> Mapping[str, str]:
-    """Return the labels that say to which process a container belongs. Raises `SandboxUnavailable`."""
+    """Return the labels that identify a container's process. Raises `SandboxUnavailable`."""
     process = {_PID: str(os.getpid()), _START: _own_begin(), _NAMESPACE: namespace()}
-    return {LABEL: "sandbox", **process, _BOOT: boot(), _MACHINE: _machine()}
+    return {LABEL: "sandbox", **process, _BOOT: boot_id(), _MACHINE: machine_id()}
 
 
 def reap_once(client: Client) -> None:
-    """Remove the orphans, the first time that this process is about to make a container with this command."""
+    """Remove the orphans before this process makes its first container with this command."""
     with _reaping:
         where = (*client.command(), *places())
         if where not in _reaped:
@@ -47,7 +45,7 @@ def reap_once(client: Client) -> None:
 
 
 def folder_prefix() -> str:
-    """Return how the name of a container's folder on the host begins, which says to which process it belongs.
+    """Return the prefix of a container's directory on the host, which identifies its process.
 
     Raises `SandboxUnavailable`.
     """
@@ -64,60 +62,58 @@ def _own_begin() -> str:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a container's folder; what is mounted there is taken away, and never looked into.
+    """Remove a container's directory; mounts in it are unmounted, and never opened.
 
-    Anybody may make a folder of such a name where temporary files lie: one that is not this user's alone is left as it
-    is, and no link leads out of one that is.
+    Anybody may make a directory with such a name among temporary files: one that does not belong to this user alone is
+    left as it is, and no link is followed.
     """
-    with contextlib.suppress(OSError):  # it has gone
-        descriptor = os.open(folder, _OPEN)
-        try:
+    with contextlib.suppress(OSError):  # it is gone
+        with opened_folder(folder) as descriptor:
             status = os.fstat(descriptor)
             if status.st_uid != os.geteuid() or status.st_mode & _OTHERS:
                 return
             with contextlib.suppress(OSError):
                 hide("shown", descriptor)
             for name in ("input", "made"):
-                shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
+                with contextlib.suppress(OSError):
+                    remove_entry(descriptor, name, is_folder=True)
         os.rmdir(folder)
 
 
 def reap_folders() -> None:
-    """Remove the folders of processes that have gone."""
+    """Remove the temporary directories of sandboxes whose host process has ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         where, pid, start, *_ = [*folder.name.removeprefix(_FOLDER).split("-"), "", ""]
-        # Of processes in another namespace nobody here can say whether they live.
+        # Whether a process of another namespace lives cannot be told here.
         if where == namespace() and _is_number(pid) and has_gone(int(pid), start):
             remove_folder(str(folder))
 
 
 def reap(client: Client) -> list[str]:
-    """Remove the containers of processes of this machine that have gone; return their names."""
+    """Remove the containers of ended processes of this machine; return their names."""
     gone = []
     for labels, name in _sandboxes(client):
-        if labels.get(_MACHINE) != _machine():
-            continue  # another machine's, which uses the same daemon
+        if labels.get(_MACHINE) != machine_id():
+            continue  # it belongs to another machine that uses the same daemon
         if not _is_number(labels.get(_PID, "")):
-            continue  # it does not say whose it is, so that we have not made it
-        made_at, now = labels.get(_BOOT, ""), boot()
+            continue  # it does not name its process, so we have not made it
+        made_at, now = labels.get(_BOOT, ""), boot_id()
         is_of_now = made_at == now or not made_at or not now
         if is_of_now and labels.get(_NAMESPACE) != namespace():
-            continue  # its process is counted elsewhere: nobody here can say whether it lives
+            continue  # its process is in another namespace, so whether it lives cannot be told
         if not (is_of_now and not has_gone(int(labels[_PID]), labels.get(_START, ""))):
-            with contextlib.suppress(CommandFailed):  # another process of ours was first
+            with contextlib.suppress(CommandFailed):  # another process of ours removed it first
                 client.run("rm", "--force", name)
                 gone.append(name)
     return gone
 
 
 def _sandboxes(client: Client) -> list[tuple[dict[str, str], str]]:
-    """Return (labels, name) of every container of actbox's."""
+    """Return (labels, name) of every container of this library."""
     names = client.run("ps", "--all", "--filter", f"label={LABEL}=sandbox", "--format", "{{.Names}}").split()
     found = []
     for name in names:
-        with contextlib.suppress(CommandFailed, IndexError):  # it has gone meanwhile
+        with contextlib.suppress(CommandFailed, IndexError):  # it was removed meanwhile
             inspected: dict[str, Any] = client.json("container", "inspect", name)[0]
             found.append((dict(inspected["Config"].get("Labels") or {}), name))
     return found
@@ -126,27 +122,3 @@ def _sandboxes(client: Client) -> list[tuple[dict[str, str], str]]:
 def _is_number(text: str) -> bool:
     """Return whether a text can be the id of a process."""
     return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
-
-
-@functools.cache
-def boot() -> str:
-    """Return what tells this run of this machine's kernel from every other, "" where that is not known.
-
-    Raises `SandboxUnavailable` where it is known and cannot be read now.
-    """
-    return _words_in("/proc/sys/kernel/random/boot_id")
-
-
-@functools.cache
-def _machine() -> str:
-    return _words_in("/etc/machine-id") or os.uname().nodename
-
-
-def _words_in(path: str) -> str:
-    """Return what is in a file, "" where it is not there or not for this process. Raises `SandboxUnavailable`."""
-    try:
-        return Path(path).read_text().strip()
-    except (FileNotFoundError, PermissionError):
-        return ""
-    except OSError as error:
-        raise SandboxUnavailable(f"{path} cannot be read: {error.strerror}") from error

@@ -1,9 +1,9 @@
-"""Packages that programs are to have beside those of the image: installed once for each set, shown read-only to all.
+"""Additional packages for programs: installed once for each set, and shown read-only to all its sandboxes.
 
-pip runs before the sandbox is made, and is given wheels only, so that nothing of what it installs is run: not on this
-machine, and not where there is a network. What the host's pip is told by its settings (`PIP_*`, pip.conf) holds: an
-index of one's own, a proxy. For an image the interpreter must be the image's, since it decides which wheels fit: this
-environment's pip then runs in a container of that image, which has this machine's network and nothing else of it.
+pip runs before the sandbox is made, and installs wheels only, so none of the installed code runs: neither on this
+machine nor anywhere with a network. The settings of the host's pip (`PIP_*`, pip.conf) apply, such as a private index
+or a proxy. For an image the interpreter must be the image's, because it decides which wheels fit: this environment's
+pip then runs in a container of that image, which has this machine's network and nothing else of it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
+from actbox.sandbox.host_python import HOST_PYTHON
 
 from .cache import cache_folder
 from .client import Client, CommandFailed
 
 PLACE: Final = "/opt/actbox-packages"
-"""Where programs import them from."""
+"""The directory from which programs import them."""
 _SECONDS = 900.0
-# A name, maybe extras, maybe versions, maybe a marker: no path and no address, whose code pip would run.
+# A name, optional extras, versions and marker: no path and no address, whose code pip would run.
 _REQUIREMENT = re.compile(
     r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?\s*(?:\[[\w\s.,-]*\])?\s*(?:\(?\s*[<>=!~][^;@/\\\x00-\x1f]*)?(?:;[^\x00-\x1f]*)?",
     re.ASCII,
@@ -42,17 +43,17 @@ _INSTALL = (
     *("install", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"),
     *("--no-warn-script-location", "--root-user-action", "ignore", "--target"),
 )
-# What says to pip, in the host's environment, how the index is reached.
+# Variables of the host's environment that tell pip how to reach the index.
 _VARIABLES = re.compile(r"(?:PIP_.*|(?:https?|no|all)_proxy|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)", re.IGNORECASE)
 _MOST_SAID = 5
 MOST_SETS: Final = 16
-"""Sets of packages that are kept in this user's cache, beside those that living processes have asked for."""
+"""The most sets of packages in this user's cache, besides those that living processes have requested."""
 _kept: dict[Path, int] = {}
-"""What this process has asked for, with the descriptor whose lock keeps it."""
+"""The sets that this process has requested, each with the descriptor whose lock protects it."""
 
 
 def checked(packages: Sequence[str]) -> tuple[str, ...]:
-    """Return requirements in an order of their own. Raises `InvalidValue` for what is none."""
+    """Return the requirements in sorted order. Raises `InvalidValue` for an invalid one."""
     if isinstance(packages, (str, bytes)) or not isinstance(packages, Sequence):
         raise InvalidValue(f"packages must be a list such as ['pandas==2.2.*'], not {packages!r}")
     for package in packages:
@@ -64,12 +65,12 @@ def checked(packages: Sequence[str]) -> tuple[str, ...]:
 
 
 def folder_for_host(packages: tuple[str, ...]) -> Path:
-    """Return a folder with packages for this interpreter. Blocks. Raises `SandboxUnavailable` with what pip said."""
-    _pip()  # a sentence instead of a traceback where there is none
-    base = [sys.executable, sys.version, sysconfig.get_platform()]
+    """Return a directory with packages for this interpreter. Blocks. Raises `SandboxUnavailable` with pip's error."""
+    _pip()  # raises a clear error if there is none
+    base = [HOST_PYTHON, sys.version, sysconfig.get_platform()]
 
     def install(folder: str) -> None:
-        command = [sys.executable, "-I", "-m", "pip", *_INSTALL, folder, *packages]
+        command = [HOST_PYTHON, "-I", "-m", "pip", *_INSTALL, folder, *packages]
         with tempfile.TemporaryDirectory(prefix="actbox-") as nowhere:
             done = subprocess.run(command, cwd=nowhere, capture_output=True, timeout=_SECONDS, check=False)
         if done.returncode != 0:
@@ -79,13 +80,13 @@ def folder_for_host(packages: tuple[str, ...]) -> Path:
 
 
 def folder_for_image(client: Client, image: str, number: str, python: str, packages: tuple[str, ...]) -> Path:
-    """Return a folder with packages for the interpreter of an image, whose id is `number`.
+    """Return a directory with packages for the interpreter of an image, whose id is `number`.
 
-    Blocks. Raises `SandboxUnavailable` with what pip said.
+    Blocks. Raises `SandboxUnavailable` with pip's error.
     """
     pip = _pip()
-    told = {name: text for name, text in os.environ.items() if _VARIABLES.fullmatch(name)}
-    shown = {pip: "/actbox-pip/pip", **{path: path for text in told.values() for path in _paths_in(text)}}
+    variables = {name: text for name, text in os.environ.items() if _VARIABLES.fullmatch(name)}
+    shown = {pip: "/actbox-pip/pip", **{path: path for text in variables.values() for path in _paths_in(text)}}
     for path, at in _settings():
         shown[path] = at
 
@@ -95,7 +96,7 @@ def folder_for_image(client: Client, image: str, number: str, python: str, packa
                 *("run", "--rm", "--network", "host", "--pull", "never", "--user", "0:0", "--cap-drop", "ALL"),
                 *("--security-opt", "no-new-privileges", "--ulimit", "nofile=1024:1024", "--workdir", "/"),
                 *("--ulimit", "nproc=1000:1000"),
-                *(part for name, text in told.items() for part in ("--env", f"{name}={text}")),
+                *(part for name, text in variables.items() for part in ("--env", f"{name}={text}")),
                 *("--env", "PYTHONPATH=/actbox-pip", "--env", "PIP_NO_CACHE_DIR=1", "--env", "HOME=/tmp"),
                 *(part for path, at in shown.items() for part in ("--volume", f"{path}:{at}:ro")),
                 *("--tmpfs", "/tmp:rw,mode=1777", "--volume", f"{folder}:{PLACE}:rw", "--entrypoint", python, image),
@@ -110,9 +111,9 @@ def folder_for_image(client: Client, image: str, number: str, python: str, packa
 
 
 def _installed(packages: tuple[str, ...], base: Sequence[str], install: Callable[[str], None]) -> Path:
-    """Return the folder of a set, which is installed once however many ask for it at once, in any process.
+    """Return the directory of a set, which is installed once even if several processes request it at the same time.
 
-    Beside the sets that living processes have asked for, the `MOST_SETS` that were asked for last are kept.
+    Besides the sets that living processes have requested, the `MOST_SETS` most recently requested ones are kept.
     """
     key = hashlib.sha256(json.dumps([list(packages), list(base)]).encode()).hexdigest()[:24]
     folder = cache_folder("packages") / key
@@ -134,7 +135,7 @@ def _installed(packages: tuple[str, ...], base: Sequence[str], install: Callable
 
 
 def _keep(folder: Path) -> None:
-    """Keep a folder from removal as long as this process lives, whose sandboxes may show it to programs."""
+    """Protect a directory from removal as long as this process lives, because its sandboxes may show it to programs."""
     used = folder.with_suffix(".used")
     if folder not in _kept:
         _kept[folder] = os.open(used, os.O_CREAT | os.O_RDWR, 0o600)
@@ -143,7 +144,7 @@ def _keep(folder: Path) -> None:
 
 
 def _remove_unused(place: Path) -> None:
-    """Remove the sets that were asked for longest ago, beyond `MOST_SETS`, but for those that a process keeps."""
+    """Remove the least recently requested sets beyond `MOST_SETS`, except those that a process protects."""
     last = {used: used.stat().st_mtime for used in place.glob("*.used") if used.with_suffix("").is_dir()}
     for used in sorted(last, key=last.__getitem__, reverse=True)[MOST_SETS:]:
         with contextlib.suppress(BlockingIOError), contextlib.ExitStack() as held:
@@ -160,7 +161,7 @@ def _alone(lock: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _pip() -> str:
-    """Return the folder of this environment's pip."""
+    """Return the directory of this environment's pip."""
     found = importlib.util.find_spec("pip")
     if found is None or not found.submodule_search_locations:
         raise SandboxUnavailable(
@@ -170,7 +171,7 @@ def _pip() -> str:
 
 
 def _paths_in(text: str) -> Iterator[str]:
-    """Yield files and folders of this machine that a setting of pip's names."""
+    """Yield the files and directories of this machine that a pip setting names."""
     for word in text.split():
         path = unquote(urlsplit(word).path) if word.startswith("file:") else word
         if path.startswith("/") and os.path.exists(path):
@@ -178,7 +179,7 @@ def _paths_in(text: str) -> Iterator[str]:
 
 
 def _settings() -> Iterator[tuple[str, str]]:
-    """Yield (path, where a container has it) of pip's own settings, and of what these name."""
+    """Yield (path, path in the container) of pip's own settings, and of the files that they name."""
     own = os.path.expanduser("~/.config/pip/pip.conf")
     for path, at in (("/etc/pip.conf", "/etc/pip.conf"), (own, "/tmp/.config/pip/pip.conf")):
         if os.path.isfile(path):

@@ -1,14 +1,13 @@
-"""What the `container` engine does, said honestly, for each way to have a container."""
+"""The traits of the `container` engine, for each way to have a container."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Set
 
-from actbox.sandbox.enforcers import BY_AGENT, BY_HOST
-from actbox.sandbox.traits import Traits
+from actbox.sandbox.traits import BY_AGENT, BY_HOST, Traits
 
-from .groups import ALL
+from .control_groups import ALL
 
 _NOTES = (
     "runs that go on at once in one sandbox are the same user's in the same container: they see each other's processes "
@@ -23,8 +22,8 @@ _LOST = {"memory": "memory", "cpu": "the share of the processors", "pids": "the 
 def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_files: bool) -> Traits:
     """Return the traits of containers that the engine makes itself.
 
-    `held` are the controllers of control groups that keep limits; `bounds_files` is whether the file systems of the
-    workspace and of `/tmp` bound the number of files.
+    `held` are the controllers of control groups that enforce limits; `bounds_files` is true if the file systems of the
+    workspace and of `/tmp` limit the number of files.
     """
     groups = "" if runtime == "runsc" else _groups()
     kernel = {
@@ -55,6 +54,7 @@ def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_
         isolation=f"a container: namespaces, no capabilities, a user of its own, a read-only root; {kernel}",
         isolated=True,
         walls="sandbox",
+        least_memory_mib=16,
         enforced=enforced,
         packages=packages,
         platforms=("linux", "darwin"),
@@ -67,13 +67,14 @@ def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_
 
 
 def brought_traits(*, name: str, lowered: tuple[str, ...], network: str) -> Traits:
-    """Return the traits of a container that was there already; `lowered` says which of its walls were taken down."""
+    """Return the traits of an existing container; `lowered` says which isolation it was made without."""
     without = f", without its usual walls: {'; '.join(lowered)}" if lowered else ""
     return Traits(
         engine="container",
         isolation=f"the container {name}, as it was made{without}",
         isolated=not lowered,
         walls="sandbox",
+        least_memory_mib=16,
         enforced={**BY_HOST, **BY_AGENT},
         packages="those in the container",
         platforms=("linux", "darwin"),

@@ -1,8 +1,9 @@
-"""The `hyperlight` engine: a virtual machine without an operating system for each program, by hyperlight-sandbox.
+"""The `hyperlight` engine: runs each program in a virtual machine without an operating system, by hyperlight-sandbox.
 
-`engine.py` is the sandbox, `options.py` what runs in its machines, `check.py` whether they can be had. `pool.py` keeps
-them; `machine.py` is the host's end of one, `worker.py` the process that has it, and `inside/` what runs in it.
-`evaluating.py` is one run, `conversation.py` answers what its program asks, `guest_files.py` does so for files.
+`engine.py` is the sandbox, `options.py` the guest's options, and `check.py` says whether the engine works here.
+`pool.py` keeps machines; `machine.py` is the host's handle on one, `worker.py` the process that has it, and `inside/`
+the code in it. `evaluating.py` is one run, `program_requests.py` answers its program's requests, and `guest_files.py`
+those about files.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ def open_engine(
 ) -> HyperlightSandbox:
     """Return a sandbox.
 
-    `backend` is `wasm`, whose guest is CPython unless another is named by `module` (a packaged one, or a path) or
-    `module_path`, or `javascript`, which brings its own. `heap_size` and `stack_size` are a machine's memory, as
-    `"50Mi"` or a number of bytes: a program has about the stack's, less 30 MiB. `machines` is how many run at once;
-    others wait. Nothing in a machine reaches a network by itself: for the policy's domains programs have
-    `http_request`, whose way to hosts is `upstream`.
+    With the backend `wasm` the guest is CPython, unless `module` (a packaged guest, or a path) or `module_path` names
+    another; the backend `javascript` has its own guest. `heap_size` and `stack_size` are the memory of a machine, as
+    `"50Mi"` or a number of bytes; a program can use the stack's, less some 32 MiB. At most `machines` run at once;
+    further programs wait. A machine has no network. Programs reach the policy's domains with `http_request`, through a
+    proxy whose way out is `upstream`.
 
     Raises `InvalidValue`, `Unsupported`, and `SandboxUnavailable` for a package that is not installed.
     """
@@ -48,6 +49,6 @@ def open_engine(
     pool = Pool(options, checked_machines(machines, MOST_AT_ONCE))
     if not policy.domains:
         return HyperlightSandbox(policy, pool)
-    from actbox.sandbox.embedded.http import make_proxy  # what it needs takes long to import
+    from actbox.sandbox.embedded.http import make_proxy  # its dependencies take long to import
 
     return HyperlightSandbox(policy, pool, make_proxy(policy, upstream))

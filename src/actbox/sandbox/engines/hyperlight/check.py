@@ -1,4 +1,4 @@
-"""Whether the `hyperlight` engine works here: by what can be seen at once, then by making a machine."""
+"""Checks whether the `hyperlight` engine works here: looks at the packages and the device, then starts a machine."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from pathlib import Path
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
-from actbox.sandbox.not_installed import check_failed
-from actbox.sandbox.traits import EngineCheck
+from actbox.sandbox.traits import EngineCheck, check_failed
 
 from .machine import Machine
 from .options import ADVICE, GuestOptions, check_installed
 from .traits import hyperlight_traits
 
 CHECK_SECONDS = 20.0
-"""How long a check waits for a machine: many times what one takes, also where a processor is emulated."""
+"""The most seconds that a check waits for a machine: many times the usual start, even on an emulated processor."""
 DEVICES = ("/dev/kvm", "/dev/mshv")
-"""How a hypervisor is reached: Linux's own, and Microsoft's below it."""
+"""The hypervisor devices: KVM, and Microsoft's MSHV."""
 _SWITCH_ON = (
     "Switch virtualisation on in the machine's firmware, or nested virtualisation where this is a virtual machine"
     " itself, and load the module kvm-intel or kvm-amd"
@@ -29,10 +28,9 @@ _SWITCH_ON = (
 
 
 def check(options: GuestOptions | None = None) -> EngineCheck:
-    """Make a machine and end it.
+    """Start a machine and end it, unless a package or the hypervisor is missing.
 
-    Takes some tenths of a second, and without a hypervisor no time at all. A machine that is not ready within
-    `CHECK_SECONDS` is given up.
+    Takes some tenths of a second. A machine that is not ready within `CHECK_SECONDS` counts as failed.
     """
     try:
         options = options or usual_options()
@@ -42,7 +40,7 @@ def check(options: GuestOptions | None = None) -> EngineCheck:
     reason, advice = why_no_hypervisor()
     if not reason:
         try:
-            # In a thread of its own, where no event loop can be running already.
+            # In a new thread, where no event loop can be running.
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(asyncio.run, _try(options)).result()
         except SandboxUnavailable as error:
@@ -53,7 +51,7 @@ def check(options: GuestOptions | None = None) -> EngineCheck:
 
 
 def usual_options() -> GuestOptions:
-    """Return the options of a check: those of the backend that is installed."""
+    """Return the options of a check: those of the installed backend, `wasm` if there are both."""
     usual = GuestOptions.of(Limits())
     try:
         check_installed(usual)
@@ -68,7 +66,7 @@ def usual_options() -> GuestOptions:
 
 
 def why_no_hypervisor() -> tuple[str, str]:
-    """Return why no virtual machine can be made here and what to do, as far as a look at the device tells."""
+    """Return why no virtual machine can run here and what to do, judged by the device; two "" if nothing is wrong."""
     if sys.platform != "linux":
         return (
             f"the hyperlight engine needs Linux with KVM or MSHV, and this is {sys.platform}",

@@ -1,17 +1,16 @@
-"""`HyperlightSandbox`: programs in virtual machines, made by hyperlight-sandbox in worker processes."""
+"""`HyperlightSandbox`: runs programs in virtual machines, made by hyperlight-sandbox in worker processes."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
-from actbox.core.program import Program
-from actbox.sandbox.contract import Tools
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
-from actbox.sandbox.embedded.running import EmbeddedRun
+from actbox.sandbox.embedded.sandbox import Evaluate
 
 from .check import why_no_hypervisor
 from .evaluating import evaluate
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class HyperlightSandbox(EmbeddedSandbox):
-    """A sandbox whose programs run in virtual machines, each in a fresh one: restored from a snapshot before."""
+    """A sandbox whose programs each run in a fresh virtual machine, restored from a snapshot after every run."""
 
     def __init__(self, policy: Policy, pool: Pool, proxy: EgressProxy | None = None) -> None:
-        """Raise `Unsupported` for what a policy gives or restricts and this engine does not have.
+        """Raise `Unsupported` for a policy that this engine cannot enforce.
 
-        `proxy` is the way to the policy's domains, where it names any.
+        `proxy` is the way to the policy's domains, if it names any.
         """
         self.traits = hyperlight_traits(pool.options)
         if policy.limits.cpus < 1:
@@ -54,49 +53,30 @@ class HyperlightSandbox(EmbeddedSandbox):
     def _sibling(self) -> Self:
         return type(self)(self.policy, self._pool, self._proxy)
 
-    async def _begun(self, program: Program | str, tools: Tools, timeout: float | None) -> EmbeddedRun:
-        lease = _Lease(self._pool, self.policy, self._proxy)
-        return await self._begun_in(self._there(), program, tools, timeout, lease.evaluate, None, lambda: lease)
+    @asynccontextmanager
+    async def _fresh(self) -> AsyncIterator[Evaluate]:
+        """Take a machine for one run; if none can be started, the run fails with that error."""
+        try:
+            machine = await self._pool.take()
+        except SandboxUnavailable as error:
+            failure = error
 
-    async def _evaluate(self, evaluation: Evaluation) -> Outcome:
-        async with _Lease(self._pool, self.policy, self._proxy) as lease:
-            return await lease.evaluate(evaluation)
+            async def fail(_: Evaluation) -> Outcome:
+                raise failure
 
-    async def _open_state(self) -> State:
+            yield fail
+            return
+        try:
+            yield partial(evaluate, machine, mounts=self.policy.mounts, proxy=self._proxy)
+        finally:
+            await self._pool.give_back(machine)
+
+    async def open_state(self) -> State:
         return _MachineState(self._pool, await self._pool.new(), self.policy, self._proxy)
 
 
-class _Lease(AbstractAsyncContextManager["_Lease"]):
-    """A machine for one run, had before the run's clock starts."""
-
-    def __init__(self, pool: Pool, policy: Policy, proxy: EgressProxy | None) -> None:
-        self._pool = pool
-        self._policy = policy
-        self._proxy = proxy
-        self._machine: Machine | None = None
-        self._failure: SandboxUnavailable | None = None
-
-    async def __aenter__(self) -> Self:
-        try:
-            self._machine = await self._pool.take()
-        except SandboxUnavailable as error:  # which is what the run comes to
-            self._failure = error
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._machine is not None:
-            await self._pool.give_back(self._machine)
-
-    async def evaluate(self, evaluation: Evaluation) -> Outcome:
-        if self._machine is None:
-            raise self._failure or AssertionError("evaluated without a machine")
-        return await evaluate(self._machine, evaluation, self._policy.mounts, self._proxy)
-
-
 class _MachineState(State):
-    """A machine that a session has to itself. It cannot be interrupted: a program that must end takes it along."""
+    """A session's own machine. It cannot be interrupted: ending a program by force ends the machine too."""
 
     def __init__(self, pool: Pool, machine: Machine, policy: Policy, proxy: EgressProxy | None) -> None:
         self._pool = pool
@@ -116,7 +96,7 @@ class _MachineState(State):
 
 
 def checked_machines(machines: int | None, usual: int) -> int:
-    """Return how many machines may run at once. Raises `InvalidValue`."""
+    """Return the validated number of machines that may run at once, by default `usual`. Raises `InvalidValue`."""
     if machines is None:
         return usual
     if not isinstance(machines, int) or isinstance(machines, bool) or machines < 1:

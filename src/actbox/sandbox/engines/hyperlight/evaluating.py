@@ -1,31 +1,32 @@
-"""One program in a machine: sent there, answered while it runs, and what it came to in the words of a result."""
+"""Runs one program in a machine: sends it, answers its requests, and makes its outcome."""
 
 from __future__ import annotations
 
 import secrets
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.sandbox.embedded import Evaluation, Outcome
+from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.requests import encode_program
-from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
+from actbox.sandbox.run_end import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT, lost_value
 from actbox.sandbox.workspace import Workspace
 
-from .conversation import Conversation
 from .guest_files import GuestFiles
 from .machine import Ended, Machine, MachineLost
+from .program_requests import ProgramRequests
 
 if TYPE_CHECKING:
     from actbox.sandbox.egress.proxy import EgressProxy
     from actbox.sandbox.embedded.http import Requests
 
 _NAMES: Final = {("javascript", "program.py"): "program.js"}
-"""What a program is called that was given no name."""
+"""The default names of programs in languages other than Python."""
 _KILLED: Final = 128 + signal.SIGKILL
 _ABORTED: Final = 128 + signal.SIGABRT
 _NO_MEMORY: Final = ("Out of physical memory", "Guest aborted: 13")
@@ -39,54 +40,54 @@ async def evaluate(
     *,
     session: bool = False,
 ) -> Outcome:
-    """Run a program; when this is cancelled, or the machine is lost, nothing of it runs any more.
+    """Run a program and return its outcome. If this is cancelled or the machine is lost, the program runs no more.
 
-    `proxy` is the way to the policy's domains, where there are any.
+    `proxy` is the way to the policy's domains, if there are any.
     """
     program, limits = evaluation.program, evaluation.limits
     try:
-        frame = encode_program(
-            {
-                "code": program.code,
-                "name": _NAMES.get((program.language, program.name), program.name),
-                "inputs": dict(program.inputs),
-                "tools": evaluation.toolset.guest_spec(),
-                "variables": dict(evaluation.variables),
-                "message_bytes": limits.message_bytes,
-                "session": session,
-                "network": proxy is not None,
-                "seed": [secrets.randbits(31) for _ in range(8)],
-            }
-        )
+        message: dict[str, Any] = {
+            "code": program.code,
+            "name": _NAMES.get((program.language, program.name), program.name),
+            "tools": evaluation.toolset.guest_spec(),
+            "types": evaluation.toolset.types_for(program.code),
+            "variables": dict(evaluation.variables),
+            "message_bytes": limits.message_bytes,
+            "session": session,
+            "network": proxy is not None,
+            "seed": [secrets.randbits(31) for _ in range(8)],
+        }
+        wire.put_value(message, "inputs", program.inputs)
+        frame = encode_program(message)
     except InvalidValue as error:
         return _failed(ErrorKind.UNSUPPORTED, str(error), EXIT_SANDBOX_FAILED)
-    assert isinstance(evaluation.workspace, Workspace)  # nothing else is opened for this engine
-    conversation = Conversation(
+    assert isinstance(evaluation.workspace, Workspace)  # this engine opens no other kind
+    requests = ProgramRequests(
         evaluation, GuestFiles(evaluation.workspace, mounts, limits), _requests(proxy, evaluation)
     )
     try:
-        if mounts:  # of which none may have become another thing
-            await conversation.open_files()
+        if mounts:  # check now that no mount has another file than when the policy was made
+            await requests.open_files()
         ended = await machine.run(
             frame,
             cpu_seconds=limits.cpu_seconds,
             most_bytes=limits.message_bytes,
             keep=session,
-            answer=conversation.answer,
-            say=conversation.say,
+            answer=requests.answer,
+            say=requests.say,
         )
         if ended.result and not ended.crash:
-            conversation.take_result(ended.result)
+            await requests.take_result(ended.result)
     except MachineLost as error:
         return _lost(error, limits)
     except ProtocolError as error:
         words = f"the guest broke the rules of the channel: {error}"
         return _failed(ErrorKind.PROTOCOL, words, EXIT_SANDBOX_FAILED, hint="leave the channel to the host alone")
     finally:
-        await conversation.finish()
-    if session and (ended.crash or conversation.done is None):
-        await machine.end()  # there is nothing left of its state; for another run it is made from the snapshot again
-    return _outcome(conversation, ended, limits, program.language)
+        await requests.finish()
+    if session and (ended.crash or requests.done is None):
+        await machine.end()  # the session's state is lost, so end it: a further run would start from the snapshot
+    return _outcome(requests, ended, limits, program.language)
 
 
 def _requests(proxy: EgressProxy | None, evaluation: Evaluation) -> Requests | None:
@@ -97,14 +98,14 @@ def _requests(proxy: EgressProxy | None, evaluation: Evaluation) -> Requests | N
     return Requests(proxy, evaluation.calls.tell, evaluation.limits.message_bytes)
 
 
-def _outcome(conversation: Conversation, ended: Ended, limits: Limits, language: str) -> Outcome:
-    done = conversation.done
-    if conversation.lacks is not None:
+def _outcome(requests: ProgramRequests, ended: Ended, limits: Limits, language: str) -> Outcome:
+    done = requests.done
+    if requests.lacks is not None:
         return _failed(
             ErrorKind.UNSUPPORTED,
-            f"line {conversation.lacks} uses await, which the hyperlight engine does not have; the linux engine has",
+            f"line {requests.lacks} uses await, which the hyperlight engine does not have; the linux engine has",
             EXIT_SANDBOX_FAILED,
-            line=conversation.lacks,
+            line=requests.lacks,
             hint="call the tools without await: here they are plain functions",
         )
     if done is not None and not ended.crash:
@@ -112,12 +113,13 @@ def _outcome(conversation: Conversation, ended: Ended, limits: Limits, language:
             value=done.value,
             value_text=done.value_text,
             value_forms=done.forms,
+            warnings=lost_value(done.lost),
             error=done.error,
             exit_code=done.exit_code,
             cpu_ms=ended.cpu_ms,
             max_rss_bytes=ended.max_rss_bytes,
         )
-    code = conversation.exit_code
+    code = requests.exit_code
     if code is not None:
         if code == 0:
             return Outcome(cpu_ms=ended.cpu_ms, max_rss_bytes=ended.max_rss_bytes)

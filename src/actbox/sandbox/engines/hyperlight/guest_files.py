@@ -1,7 +1,7 @@
-"""The files of one run, as its program sees them: `/workspace`, `/input`, `/output`, `/tmp` and what the policy mounts.
+"""The files that a run's program sees: `/workspace`, `/input`, `/output`, `/tmp` and the policy's mounts.
 
-A program names a path and gets a number for an open file; everything is looked up and done here, on the host. What it
-asks for may be anything: types are checked, limits kept, and what is wrong is an `OSError` that it is told.
+A program names paths and gets numbers for open files; the host looks up everything. Nothing in a request is trusted:
+types are checked and limits enforced, and the program receives an `OSError` for what it must not do.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any
 
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
+from actbox.sandbox.guest.beneath import failure, open_beneath, open_folder
 from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.host_folders import make_folder, remove_folder
 from actbox.sandbox.workspace import Workspace
 
-from .trees import FOLDER, Quota, Tree, described, failure, identity, kind_of, mounted
+from .trees import Quota, Tree, described, identity, mounted
 
 _MIB = 2**20
 _MOST_READ = 2**20
@@ -37,7 +38,7 @@ class _Open:
     quota: Quota | None = None
 
     def count_in(self, quota: Quota | None) -> None:
-        """Have what it grows by counted there, or nowhere."""
+        """Count its growth in this quota, or in none."""
         if self.quota is not None:
             self.quota.opened.discard(self.descriptor)
         if quota is not None:
@@ -46,7 +47,7 @@ class _Open:
 
 
 class GuestFiles:
-    """Does what a program asks of its files. All methods block, and any thread may call them."""
+    """Performs the program's file operations. All methods block and may be called from any thread."""
 
     def __init__(self, workspace: Workspace, mounts: Sequence[FileMount], limits: Limits) -> None:
         self._workspace = workspace
@@ -58,10 +59,10 @@ class GuestFiles:
         self._opened: dict[int, _Open] = {}
         self._last = 0
         self._places: dict[_Parts, list[Tree]] = {}
-        """By the paths inside at which they begin; where there are two, they are seen as one folder."""
+        """The trees for each mount point; two trees at one mount point are shown merged."""
 
     def open(self) -> None:
-        """Open what there is. Raises `SandboxUnavailable` where a mount is not any more what it was.
+        """Open the workspace and all mounts. Raises `SandboxUnavailable` if a mount has another file now.
 
         Raises `OSError` after `close`.
         """
@@ -75,7 +76,7 @@ class GuestFiles:
                 raise
 
     def close(self) -> None:
-        """Close everything, and remove `/tmp`. What is asked afterwards fails."""
+        """Close everything, and remove `/tmp`. Later requests fail."""
         with self._one_at_a_time:
             self._closed = True
             self._let_go()
@@ -84,7 +85,7 @@ class GuestFiles:
         folder = self._workspace.open()
         quota = Quota(folder, self._limits.workspace_mib * _MIB)
         self._places[_WORKSPACE] = [Tree(folder, writable=True, quota=quota)]
-        self._places[_INPUT] = [Tree(os.open("input", FOLDER, dir_fd=folder), writable=False)]
+        self._places[_INPUT] = [Tree(open_beneath(folder, "input"), writable=False)]
         for mount in self._mounts:
             self._places.setdefault(_inside(mount.mount_path.parts[1:]), []).append(mounted(mount))
 
@@ -101,7 +102,7 @@ class GuestFiles:
             self._temporary = ""
 
     def do(self, asked: dict[str, Any]) -> Any:
-        """Do what a message asks. Raises `OSError` for what cannot be done, `ProtocolError` for what is nonsense."""
+        """Perform a request. Raises `OSError` if that fails, and `ProtocolError` for an invalid request."""
         op = asked.pop("op", None)
         action, fields = _ACTIONS.get(op, (None, {})) if isinstance(op, str) else (None, {})
         if action is None or asked.keys() != fields.keys():
@@ -114,7 +115,7 @@ class GuestFiles:
                 raise failure(errno.EBADF)
             return action(self, **asked)
 
-    # What can be asked
+    # The requests
 
     def _open(self, path: str, mode: str) -> int:
         if mode not in _MODES:
@@ -176,8 +177,7 @@ class GuestFiles:
             except FileNotFoundError:
                 continue
             missing = None
-            for entry in entries:
-                found.setdefault(entry.name, kind_of(entry))
+            found = entries | found
         if missing is not None:
             raise missing
         return [[name, kind] for name, kind in sorted(found.items())]
@@ -204,7 +204,7 @@ class GuestFiles:
             if identity(os.fstat(opened.descriptor)) in moved:
                 opened.count_in(other.quota)
 
-    # Finding what a path means
+    # Finding the entry at a path
 
     def _handle(self, handle: int) -> _Open:
         if handle not in self._opened:
@@ -218,16 +218,16 @@ class GuestFiles:
             opened.quota.take(wanted - size)
 
     def _entry(self, path: str) -> tuple[Tree, _Parts]:
-        """Return where an entry lies that is made or removed, which no place of its own can be."""
+        """Return the tree and inner path of an entry to change. Raises `OSError` for a mount point itself."""
         tree, parts = self._found(path, make=True)
         if not parts:
             raise failure(errno.EBUSY)
         return tree, parts
 
     def _found(self, path: str, make: bool = False) -> tuple[Tree, _Parts]:
-        """Return the tree that a path leads into, and the way in it; with `make`, though nothing lies there yet."""
+        """Return the tree that has a path, and the path in the tree; with `make` the entry need not exist yet."""
         trees, parts = self._trees(_parts_of(path))
-        if not trees:  # nothing can be made beside the places that there are
+        if not trees:  # no entry can be made outside of all mount points
             raise failure(errno.EROFS if make else errno.ENOENT)
         for tree in trees[:-1]:
             try:
@@ -238,7 +238,7 @@ class GuestFiles:
         return trees[0] if make else trees[-1], parts
 
     def _trees(self, wanted: _Parts) -> tuple[list[Tree], _Parts]:
-        """Return the trees of the deepest place above a path, and the way in them."""
+        """Return the trees of the deepest mount point above a path, and the path in them."""
         if wanted[:1] == _TEMPORARY and not self._temporary:
             self._make_temporary()
         for length in range(len(wanted), 0, -1):
@@ -247,7 +247,7 @@ class GuestFiles:
         return [], ()
 
     def _below(self, wanted: _Parts) -> list[str]:
-        """Return the names in a folder that lead to places deeper down."""
+        """Return the names in a directory that lead to deeper mount points."""
         places = [*self._places, _TEMPORARY]
         if not wanted:
             places += [("input",), ("output",)]
@@ -255,12 +255,12 @@ class GuestFiles:
 
     def _make_temporary(self) -> None:
         self._temporary = make_folder()
-        folder = os.open(self._temporary, FOLDER)
+        folder = open_folder(self._temporary)
         self._places[_TEMPORARY] = [Tree(folder, writable=True, quota=Quota(folder, self._limits.workspace_mib * _MIB))]
 
 
 def _parts_of(path: str) -> _Parts:
-    """Return the names of an absolute path, from the root on."""
+    """Return the names in an absolute path, in the workspace for `/input` and `/output`. Raises `ProtocolError`."""
     first, *parts = path.split("/")
     if first or "\0" in path or not {".", ".."}.isdisjoint(parts) or ("" in parts and parts != [""]):
         raise ProtocolError("a path that is not absolute and plain")
@@ -272,7 +272,7 @@ def _parts_of(path: str) -> _Parts:
 
 
 def _inside(parts: _Parts) -> _Parts:
-    """Return the one way to name a place: `/input` and `/output` are folders of the workspace."""
+    """Return the path in its canonical form: `/input` and `/output` are directories of the workspace."""
     return ("workspace", *parts) if parts[:1] in (("input",), ("output",)) else parts
 
 
@@ -290,4 +290,4 @@ _ACTIONS: Mapping[str, tuple[Callable[..., Any], Mapping[str, type]]] = {
     "rmdir": (GuestFiles._rmdir, {"path": str}),
     "rename": (GuestFiles._rename, {"path": str, "target": str}),
 }
-"""What can be asked, and which fields of which types a question has."""
+"""For each request, the function that performs it and the types of its fields."""

@@ -1,4 +1,4 @@
-"""The host's end of one worker: a process that is started, asked to run programs, and killed."""
+"""The host's handle on one worker process: starts it, has it run programs, and kills it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any, Final
 from actbox.core.counted import counted
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.cancellation import whole
 from actbox.sandbox.guest.wire import ENVELOPE_BYTES, ProtocolError
-from actbox.sandbox.whole import whole
 
 from .options import GuestOptions
 from .output import OutputPipe
@@ -26,15 +26,15 @@ from .sources import guest_code, keep_compiled
 from .worker import HEADER
 
 START_SECONDS: Final = 60.0
-"""How long a machine may take to start: some tenths of a second, and minutes where a processor is emulated."""
+"""The most seconds until a machine is ready: usually some tenths, but minutes on an emulated processor."""
 _READ_BYTES = 256 * 1024
 _MOST_STATE = 64 * 1024
 _MOST_COMPILED = 2**20
-# Variables that a process needs to be at home on its machine; what a program is told is in none of them.
+# The host's variables that a worker inherits; a program's own variables are sent to it instead.
 _VARIABLES = ("HOME", "PATH", "TMPDIR", "XDG_CACHE_HOME")
 _SANDBOX = Path(__file__).parents[2]
-# Names the folders that the worker's modules lie in as packages without running their `__init__`, so that nothing but
-# the worker and what it imports is imported.
+# Registers the directories of the worker's modules as packages without running their `__init__`, so that only the
+# worker and its own imports are loaded.
 _BOOT = """
 import importlib, sys, types
 for name in ("", ".guest", ".engines", ".engines.hyperlight"):
@@ -46,9 +46,9 @@ importlib.import_module("_actbox.engines.hyperlight.worker").main(*map(int, sys.
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended, by the worker's word: `crash` are the library's words where the machine broke.
+    """The worker's report on how a program ended; `crash` is the library's message if the machine crashed.
 
-    `result` is the message with what the program came to, where that is short; a long one was asked as a question.
+    `result` is the encoded result message if it is short; a long one was sent as a request before.
     """
 
     crash: str
@@ -58,7 +58,7 @@ class Ended:
 
 
 class MachineLost(Exception):
-    """The worker ended by itself. `signal` is what ended it, 0 where nothing did."""
+    """The worker process ended. `signal` is the signal that ended it, or 0."""
 
     def __init__(self, signal: int) -> None:
         super().__init__(f"the worker process was ended by signal {signal}" if signal else "the worker process ended")
@@ -66,7 +66,7 @@ class MachineLost(Exception):
 
 
 class Machine:
-    """A worker with its virtual machine. One run at a time; each is told by any event loop, one after the other."""
+    """A worker with its virtual machine. It does one run at a time, each from any event loop."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], sock: socket.socket, output: OutputPipe, lifeline: int
@@ -82,7 +82,7 @@ class Machine:
 
     @classmethod
     async def start(cls, options: GuestOptions, *, seconds: float | None = None) -> Machine:
-        """Start a worker and wait until its machine is ready, `START_SECONDS` at most unless told.
+        """Start a worker and wait until its machine is ready, for at most `seconds`, by default `START_SECONDS`.
 
         Raises `SandboxUnavailable`.
         """
@@ -94,7 +94,7 @@ class Machine:
                 kind, data = await machine._frame(_MOST_COMPILED)
             state = _state(kind, data)
             if state["t"] != "ready":
-                # The library wraps an error in what it says of it, several times over.
+                # The library repeats parts of its error messages.
                 why = ": ".join(dict.fromkeys(str(state.get("why")).split(": ")))
                 raise SandboxUnavailable(f"the virtual machine does not start: {why}")
             keep_compiled(options, state["compiled"])
@@ -132,7 +132,7 @@ class Machine:
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), read, written),
                 env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
-                start_new_session=True,  # what is typed at our terminal is not for it
+                start_new_session=True,  # keys such as Ctrl-C at our terminal do not reach it
             )
         except OSError as error:
             ours.close()
@@ -147,16 +147,16 @@ class Machine:
 
     @property
     def alive(self) -> bool:
-        """Whether the worker's process is there, as far as is known."""
+        """True if the worker process is running, as far as is known."""
         return not self._closed and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The worker's process."""
+        """The worker's process id."""
         return self._process.pid
 
     async def be_fresh(self) -> bool:
-        """Wait until what the last run left is gone; return whether the machine can take another."""
+        """Wait until the last run's state is gone; return whether the machine can run another program."""
         try:
             if not self._is_fresh:
                 kind, data = await self._frame(_MOST_STATE)
@@ -166,7 +166,7 @@ class Machine:
         return self._is_fresh and self.alive
 
     async def refresh(self) -> None:
-        """Have it forget a session, without waiting for that; `be_fresh` does."""
+        """Ask the worker to discard a session's state, without waiting for it; `be_fresh` waits."""
         if self._is_fresh or not self.alive:
             return
         try:
@@ -187,10 +187,10 @@ class Machine:
         answer: Callable[[bytes], Awaitable[bytes]],
         say: Callable[[str, bytes], None],
     ) -> Ended:
-        """Run a program, answering what it asks, and handing on what it writes to `o` and `e`.
+        """Run a program: answer its requests and report its output (`o` and `e`) until it ends.
 
-        With `keep` what it leaves is there for the next one. When this is cancelled or raises, the machine is ended.
-        Raises `MachineLost`, and `ProtocolError` for what no worker of ours says.
+        With `keep` its state stays for the next program. If this is cancelled or raises, the worker is killed. Raises
+        `MachineLost`, and `ProtocolError` for data that no worker of ours sends.
         """
         self._is_fresh = False
         self._output.begin(say)
@@ -199,7 +199,7 @@ class Machine:
             await self._send(b"c", _json(command), b"a", program)
             while True:
                 kind, data = await self._frame(most_bytes + 2 * ENVELOPE_BYTES)
-                self._output.drain()  # what was written before comes before
+                self._output.drain()  # report earlier output first
                 if self._output.is_broken:
                     raise ProtocolError("the worker wrote what nobody expected")
                 if kind == b"q":
@@ -215,7 +215,7 @@ class Machine:
             self._output.end()
 
     async def end(self) -> None:
-        """Kill the process, and wait until nothing of it is left. A second call does nothing."""
+        """Kill the worker and wait until it has ended. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -225,14 +225,14 @@ class Machine:
         while not waiting.done():
             try:
                 await asyncio.shield(waiting)
-            except asyncio.CancelledError:  # however often: what calls this must know that nothing runs any more
+            except asyncio.CancelledError:  # wait on, however often: the caller must know that nothing runs any more
                 cancelled = True
         self._let_go()
         if cancelled:
             raise asyncio.CancelledError
 
     def kill(self) -> None:
-        """Kill the process without waiting, where no event loop is there to wait with."""
+        """Kill the worker and wait for it, blocking, for callers without an event loop."""
         if not self._closed:
             self._closed = True
             self._process.kill()

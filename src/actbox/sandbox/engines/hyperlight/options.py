@@ -1,4 +1,4 @@
-"""What runs in the virtual machine: the engine's own options, checked before anything is started."""
+"""The engine's options: which guest runs in a virtual machine, and its memory; validated before anything starts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, Final
 
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.limits import Limits
-from actbox.sandbox.not_installed import NotInstalled
+from actbox.sandbox.traits import NotInstalled
 
 ADVICE: Final = "pip install 'actbox[hyperlight]'"
 
 PACKAGED_GUEST: Final = "python_guest.path"
-"""The module of hyperlight-sandbox-python-guest."""
+"""The module of the package hyperlight-sandbox-python-guest."""
 _MIB = 2**20
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"([0-9]+) ?(Ki|Mi|Gi|)B?")
-# What the packaged guest itself needs to start, as the library says where it has less.
-LEAST_HEAP, LEAST_STACK = 25 * _MIB, 35 * _MIB
-# A program has the stack's memory for its values, less 30 MiB, and what is more of it makes each run slower
+# The least memory with which the packaged guest starts, by the library's own errors, and compiles our code (2 MiB).
+LEAST_HEAP, LEAST_STACK = 25 * _MIB, 37 * _MIB
+# A program can use the stack's memory for its values, less some 32 MiB. More memory makes each run slower
 # (benchmarks/hyperlight.py).
 USUAL_HEAP, USUAL_STACK = 25 * _MIB, 96 * _MIB
 _MOST = 64 * 2**30
@@ -33,11 +33,11 @@ _BACKENDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestOptions:
-    """What runs in the virtual machines of a sandbox. Machines are alike exactly where these are."""
+    """The guest and memory of a sandbox's virtual machines. Machines with equal options are interchangeable."""
 
     backend: str
     module: str
-    """The name of a module that knows the guest's file, or that file's path; empty for the backend's own."""
+    """The name of a module that contains the guest's file, or that file's path; empty for the backend's own guest."""
     heap_bytes: int
     stack_bytes: int
 
@@ -51,10 +51,10 @@ class GuestOptions:
         heap_size: str | int | None = None,
         stack_size: str | int | None = None,
     ) -> GuestOptions:
-        """Check the engine's options.
+        """Return the validated options of the engine.
 
-        Raises `InvalidValue` for what makes no sense, `Unsupported` for more memory than the limit, or a limit that
-        is less than a machine needs.
+        Raises `InvalidValue` for invalid ones, and `Unsupported` if a machine would need more memory than `limits`
+        allow.
         """
         if not isinstance(backend, str) or backend not in _BACKENDS:
             raise InvalidValue(f"backend must be 'wasm' or 'javascript', not {backend!r}")
@@ -75,16 +75,16 @@ class GuestOptions:
 
     @property
     def language(self) -> str:
-        """What the guest runs."""
+        """The language of the guest's programs."""
         return "javascript" if self.backend == "javascript" else "python"
 
     @property
     def memory_bytes(self) -> int:
-        """The memory of one machine."""
+        """The memory of one machine, in bytes."""
         return self.heap_bytes + self.stack_bytes
 
     def to_command(self) -> dict[str, Any]:
-        """Return them as the worker takes them."""
+        """Return the options as the worker's first command."""
         return {
             "backend": _BACKENDS[self.backend][0],
             "heap_size": f"{self.heap_bytes // 1024}Ki",
@@ -95,7 +95,7 @@ class GuestOptions:
 
 
 def size_of(name: str, given: object, least: int) -> int:
-    """Return a size in bytes, given as such or as `"50Mi"`. Raises `InvalidValue`; `least` is what a guest needs."""
+    """Return a size in bytes, given as a number or as `"50Mi"`. Raises `InvalidValue`, also for less than `least`."""
     if isinstance(given, str) and (matched := _SIZE.fullmatch(given.strip())):
         size = int(matched[1]) * _UNITS[matched[2]]
     elif isinstance(given, int) and not isinstance(given, bool):
@@ -108,7 +108,7 @@ def size_of(name: str, given: object, least: int) -> int:
 
 
 def missing_package(backend: str, module: str) -> str:
-    """Return the Python package that is not installed and is needed for this; "" where nothing is missing."""
+    """Return the first missing Python package for this backend and module; "" if all are installed."""
     needed = {"hyperlight_sandbox": "hyperlight-sandbox"}
     package = _BACKENDS[backend][1]
     needed[package] = package.replace("_", "-")
@@ -118,7 +118,7 @@ def missing_package(backend: str, module: str) -> str:
 
 
 def check_installed(options: GuestOptions) -> None:
-    """Raise `SandboxUnavailable` for a package that is missing."""
+    """Raise `SandboxUnavailable` if a package is missing."""
     if missing := missing_package(options.backend, options.module):
         raise NotInstalled(f"the hyperlight engine needs {missing}, which is not installed", ADVICE)
 
@@ -144,7 +144,7 @@ def _module(backend: str, module: str | None, module_path: str | None) -> str:
 
 
 def _file_of(module: str) -> str:
-    """Return a guest's file, where it lies in the packaged guest already, which else makes a copy of it."""
+    """Return the packaged guest's file if that is meant: the library would copy it first; else return `module`."""
     if module == PACKAGED_GUEST:
         spec = importlib.util.find_spec("python_guest")
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
@@ -154,7 +154,7 @@ def _file_of(module: str) -> str:
 
 
 def _folders(backend: str, module: str) -> list[str]:
-    """Return the folders in which the worker finds the packages that it imports."""
+    """Return the directories of the packages that the worker imports."""
     names = ["hyperlight_sandbox", _BACKENDS[backend][1]]
     if module and "/" not in module:
         names.append(module.partition(".")[0])

@@ -1,7 +1,7 @@
-"""What a worker's program writes: it comes by a pipe of its own, which is read now and then.
+"""The output of a worker's program, which arrives through its own pipe and is read at intervals.
 
-Who prints many lines would else have this process woken for each. What lies in the pipe is not lost when the worker is
-killed, and who asks for something that comes after it drains the pipe first.
+A program that prints many lines would otherwise wake this process for each. Data in the pipe survives the worker's end,
+and the pipe is drained before any request that came after the data.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from actbox.sandbox.readiness import Removal, when_readable
+
 from .worker import HEADER
 
 REST_SECONDS: Final = 0.01
-"""How long the pipe is left alone after it was read: what comes then is read in one go."""
-_PIPE_BYTES = 64 * 1024  # the most that lies in a pipe of Linux
+"""The seconds between two reads of the pipe, in which more data collects."""
+_PIPE_BYTES = 64 * 1024  # the capacity of a pipe on Linux
 _MOST_PIECE = 1024 * 1024
 
 
 class OutputPipe:
-    """The host's end of the pipe: pieces with a letter, `o` or `e`, and a length, as on the channel.
+    """The host's end of the pipe: frames of a letter, `o` or `e`, a length and data, as on the socket.
 
-    `is_broken` says that something else came, which no worker of ours writes.
+    `is_broken` is true after any other data, which no worker of ours writes.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -33,27 +35,28 @@ class OutputPipe:
         self._say: Callable[[str, bytes], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rest: asyncio.TimerHandle | None = None
+        self._stop_listening: Removal | None = None
 
     def begin(self, say: Callable[[str, bytes], None]) -> None:
-        """Hand on what is written, in the running event loop, until `end`."""
+        """Report output as it arrives, in the running event loop, until `end`."""
         self._say = say
         self._loop = asyncio.get_running_loop()
         self._listen()
 
     def end(self) -> None:
-        """Hand on what is there, and stop listening."""
+        """Report the remaining output, and stop listening."""
         if self._loop is None:
             return
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
-        else:
-            self._loop.remove_reader(self._descriptor)
+        elif self._stop_listening is not None:
+            self._stop_listening()
         self.drain()
         self._say = self._loop = None
 
     def drain(self) -> int:
-        """Hand on what is there now, and return how many bytes that was. Text of one stream is said as one."""
+        """Report the output in the pipe, adjacent data of one stream as one; return the number of bytes read."""
         try:
             data = os.read(self._descriptor, _PIPE_BYTES)
         except BlockingIOError:
@@ -63,18 +66,18 @@ class OutputPipe:
         return len(data)
 
     def close(self) -> None:
-        """Let go of the pipe, after `end`."""
+        """Close the pipe; call `end` before."""
         os.close(self._descriptor)
 
     def _listen(self) -> None:
         self._rest = None
         assert self._loop is not None
-        self._loop.add_reader(self._descriptor, self._on_output)
+        self._stop_listening = when_readable(self._loop, self._descriptor, self._on_output)
 
     def _on_output(self) -> None:
-        assert self._loop is not None
-        if self.drain() <= _PIPE_BYTES // 2:  # else the program would soon wait for room in it
-            self._loop.remove_reader(self._descriptor)
+        assert self._loop is not None and self._stop_listening is not None
+        if self.drain() <= _PIPE_BYTES // 2:  # otherwise the pipe may fill during a pause, and the program would wait
+            self._stop_listening()
             self._rest = self._loop.call_later(REST_SECONDS, self._listen)
 
     def _hand_on(self) -> None:

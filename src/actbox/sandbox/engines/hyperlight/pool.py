@@ -1,4 +1,4 @@
-"""The machines of a sandbox: some wait for a program, each runs one at a time, and no more than so many run at once."""
+"""The machines of a sandbox: a limited number that each run one program at a time."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 import threading
 from typing import Final
 
-from actbox.sandbox.slots import Slots
+from actbox.sandbox.run_slots import Slots
 
 from .machine import Machine
 from .options import GuestOptions
 
 MOST_AT_ONCE: Final = max(2, os.cpu_count() or 1)
-"""Machines that run at once unless told: each keeps a processor busy, and some hundred MiB of memory."""
+"""The default number of machines that run at once: each occupies a processor, and some hundred MiB of memory."""
 
 
 class Pool:
-    """Hands out machines for one run each. A sandbox and its siblings share one, which the last of them closes."""
+    """Lends machines for one run each. A sandbox and its siblings share a pool; the last `close` ends its machines."""
 
     def __init__(self, options: GuestOptions, most: int) -> None:
         self.options = options
@@ -27,7 +27,7 @@ class Pool:
         self._users = 0
 
     async def open(self) -> None:
-        """Have a machine ready. Raises `SandboxUnavailable`."""
+        """Count a user, and start a machine if there is none. Raises `SandboxUnavailable`."""
         with self._lock:
             self._users += 1
             is_warm = bool(self._waiting) or self._users > 1
@@ -40,7 +40,7 @@ class Pool:
             await self._keep(machine)
 
     async def close(self) -> None:
-        """End the machines that wait, where nobody else uses them."""
+        """Count one user less; after the last, end the waiting machines."""
         with self._lock:
             self._users -= 1
             unused = [] if self._users else self._waiting
@@ -50,7 +50,7 @@ class Pool:
             await machine.end()
 
     async def take(self) -> Machine:
-        """Return a machine in which nothing has run, in its turn; `give_back` it. Raises `SandboxUnavailable`."""
+        """Wait for a slot and return a fresh machine for one run, to `give_back`. Raises `SandboxUnavailable`."""
         await self._slots.acquire()
         try:
             return await self.new()
@@ -59,19 +59,19 @@ class Pool:
             raise
 
     async def give_back(self, machine: Machine) -> None:
-        """Take a machine back, whatever has become of it."""
+        """Take back a machine after its run, whatever its state, and free its slot."""
         try:
             await self._keep(machine)
         finally:
             self._slots.release()
 
     async def take_back(self, machine: Machine) -> None:
-        """Take back the machine of a session that is over, as `new` gave it."""
+        """Take back a machine that `new` returned, when its session has ended."""
         await machine.refresh()
         await self._keep(machine)
 
     async def new(self) -> Machine:
-        """Return a machine in which nothing has run, for as long as the caller likes. Raises `SandboxUnavailable`."""
+        """Return a fresh machine outside the slots, for as long as needed. Raises `SandboxUnavailable`."""
         while True:
             with self._lock:
                 machine = self._waiting.pop() if self._waiting else None

@@ -1,4 +1,4 @@
-"""What the `hyperlight` engine does, said honestly."""
+"""The traits of the `hyperlight` engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MIB = 2**20
 
 
 def hyperlight_traits(options: GuestOptions | None = None) -> Traits:
-    """Return the engine's traits with these options, or with its usual ones."""
+    """Return the engine's traits with these options, by default the usual ones."""
     is_python = options is None or options.language == "python"
     memory = "" if options is None else f" ({options.memory_bytes // _MIB} MiB each)"
     return Traits(

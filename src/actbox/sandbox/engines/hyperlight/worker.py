@@ -1,16 +1,16 @@
-"""The worker: a process with one virtual machine in it. The library holds its interpreter while a program runs.
+"""The worker: a process with one virtual machine. The library holds the interpreter's lock while a program runs.
 
-Nothing but the end of the process ends a program that does not end by itself, so the host kills it then. The worker
-decides nothing: it carries messages between the machine and the host, which speaks to it over a socket. Each frame on
-that is a letter, a length and so many bytes:
+So only the end of the process ends a program that does not end by itself, and the host kills the worker then. The
+worker decides nothing: it relays messages between the machine and the host, with which it shares a socket. Each frame
+on the socket is a letter, a length and as many bytes:
 
     host to worker      worker to host
     `c` command, JSON   `s` state, JSON: `ready`, `failed`, `fresh`, `ended`
-    `a` answer          `q` question of the program, which is answered
+    `a` answer          `q` request of the program, which gets an answer
 
-What the program writes to its standard output and error goes by a pipe, in frames `o` and `e`: `output.py` says why.
+The program's standard output and error go through a pipe, in frames `o` and `e`; `output.py` has the reason.
 
-The standard library, the library and the wire of the guests are all that is imported here.
+The worker imports only the standard library, the library, and the guests' wire.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 HEADER = struct.Struct("!cI")
-# How much of an answer a call takes, which goes as base64: WebAssembly's machine has room for this much at any time,
-# that of JavaScript a buffer of 16 KiB.
+# The most bytes of an answer in one call, sent as base64: the WebAssembly machine always has room for this many, and
+# the JavaScript machine has a buffer of 16 KiB.
 PIECE_BYTES = {"wasm": 128 * 1024, "hyperlight-js": 8 * 1024}
-_F_SETSIG = 10  # of Linux; the fcntl module has no name for it
+_F_SETSIG = 10  # Linux's value; the fcntl module lacks the name
 _MOST_WORDS = 4000
-# What a program's first message may have to go along with the code that starts it: which has no limit that matters
-# with WebAssembly, and with JavaScript that of a call.
+# The most bytes of a program's first message that are sent along with the code that starts it. WebAssembly has no
+# limit there that matters; JavaScript has that of a call.
 _INLINE_BYTES = {"wasm": 64 * 1024, "hyperlight-js": 8 * 1024}
 _MOST_RESULT = 64 * 1024
 
 
 def main(channel: int, lifeline: int, output: int) -> NoReturn:
-    """Serve the host over a socket until it closes that, and die with it: when `lifeline` hangs up."""
+    """Serve the host until it closes the socket. The kernel kills this process when `lifeline` hangs up."""
     _die_with(lifeline)
     host = Host(socket.socket(fileno=channel), output)
     try:
         machine = Machine(host, host.command())
     except Exception as error:
-        host.state(t="failed", why=_words(error), type=type(error).__name__)
+        host.state(t="failed", why=_message_of(error), type=type(error).__name__)
         os._exit(1)
     host.state(t="ready", compiled=machine.compiled)
     machine.compiled = ""
@@ -63,7 +63,7 @@ def main(channel: int, lifeline: int, output: int) -> NoReturn:
 
 
 def _die_with(lifeline: int) -> None:
-    """Have the kernel kill this process when the other end of a pipe is closed, whatever holds the interpreter."""
+    """Have the kernel kill this process when the other end of a pipe closes, even while the library is busy."""
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, _F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
@@ -72,7 +72,7 @@ def _die_with(lifeline: int) -> None:
 
 
 class Host:
-    """The socket to the host. When that is gone the process ends."""
+    """The connection to the host. When it closes, the process ends."""
 
     def __init__(self, sock: socket.socket, output: int) -> None:
         self._sock = sock
@@ -86,7 +86,7 @@ class Host:
             os._exit(1)
 
     def say(self, kind: bytes, data: bytes) -> None:
-        """Hand on what the program has written. Waits while the pipe is full."""
+        """Write output of the program. Waits while the pipe is full."""
         frame = memoryview(HEADER.pack(kind, len(data)) + data)
         try:
             while frame:
@@ -95,16 +95,16 @@ class Host:
             os._exit(1)
 
     def state(self, **state: Any) -> None:
-        """Say what has become of the machine, or of its program."""
+        """Report the state of the machine, or of its program."""
         self.send(b"s", json.dumps(state).encode())
 
     def command(self) -> dict[str, Any]:
-        """Wait for what is to be done next."""
+        """Wait for the next command."""
         command: dict[str, Any] = json.loads(self._frame())
         return command
 
     def answer(self) -> bytes:
-        """Wait for the answer to a question."""
+        """Wait for the answer to a request."""
         return self._frame()
 
     def _frame(self) -> bytes:
@@ -126,13 +126,13 @@ class Host:
 
 
 class Machine:
-    """A virtual machine with our part of the guest in it, and the snapshot that each fresh run starts from.
+    """A virtual machine with our part of the guest, and the snapshot that each fresh run starts from.
 
-    `compiled` is what it has made of our part's text, for machines to come; "" where it was given that.
+    `compiled` is our part as compiled by this machine, for later ones; "" if the host sent it compiled.
     """
 
     def __init__(self, host: Host, command: dict[str, Any]) -> None:
-        sys.path[:0] = command["path"]  # where the host has found the library
+        sys.path[:0] = command["path"]  # where the host found the library
         from hyperlight_sandbox import Sandbox
 
         self._host = host
@@ -155,18 +155,18 @@ class Machine:
         self._snapshot = self._sandbox.snapshot()  # type: ignore[no-untyped-call]
 
     def run(self, command: dict[str, Any]) -> None:
-        """Run a program, tell how it ended, and be ready for the next."""
+        """Run a program, report how it ended, and restore the snapshot unless the command says `keep`."""
         self._answer = self._host.answer()
         given = base64.b64encode(self._answer).decode() if len(self._answer) <= self._inline_bytes else ""
         self._asked, self._asked_bytes, self._most_bytes = [], 0, command["most_bytes"]
         begun = time.process_time()
-        signal.setitimer(signal.ITIMER_PROF, command["cpu_seconds"])  # at the end of which SIGPROF kills the process
+        signal.setitimer(signal.ITIMER_PROF, command["cpu_seconds"])  # then SIGPROF kills the process
         try:
             done = self._sandbox.run(self._start % given)
             result = done.stdout.strip()[:_MOST_RESULT]
             crash = (done.stderr or f"exit code {done.exit_code}") if done.exit_code else ""
         except Exception as error:
-            crash, result = _words(error), ""
+            crash, result = _message_of(error), ""
         signal.setitimer(signal.ITIMER_PROF, 0)
         cpu_ms = (time.process_time() - begun) * 1000
         most_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -175,14 +175,15 @@ class Machine:
             self.be_fresh()
 
     def be_fresh(self) -> None:
-        """Forget all that has run."""
-        self._sandbox.restore(self._snapshot)  # where that fails the process ends, and the host takes another
+        """Restore the snapshot."""
+        self._sandbox.restore(self._snapshot)  # if that fails the process ends, and the host starts another
         self._host.state(t="fresh")
 
     def _called(self, **given: Any) -> Any:
-        """Do what the program asks: `o`, `e` say, `m` begins a question, `q` ends it, `p` is for more of the answer.
+        """Handle a call from the machine.
 
-        `c` is said before the first program: a piece of what our part was compiled to.
+        `o` and `e` are output; `m` is a part of a request, and `q` its last part; `p` asks for more of the answer from
+        that offset. Before the first program, `c` is a part of our compiled code.
         """
         if "o" in given or "e" in given:
             kind = "o" if "o" in given else "e"
@@ -209,5 +210,5 @@ class Machine:
         return {"size": len(self._answer), "piece": base64.b64encode(piece).decode()}
 
 
-def _words(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     return (str(error) or type(error).__name__)[:_MOST_WORDS]

@@ -1,6 +1,6 @@
-"""A control group for one run, where this process may make one: memory, processes and processor time of the whole tree.
+"""A run's control group, where this process may make one: limits memory, processes and processor time of the tree.
 
-Where groups can be made, `hierarchies.py` finds out. Elsewhere the limits are kept by rlimits and by pid 1.
+`hierarchies.py` finds out where groups can be made. Elsewhere rlimits and pid 1 keep the limits.
 """
 
 from __future__ import annotations
@@ -8,32 +8,34 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from typing import Final
 
 from actbox.core.limits import Limits
 
 from .hierarchies import Support
 
+_PROCESSORS: Final = os.cpu_count() or 1
 _numbers = itertools.count(1)
-# A group cannot be removed while the kernel still buries its last process.
+# A group cannot be removed while the kernel still cleans up its last process.
 _REMOVE_TRIES, _REMOVE_WAIT_SECONDS = 50, 0.002
-# The kernel's usual one. A shorter period would interrupt programs more often, a longer one for longer.
+# The kernel's default. A shorter period interrupts programs more often, a longer one pauses them for longer.
 _PERIOD_MICROSECONDS = 100_000
-# Version 1 counts what sockets of TCP and UDP hold apart from other memory, and only where a limit was set before they
-# were made. The kernel lets each socket pass it by a little, so that many pass it by much: pid 1 looks at the sum.
-# Version 2 counts it with the other memory (`memory.current`), to which `memory.max` applies.
+# Version 1 counts the buffers of TCP and UDP sockets apart from other memory, and only if a limit was set before the
+# sockets were made. The kernel lets each socket exceed it by a little, so many sockets exceed it by much: pid 1 checks
+# the sum. Version 2 counts them with the other memory (`memory.current`), to which `memory.max` applies.
 _SOCKETS_LIMIT, _SOCKETS_USAGE = "memory.kmem.tcp.limit_in_bytes", "memory.kmem.tcp.usage_in_bytes"
 
 
 class RunGroup:
-    """The group (in version 1 the groups) of one run. Made before its processes, removed after them."""
+    """The control group of one run (in version 1 one group a controller). Made before its processes, removed after."""
 
     def __init__(self, support: Support, limits: Limits) -> None:
         name = f"actbox-{os.getpid()}-{next(_numbers)}"
-        # Texts: a path interns its parts, and names that come but once would stay in memory for ever.
+        # Strings, not paths: a path interns its parts, and these names, used once, would stay in memory for ever.
         self._folders = {controller: f"{place.folder}/{name}" for controller, place in support.places.items()}
         self._versions = {controller: place.version for controller, place in support.places.items()}
         self._memory_mib = self._processes = 0
-        self._cpus = float(_processors())
+        self._cpus = float(_PROCESSORS)
         made: list[str] = []
         try:
             for folder in self.folders:
@@ -46,14 +48,14 @@ class RunGroup:
             raise
 
     def set_limits(self, limits: Limits) -> None:
-        """Set the limits of the group; what they are already costs nothing. No program may run in it yet."""
+        """Set the group's limits; unchanged ones cost nothing. No program may run in the group yet."""
         if "memory" in self._folders and limits.memory_mib != self._memory_mib:
             self._limit_memory(limits.memory_mib * 2**20)
             self._memory_mib = limits.memory_mib
         if "pids" in self._folders and limits.processes != self._processes:
             self._write("pids", "pids.max", str(limits.processes))
             self._processes = limits.processes
-        cpus = min(limits.cpus, _processors())  # as many as there are: no limit
+        cpus = min(limits.cpus, _PROCESSORS)  # all processors means no limit
         if "cpu" in self._folders and cpus != self._cpus:
             self._limit_cpus(cpus)
             self._cpus = cpus
@@ -64,7 +66,7 @@ class RunGroup:
             if os.path.exists(self._path("memory", "memory.swap.max")):
                 self._write("memory", "memory.swap.max", "0")
             return
-        # Memory with swap may never be less than memory alone: what grows with both goes first.
+        # Memory with swap must never be less than memory alone, so the one that grows is written first.
         keys = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
         if most > self._memory_mib * 2**20 > 0:
             keys.reverse()
@@ -75,7 +77,7 @@ class RunGroup:
             self._write("memory", _SOCKETS_LIMIT, str(most))
 
     def _limit_cpus(self, cpus: float) -> None:
-        quota = None if cpus >= _processors() else round(cpus * _PERIOD_MICROSECONDS)
+        quota = None if cpus >= _PROCESSORS else round(cpus * _PERIOD_MICROSECONDS)
         if self._versions["cpu"] == 2:
             self._write("cpu", "cpu.max", f"{'max' if quota is None else quota} {_PERIOD_MICROSECONDS}")
         else:
@@ -92,15 +94,15 @@ class RunGroup:
 
     @property
     def folders(self) -> set[str]:
-        """The group's folders: one in version 2, one a controller in version 1."""
+        """The group's directories: one in version 2, one for each controller in version 1."""
         return set(self._folders.values())
 
     def open_files(self) -> dict[str, int]:
-        """Return descriptors for the sandbox.
+        """Return descriptors of the group's files, by name.
 
-        The guest joins by writing 0 to each `joinN`. Pid 1, which does not, reads `memory_events`, and where sockets
-        are counted apart `memory_sockets`, `memory_usage` and `memory_stat`; it writes how much the run weighs against
-        others to `cpu_shares` (version 1, usually 1024) or `cpu_weight` (version 2, usually 100).
+        The guest joins by writing 0 to each `joinN`. Pid 1 does not join: it reads `memory_events` and, where sockets
+        are counted apart, `memory_sockets`, `memory_usage` and `memory_stat`; it writes the run's weight against other
+        processes to `cpu_shares` (version 1, default 1024) or `cpu_weight` (version 2, default 100).
         """
         files: dict[str, int] = {}
         try:
@@ -123,13 +125,13 @@ class RunGroup:
         return files
 
     def _join_key(self, folder: str) -> str:
-        # In version 1 a thread moves alone without the lock that a whole process has to wait for, for milliseconds.
-        # The guest has one thread when it joins.
+        # In version 1 a single thread moves without the lock that a whole process waits for, for milliseconds. The
+        # guest has one thread when it joins.
         controller = next(controller for controller, known in self._folders.items() if known == folder)
         return "cgroup.procs" if self._versions[controller] == 2 else "tasks"
 
     def limit_reached(self) -> str:
-        """Return the limit that the kernel had to enforce by ending or refusing a process, if any."""
+        """Return the limit for which the kernel killed or refused a process, or ""."""
         if "memory" in self._folders and self._counter("memory", self._memory_events, "oom_kill"):
             return "memory_mib"
         if "pids" in self._folders and self._counter("pids", "pids.events", "max"):
@@ -137,7 +139,7 @@ class RunGroup:
         return ""
 
     def remove(self) -> None:
-        """Remove the group, once nothing is left in it. Blocks for some milliseconds at most; raises `OSError`."""
+        """Remove the group once it has no processes left. Blocks for some milliseconds at most; raises `OSError`."""
         for folder in self.folders:
             for attempt in range(_REMOVE_TRIES):
                 try:
@@ -165,7 +167,3 @@ class RunGroup:
             if len(words) == 2 and words[0] == name:
                 return int(words[1])
         return 0
-
-
-def _processors() -> int:
-    return os.cpu_count() or 1

@@ -1,7 +1,8 @@
-"""A sandbox that the nursery has made, as the host holds it: first it waits for a run, then it is that run's."""
+"""The host's handle on a sandbox that the nursery has made; the sandbox first waits for a run, then serves it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
-from actbox.sandbox.ending import End, Ending
 from actbox.sandbox.guest_process import GuestProcess
-from actbox.sandbox.nursery.datagrams import DescriptorsLost, receive, send
+from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
+from actbox.sandbox.run_end import End, Ending
 
 from .cgroups import RunGroup
 from .input_folder import InputFolder
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class ChildEnded(SandboxUnavailable):
-    """A sandbox died before it could be taken for a run."""
+    """Raised when a sandbox died before a run could use it."""
 
 
 class Child(GuestProcess):
-    """One sandbox: its pid 1, held by a descriptor that cannot come to mean another process, and its guest's ends."""
+    """One sandbox as the host holds it: a pidfd of its pid 1, and the host's ends of its guest's channel and pipes."""
 
     def __init__(
         self,
@@ -40,9 +41,10 @@ class Child(GuestProcess):
         nursery_lives: Callable[[], bool],
         is_orphan: Callable[[], bool],
     ) -> None:
-        """Take over the descriptors that the nursery answered with: control, channel, stdout, stderr, pidfd.
+        """Take over the descriptors of the nursery's answer: control, channel, stdout, stderr, pidfd.
 
-        `nursery_lives` may wait a little to be sure; `is_orphan` says at once what is known of the nursery's death.
+        `nursery_lives` may block a little to be sure; `is_orphan` returns at once whether the nursery is known to be
+        dead.
         """
         control, channel, self.stdout, self.stderr, self._pidfd = descriptors
         self._control = socket.socket(fileno=control)
@@ -55,31 +57,31 @@ class Child(GuestProcess):
         self._hear: Callable[[dict[str, Any], list[int]], None] | None = None
         self._gate: Gate | None = None
         self.input_folder: InputFolder | None = None
-        """What its guest sees at `/input`, where that is a folder of the host and there will be several programs."""
+        """The guest's view of `/input`; set if `/input` is a host directory and several programs will run."""
         self._heard: dict[str, Any] = {}
         self._killed = False
         self._limit = ""
-        """The limit that it had reached, once it is buried."""
+        """The limit that ended the sandbox, known once it is buried."""
         self.buried = False
-        """Whether everything that belonged to it has been removed."""
+        """True once everything that belonged to the sandbox has been removed."""
         self.dismissed_ms: float | None = None
-        """What it said it has used of the processors when it was dismissed, if it was."""
+        """Milliseconds of processor time that its guest reported at its dismissal; `None` if it was not dismissed."""
         reaper().watch(self._pidfd, self._bury)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left of it."""
+        """True if none of its processes is left."""
         return self._end.ending is not None
 
     @property
     def stale(self) -> bool:
-        """Whether it can be used no more: it has ended, or is about to, as its nursery has."""
-        return self.ended or self._is_orphan()
+        """True if the sandbox can no longer be used: it has ended, or its nursery has, so that it soon will."""
+        return self._end.ending is not None or self._is_orphan()
 
     def begin(self, request: dict[str, Any], mounts: list[int], limits: Limits, stdin: int) -> None:
-        """Take it for a run: attach these mounts, let the guest go on. Takes over the descriptors.
+        """Start a run in the sandbox: attach these mounts and let the guest go on. Takes over the descriptors.
 
-        Raises `ChildEnded` where it has died while it waited, and `OSError` where its limits cannot be set.
+        Raises `ChildEnded` if the sandbox died while it waited, and `OSError` if its limits cannot be set.
         """
         self.stdin = stdin
         try:
@@ -89,7 +91,7 @@ class Child(GuestProcess):
         except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
             raise ChildEnded("a sandbox that waited for a run has died") from error
         except OSError as error:
-            if error.errno == errno.EBADF:  # its end has been dealt with already
+            if error.errno == errno.EBADF:  # its end has been handled already
                 raise ChildEnded("a sandbox that waited for a run has died") from error
             raise
         finally:
@@ -97,7 +99,7 @@ class Child(GuestProcess):
                 os.close(descriptor)
 
     def open_gate(self, gate: Gate) -> None:
-        """Give it a way to the network, which ends when it does; before it is taken for a run that asks to listen."""
+        """Connect the guest to the network's proxy for its lifetime. Call it before `begin` asks pid 1 to listen."""
         self._gate = gate
         self.when_ended(lambda ending: gate.end())
         self._listen_meanwhile()
@@ -107,7 +109,10 @@ class Child(GuestProcess):
             await self._gate.close()
 
     def hold_input_folder(self, folder: InputFolder) -> None:
-        """Keep hold of what its guest sees at `/input`; before it is taken for a run that asks pid 1 for that."""
+        """Keep the handle on the guest's `/input` for its lifetime.
+
+        Call it before `begin` asks pid 1 for its descriptor.
+        """
         self.input_folder = folder
         self.when_buried(lambda ending: folder.close())
         self._listen_meanwhile()
@@ -121,27 +126,32 @@ class Child(GuestProcess):
             self.listen(lambda fact, descriptors: self._heard.update(fact))
 
     def listen(self, hear: Callable[[dict[str, Any], list[int]], None]) -> None:
-        """Hand what pid 1 says, with the descriptors beside it, to a function, in the reaper's thread."""
+        """Call a function, in the reaper's thread, with each message of pid 1 and the descriptors beside it."""
         listens, self._hear = self._hear is not None, hear
-        if not listens:
-            reaper().listen(self._control.fileno(), self._on_control)
+        descriptor = self._control.fileno()
+        if not listens and descriptor >= 0:  # else it has ended already, which `_bury` reports
+            reaper().listen(descriptor, self._on_control)
 
     def tell(self, op: str, descriptors: Sequence[int] = (), **request: Any) -> None:
-        """Tell pid 1 to do something; one that is gone does not hear it.
+        """Send pid 1 a request, unless it has ended.
 
-        Raises `SandboxUnavailable` where the descriptors cannot be sent now.
+        Raises `SandboxUnavailable` if the request cannot be sent now, such as for lack of memory.
         """
         try:
             send(self._control, {"op": op, **request}, list(descriptors))
+        except ConnectionError:
+            return
         except OSError as error:
-            if error.errno == errno.ETOOMANYREFS:
+            if error.errno not in (errno.EBADF, errno.ENOTCONN):  # its end has been handled already
                 raise SandboxUnavailable(f"the sandbox could not be told ({op}: {error.strerror})") from error
 
     def interrupt(self) -> None:
-        self.tell("interrupt")
+        with contextlib.suppress(SandboxUnavailable):  # if the program does not end, the guest is killed soon
+            self.tell("interrupt")
 
     def end_first(self) -> None:
-        self.tell("end")
+        with contextlib.suppress(SandboxUnavailable):
+            self.tell("end")
 
     def kill(self) -> None:
         with self._lock:
@@ -156,21 +166,21 @@ class Child(GuestProcess):
         return True
 
     def discard(self) -> None:
-        """End one that no run has taken over."""
+        """Kill a sandbox that no run has used, and close its descriptors."""
         self.kill()
         self.close()
 
     def leave_to_parent(self) -> None:
-        """In a forked process: close the descriptors of one that is the parent's."""
+        """In a forked process, close the descriptors of this sandbox, which belongs to the parent."""
         self._control.close()
         self.close()
         os.close(self._pidfd)
 
     def when_ended(self, call: Callable[[Ending], None]) -> None:
-        self._end.when_in_loop(call)
+        self._end.when(call, asyncio.get_running_loop())
 
     def when_buried(self, call: Callable[[Ending], None]) -> None:
-        """Call a function, in the reaper's thread, once it has ended."""
+        """Call a function with the ending, in the reaper's thread, once the sandbox has ended."""
         self._end.when(call)
 
     def limit_reached(self) -> str:
@@ -178,11 +188,11 @@ class Child(GuestProcess):
             return ""
         try:
             return self._group.limit_reached()
-        except OSError:  # it has been buried meanwhile, and its group removed
+        except OSError:  # its group was removed meanwhile
             return self._limit
 
     def _bury(self) -> None:
-        """In the reaper's thread: find out how it ended, and remove what is left of it."""
+        """In the reaper's thread, find out how the sandbox ended, and remove what is left of it."""
         try:
             ending = self._find_ending()
         except Exception as error:
@@ -208,20 +218,22 @@ class Child(GuestProcess):
         if "exit_code" not in facts and "signal" not in facts:
             if not self._killed and not self._nursery_lives():
                 return Ending(failure="the nursery process died, and this run with it; the next one gets a new nursery")
-            facts["signal"] = int(signal.SIGKILL)  # ended from outside, by us or by whoever else may
+            facts["signal"] = int(signal.SIGKILL)  # killed from outside, by us or somebody else
         return Ending(**facts)
 
     def _facts(self) -> dict[str, Any]:
-        """Read what pid 1, which is ours, said about the end."""
+        """Return the facts that pid 1, which is our code, reported about its guest's end."""
         facts = self._heard
         self._control.setblocking(False)
         while True:
             try:
                 data, descriptors = receive(self._control)
-            except (ConnectionResetError, DescriptorsLost):  # it had not read all that it was told, or has said
-                continue  # something that came without its descriptors; what it said comes next
-            except OSError:
+            except (ConnectionResetError, DescriptorsLost):  # pid 1 left requests unread, or a message of its came
+                continue  # without its descriptors; the next message is read
+            except BlockingIOError:
                 return facts
+            except OSError as error:
+                return {**facts, "refused": f"how the run ended could not be read: {error.strerror}"}
             if not data:
                 return facts
             if self._hear is not None:
@@ -234,9 +246,10 @@ class Child(GuestProcess):
             data, descriptors = receive(self._control)
         except ConnectionResetError:  # it has ended, and had not read all that it was told
             return False
-        except DescriptorsLost as error:
+        except OSError as error:  # a caller may wait for its message, so the sandbox cannot go on
             self._heard["failure"] = f"what the sandbox sent to the host did not arrive whole: {error.strerror}"
-            return True
+            self.kill()
+            return False
         if data:
             self._take_in(data, descriptors)
         return bool(data)
@@ -247,7 +260,7 @@ class Child(GuestProcess):
             self._gate.open_soon(descriptors)
         elif "input" in fact and self.input_folder is not None:
             self.input_folder.hold(*descriptors)
-        elif "failure" in fact or "refused" in fact:  # it ends, whoever else listens
+        elif "failure" in fact or "refused" in fact:  # the sandbox ends, whoever else listens
             self._heard |= fact
         elif self._hear is not None:
             self._hear(fact, descriptors)

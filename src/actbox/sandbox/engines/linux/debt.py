@@ -1,6 +1,6 @@
-"""What the runs of a sandbox have taken of the processors, so that one that computes again and again weighs little.
+"""The processor time that a sandbox's runs have used, so that one that computes again and again gets a low weight.
 
-Within a run pid 1 sees to it (`nursery/share_of_time.py`), and begins with what those before have left.
+Within a run pid 1 sets the weight (`nursery/share_of_time.py`), starting from the debt of the earlier runs.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import threading
 import time
 
-from actbox.sandbox.ending import Ending
 from actbox.sandbox.nursery.share_of_time import FORGIVEN_A_SECOND, MOST_OWED_SECONDS
+from actbox.sandbox.run_end import Ending
 
 
 class Debt:
-    """Seconds of processor time that a sandbox owes; it is forgiven some while none of its runs goes on."""
+    """Seconds of processor time that a sandbox owes; the debt shrinks while none of its runs is under way."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,7 +21,7 @@ class Debt:
         self._runs = 0
 
     def begin(self) -> float:
-        """Return what is owed as a run begins."""
+        """Start a run: return the debt in seconds."""
         with self._lock:
             if self._runs == 0:
                 forgiven = FORGIVEN_A_SECOND * (time.monotonic() - self._idle_since)
@@ -30,14 +30,14 @@ class Debt:
             return self._owed
 
     def look(self) -> float:
-        """Return what is owed now, where no run begins."""
+        """Return the debt in seconds now, without starting a run."""
         with self._lock:
             return self._owed
 
     def end(self, ending: Ending, dismissed_ms: float | None = None) -> None:
-        """Take in what a run has used: what its guest said when it was dismissed, or what pid 1 says of its end.
+        """End a run: add the time it used, as its guest reported at dismissal or as pid 1 reported of its end.
 
-        Of one that was killed, or met a limit, nobody can say what all its processes used: it owes the most.
+        A run that was killed, or met a limit, is charged the most, because its processes' total is unknown.
         """
         if dismissed_ms is not None:
             used = dismissed_ms / 1000

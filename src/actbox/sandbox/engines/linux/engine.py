@@ -1,16 +1,17 @@
-"""The sandbox of the `linux` engine: a workspace in the nursery, and a waiting, enclosed guest for each run."""
+"""The sandbox of the `linux` engine: a workspace in the nursery, and for each run an isolated guest made ahead."""
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import dataclasses
 import os
 import sys
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from actbox.core.errors import SandboxUnavailable, Unsupported
+from actbox.core.errors import ErrorKind, SandboxUnavailable, Unsupported
 from actbox.core.limits import Limits
 from actbox.core.mounts import INPUT, OUTPUT, FileMount
 from actbox.core.policy import Policy
@@ -21,6 +22,7 @@ from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery.attach import OWN
 from actbox.sandbox.nursery.passing import most_open_in_guest
 from actbox.sandbox.overlays import OverlayChanges
+from actbox.sandbox.run_end import Ending
 from actbox.sandbox.workspace import Workspace
 
 from . import stock as stocks
@@ -30,47 +32,96 @@ from .debt import Debt
 from .family import Family
 from .hierarchies import support
 from .input_folder import InputFolder
-from .pool import MOST_READY
+from .pool import MOST_READY, Pool
 from .stock import Points, Stock, inodes_for
 from .stored import StoredWorkspace, part_overlays
 from .traits import linux_traits
 
 if TYPE_CHECKING:
     from .network import Network
+    from .nursery import Nursery
 
-# Installers try again, and wait in between: once is enough to say why, and too little to be ended by a timeout.
+# Installers retry with pauses. One retry is enough to report the reason, and too short to end in a timeout.
 _WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
-# Of those with a queue, and timers, which the kernel counts by user. The ordinary signals need none.
+# Signals with a queue, and timers, which the kernel counts by user. Ordinary signals need none.
 _PENDING_SIGNALS = 256
+_SECONDS_TO_SAY_WHY = 5.0
 _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
+async def why_not_born(preload: tuple[str, ...]) -> str:
+    """Run an empty program; return why its sandbox could not be made, or "" if it could."""
+    sandbox = LinuxSandbox(Policy(preload=preload))
+    sandbox._tries_birth = False
+    async with sandbox:
+        error = (await sandbox.run("")).error
+    return error.message if error is not None and error.kind is ErrorKind.SANDBOX else ""
+
+
+async def _try_birth(stock: Stock) -> None:
+    """Run an empty program before a stock's first sandbox opens; sandboxes that open meanwhile wait for its result.
+
+    A machine may let a nursery start and yet not let its guests be isolated. Raises `SandboxUnavailable`.
+    """
+    reason: str | None = None
+    while reason is None:
+        birth = stock.birth
+        if birth is not None:  # the result is `None` if that sandbox gave up or failed: then the next one tries
+            reason = birth.result() if birth.done() else await asyncio.shield(asyncio.wrap_future(birth))
+            continue
+        birth = stock.birth = Future()
+        try:
+            reason = await why_not_born(stock.nursery.preload)
+        finally:
+            if reason != "":
+                stock.birth = None  # the next sandbox tries again
+            birth.set_result(reason)
+    if reason:
+        raise SandboxUnavailable(f"the linux engine does not work here: {reason}. {why_not()}")
+
+
 class LinuxSandbox(LocalSandbox):
-    """Programs in namespaces of their own, behind a filter of system calls, without root and without a daemon."""
+    """A sandbox whose programs run in their own namespaces behind a system call filter, without root or a daemon."""
 
     _leaves_no_trace = True
+    _tries_birth = True
 
-    def __init__(self, policy: Policy, network: Network | None = None, debt: Debt | None = None) -> None:
-        """Raise `SandboxUnavailable` off Linux. `network` is what the policy's domains and secrets come to."""
+    def __init__(
+        self,
+        policy: Policy,
+        network: Network | None = None,
+        debt: Debt | None = None,
+        nursery: Nursery | None = None,
+    ) -> None:
+        """Raise `SandboxUnavailable` off Linux. `network` is the access to the policy's domains and secrets.
+
+        `nursery` was started for the sandbox, and ends with it if no sandbox opens it.
+        """
         if sys.platform != "linux":
             raise SandboxUnavailable(f"the linux engine needs Linux; this is {sys.platform}")
         super().__init__(policy)
         self.traits = linux_traits(support())
         self._network = network
         self._debt = debt or Debt()
+        self._nursery = nursery
         if network is not None and network.ways:
             self.traits = dataclasses.replace(self.traits, network=network.trait)
         self._mounts = [_mount(mount, policy.limits.workspace_mib) for mount in policy.mounts]
         self._points = _points(self._mounts)
+        self._keeps_changes = any(mount.keep_changes for mount in policy.mounts)
         self._at_input = [mount for mount in self._mounts if mount["mode"] == "input"]
+        self._tree: TreeLimits | None = None
+        """Known once the workspace is open: a process that was forked meanwhile may make no control groups."""
         self._take_request = {
             "mounts": self._mounts,
             "tmp_mib": policy.limits.workspace_mib,
             "inodes": inodes_for(policy.limits.workspace_mib),
+            "machine": {"memory_mib": policy.limits.memory_mib, "cpus": policy.limits.cpus},
         }
         if network is not None:
             self._take_request |= network.request
         self._stock: Stock | None = None
+        self._pool: Pool[Child] | None = None
         self._stored: StoredWorkspace | None = None
         self._file_owner: tuple[int, int] | None = None
 
@@ -85,7 +136,10 @@ class LinuxSandbox(LocalSandbox):
             stock = stocks.acquire(preload) if stocks.is_open(preload) else await run_blocking(stocks.acquire, preload)
         except SandboxUnavailable as error:
             raise SandboxUnavailable(f"the linux engine does not work here: {error}. {why_not()}") from error
+        self._nursery = None  # the stock has opened it, or another one
         try:
+            if self._tries_birth:
+                await _try_birth(stock)
             stored = await self._find_workspace(stock)
         except BaseException:
             stocks.release(stock)
@@ -97,18 +151,35 @@ class LinuxSandbox(LocalSandbox):
             stored.discard()
             stocks.release(stock)
             raise
+        try:
+            workspace = os.dup(stored.folder)
+        except BaseException:
+            if self._network is not None:
+                self._network.close_files()
+            stored.discard()
+            stocks.release(stock)
+            raise
         self._stock, self._stored = stock, stored
+        self._tree = TreeLimits.of(self.policy.limits)
         self._warnings = stock.nursery.warnings
         if stock.nursery.warnings:
             self.traits = dataclasses.replace(self.traits, notes=(*self.traits.notes, *stock.nursery.warnings))
-        self._file_owner = (stock.nursery.host_id, stock.nursery.host_id) if stock.nursery.privileged else None
+        self._file_owner = (stored.host_id, stored.host_id) if stock.nursery.privileged else None
         stored.mounts = self._mounts
-        stored.refill()
-        stock.pool(self._points).expect(1)
-        return Workspace(os.dup(stored.folder), self.guest_root, self._file_owner)
+        if stored.lacks():
+            stock.later(stored.make_ahead)
+        self._pool = stock.pool(self._points, stored.host_id)
+        if self._points and (useless := stored.take_first_guest()) is not None:  # its root lacks these mount points
+            useless.discard()
+        if stored.first_guest is None:
+            self._pool.expect(1)
+        return Workspace(workspace, self.guest_root, self._file_owner)
 
-    async def _find_workspace(self, stock: Stock) -> StoredWorkspace:
+    async def _find_workspace(self, stock: Stock, host_id: int = -1) -> StoredWorkspace:
+        """Return a workspace owned by a new user, or by user `host_id` if the sandbox's guests have one already."""
         size = self.policy.limits.workspace_mib
+        if host_id >= 0:
+            return await run_blocking(stock.make_workspace, size, host_id)
         if size == _USUAL_WORKSPACE_MIB:
             return stock.workspaces.take_ready() or await stock.workspaces.take()
         return await run_blocking(stock.make_workspace, size)
@@ -132,7 +203,7 @@ class LinuxSandbox(LocalSandbox):
             self._network.leave_to_parent()
 
     def _base_variables(self) -> Mapping[str, str]:
-        # Guests are born with the others.
+        # The base variables are set when the nursery forks the guest.
         return self._network.variables if self._network is not None and self._network.ways else _WITHOUT_NETWORK
 
     def _sibling(self) -> LinuxSandbox:
@@ -142,16 +213,16 @@ class LinuxSandbox(LocalSandbox):
         limits = self.policy.limits
         return {
             **super()._guest_limits(),
-            "processes": limits.processes + 1,  # the kernel counts our pid 1 with the guest's own processes
+            "processes": limits.processes + 1,  # the kernel counts our pid 1 as one of the guest's processes
             "open_files": min(limits.open_files, most_open_in_guest()),
             "pending_signals": _PENDING_SIGNALS,
         }
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
-        stock, stored = self._open()
-        if start.forkable or not stored.at_hand:
+        stored = self._stored
+        if stored is None or start.forkable or not stored.ahead:
             return None
-        child = stock.pool(self._points).take_ready()
+        child = self._waiting_guest(stored)
         if child is None:
             return None
         try:
@@ -161,6 +232,7 @@ class LinuxSandbox(LocalSandbox):
 
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
         stock, stored = self._open()
+        reason = "sandboxes die while they wait for a run"
         for _ in range(MOST_READY):
             child = await self._take_child(stock, start.forkable)
             try:
@@ -170,24 +242,41 @@ class LinuxSandbox(LocalSandbox):
             except BaseException:
                 child.discard()
                 raise
-            with contextlib.suppress(ChildEnded):  # where the nursery died, all that waited did
+            try:
                 self._begin(child, mounts, start)
-                return self._family_of(child) if start.forkable else child
-        raise SandboxUnavailable("sandboxes die while they wait for a run")
+            except ChildEnded:  # if the nursery died, all waiting sandboxes did
+                reason = await _why_it_ended(child) or reason
+                continue
+            return self._family_of(child) if start.forkable else child
+        raise SandboxUnavailable(reason)
+
+    def _waiting_guest(self, stored: StoredWorkspace) -> Child | None:
+        """Return a sandbox made ahead, or `None`."""
+        assert self._pool is not None
+        first = stored.take_first_guest() if stored.first_guest is not None else None
+        return first or self._pool.take_ready()
 
     async def _take_child(self, stock: Stock, forkable: bool) -> Child:
-        if not forkable:
-            return await stock.pool(self._points).take()
-        return await run_blocking(stock.make, self._points, True)  # these are rare: none is made ahead
+        stored = self._open()[1]
+        if forkable:  # forkable sandboxes are rare, so none is made ahead
+            return await run_blocking(stock.make, stored.host_id, self._points, True)
+        assert self._pool is not None
+        return stored.take_first_guest() or await self._pool.take()
 
     def _family_of(self, child: Child) -> GuestProcess:
         self._add_guest(child)
         size = self.policy.limits.workspace_mib
 
         async def find_workspace() -> tuple[StoredWorkspace, Workspace]:
-            stored = await self._find_workspace(self._open()[0])
-            stored.mounts = self._at_input  # of all others a copy gets what its origin has
-            return stored, Workspace(os.dup(stored.folder), self.guest_root, self._file_owner)
+            stock, own = self._open()
+            stored = await self._find_workspace(stock, own.host_id)
+            stored.mounts = self._at_input  # of all other mounts a copy gets its origin's
+            try:
+                folder = os.dup(stored.folder)
+            except OSError as error:
+                stored.discard()
+                raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
+            return stored, Workspace(folder, self.guest_root, self._file_owner)
 
         return Family(child, find_workspace, size_mib=size, inodes=inodes_for(size)).first
 
@@ -197,7 +286,7 @@ class LinuxSandbox(LocalSandbox):
         return self._stock, self._stored
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:
-        if any(mount.keep_changes for mount in self.policy.mounts):
+        if self._keeps_changes:
             mounts, overlays = part_overlays(mounts, self.policy.mounts)
             child.overlays = OverlayChanges(overlays, self.policy.limits)
         try:
@@ -205,8 +294,8 @@ class LinuxSandbox(LocalSandbox):
                 if self._network is not None:
                     mounts += self._network.descriptors()
                     self._network.open_gate(child)
-                limits = self._tree_limits(start)
-                request = {**self._take_request, "watched": self._watched(limits), "owed": self._owe(child)}
+                tree = self._tree_limits(start)
+                request = {**self._take_request, "watched": tree.watched, "owed": self._owe(child)}
                 if start.session and self._at_input:
                     child.hold_input_folder(InputFolder(self._open()[0].forget_names))
                     request["hold_input"] = True
@@ -215,46 +304,66 @@ class LinuxSandbox(LocalSandbox):
                 for descriptor in mounts:
                     os.close(descriptor)
                 raise
-            child.begin(request, mounts, limits, given)
+            child.begin(request, mounts, tree.limits, given)
         except BaseException:
             child.discard()
             raise
         return child
 
     def _owe(self, child: Child) -> float:
-        """Return what the sandbox owes of the processors as a run begins, to which it will add what the run uses."""
+        """Return the sandbox's debt of processor time as a run begins, and register the run's own use to be added."""
         owed = self._debt.begin()
         child.when_buried(lambda ending: self._debt.end(ending, child.dismissed_ms))
         return owed
 
     def _prepare_next(self) -> None:
-        if self._stock is not None and self._stored is not None:
-            self._stock.pool(self._points).refill()
-            self._stored.refill()
+        if self._stock is None or self._stored is None or self._pool is None:
+            return
+        if self._stored.lacks() or self._pool.wants():
+            self._stock.later(self._stored.make_ahead)
 
-    def _tree_limits(self, start: GuestStart) -> Limits:
-        """Return the limits that hold for a whole tree of processes, the guest's own first one among them."""
-        return self.policy.limits
+    def _tree_limits(self, start: GuestStart) -> TreeLimits:
+        """Return the limits for the guest's whole process tree, including its first process."""
+        assert self._tree is not None
+        return self._tree
 
-    def _watched(self, limits: Limits) -> dict[str, float]:
-        """Return the limits that are left for pid 1 of the sandbox to look after.
 
-        How many processes there are it always notes: the rlimit refuses one too many, and tells nobody.
-        """
+@dataclasses.dataclass(frozen=True, slots=True)
+class TreeLimits:
+    """The limits for a guest's whole process tree."""
+
+    limits: Limits
+    watched: Mapping[str, float]
+    """The limits that pid 1 of the sandbox has to enforce.
+
+    The number of processes is always among them: the rlimit refuses one too many, but reports it to nobody.
+    """
+
+    @classmethod
+    def of(cls, limits: Limits) -> TreeLimits:
+        """Return these limits, with those that control groups do not enforce on this machine."""
         groups = support()
         watched: dict[str, float] = {"cpu_seconds": limits.cpu_seconds, "processes": limits.processes}
-        if groups is None or not groups.enforcer("memory"):
+        if groups is None or "memory" not in groups.places:
             watched["memory_mib"] = limits.memory_mib
         else:
-            watched["memory_with_sockets_mib"] = limits.memory_mib  # where they are counted apart
-        if limits.cpus < (os.cpu_count() or 1) and (groups is None or not groups.enforcer("cpu")):
+            watched["memory_with_sockets_mib"] = limits.memory_mib  # applies where the kernel counts sockets apart
+        if limits.cpus < (os.cpu_count() or 1) and (groups is None or "cpu" not in groups.places):
             watched["cpus"] = limits.cpus
-        return watched
+        return cls(limits, watched)
+
+
+async def _why_it_ended(child: Child) -> str:
+    """Return the reason that a sandbox gave when it died before a run; "" if it gave none in time."""
+    ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+    child.when_ended(ended.set_result)
+    done, _ = await asyncio.wait([ended], timeout=_SECONDS_TO_SAY_WHY)
+    return ended.result().failure if done else ""
 
 
 def _mount(mount: FileMount, size_mib: int) -> dict[str, Any]:
     path = mount.mount_path
-    for alias in (INPUT, OUTPUT):  # these are links in the guest's root; a mount goes where they lead
+    for alias in (INPUT, OUTPUT):  # links in the guest's root; a mount goes to their targets
         if path.is_relative_to(alias):
             path = PurePosixPath("/workspace") / alias.name / path.relative_to(alias)
     return {
@@ -270,5 +379,5 @@ def _mount(mount: FileMount, size_mib: int) -> dict[str, Any]:
 
 
 def _points(mounts: list[dict[str, Any]]) -> Points:
-    """Return the mount points that a root must have from the start."""
+    """Return the mount points that the sandbox's root must have from the start."""
     return tuple(sorted((mount["path"], mount["is_folder"]) for mount in mounts if not mount["path"].startswith(OWN)))

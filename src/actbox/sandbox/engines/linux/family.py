@@ -1,7 +1,7 @@
-"""The guests of a sandbox whose session may be forked, as the host holds them: the first, and copies.
+"""The guests of a forkable session's sandbox as the host holds them: the first guest and its copies.
 
-Each is a guest like any other for whoever uses it; pid 1 of the sandbox, which is asked over its control socket, does
-what an ordinary sandbox's whole end does for its only one.
+Each is a `GuestProcess` like any other. Since they share one sandbox, pid 1 ends a single guest on request over its
+control socket; in an ordinary sandbox the end of the whole sandbox does that.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.events import NetworkRequest
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.ending import End, Ending
 from actbox.sandbox.guest_process import Fork, GuestProcess
+from actbox.sandbox.run_end import End, Ending
+from actbox.sandbox.watchdog import WATCHDOG
 from actbox.sandbox.workspace import Workspace
 
 from .child import Child
@@ -29,7 +30,7 @@ from .stored import StoredWorkspace
 
 Answer = tuple[dict[str, Any], list[int]]
 _FIRST = 0
-# So long pid 1 may take to end a guest: it may be copying files for another.
+# How long pid 1 may take to end a guest: it may be copying files for another.
 _END_SECONDS = 5.0
 
 
@@ -40,10 +41,10 @@ class Member(GuestProcess):
         self.number = number
         self.sock, self.stdout, self.stderr = sock, stdout, stderr
         self.adopted = number == _FIRST
-        """Whether pid 1 knows which process it is."""
+        """True if pid 1 knows the guest's process id."""
         self.end = End()
         self.input_folder: InputFolder | None = None
-        """What it sees at `/input`, where that is a folder of the host."""
+        """The guest's view of `/input`, if that is a host directory."""
         self._family = family
 
     @property
@@ -51,10 +52,11 @@ class Member(GuestProcess):
         return self.end.ending is not None
 
     def when_ended(self, call: Callable[[Ending], None]) -> None:
-        self.end.when_in_loop(call)
+        self.end.when(call, asyncio.get_running_loop())
 
     def interrupt(self) -> None:
-        self._family.tell("interrupt", self.number)
+        with contextlib.suppress(SandboxUnavailable):  # if the program does not end, the guest is killed soon
+            self._family.tell("interrupt", self.number)
 
     def kill(self) -> None:
         self._family.kill(self)
@@ -71,14 +73,14 @@ class Member(GuestProcess):
 
 
 class Family:
-    """A sandbox with its guests. The sandbox ends when none of them is left."""
+    """A sandbox and its guests. The sandbox ends when its last guest has ended."""
 
     def __init__(
         self, child: Child, find_workspace: Callable[[], Awaitable[tuple[StoredWorkspace, Workspace]]], **sizes: int
     ) -> None:
-        """Take over a sandbox that was made to be forked; the first guest is its guest.
+        """Take over a sandbox that was made to be forked; its guest becomes the first member.
 
-        `find_workspace` has an empty workspace for a copy; `sizes` are those of a copy's other file systems.
+        `find_workspace` returns an empty workspace for a copy; `sizes` are the sizes of a copy's other file systems.
         """
         self._child = child
         self._find_workspace = find_workspace
@@ -97,26 +99,28 @@ class Family:
         child.when_buried(self._all_ended)
 
     def tell(self, op: str, number: int) -> None:
-        """Tell pid 1 something about a guest, without waiting for what comes of it."""
+        """Send pid 1 a request about a guest, without waiting for an answer."""
         self._child.tell(op, number=number)
 
     def kill(self, member: Member) -> None:
-        """End a guest with all that it has started."""
+        """Kill a guest with everything that it has started; from any thread."""
         with self._lock:
             last = not any(other is not member and not other.ended for other in self._members.values())
         if last:
             self._child.kill()
             return
-        self.tell("end", member.number)
-        with contextlib.suppress(RuntimeError):  # no event loop: nobody waits for its end
-            asyncio.get_running_loop().call_later(_END_SECONDS, self._insist, member)
+        with contextlib.suppress(SandboxUnavailable):  # `_insist` kills it later
+            self.tell("end", member.number)
+        # Not a timer of the event loop's: that may be blocked, in which case the watchdog must end the guest.
+        WATCHDOG.watch(member, _END_SECONDS, lambda: self._insist(member))
+        member.end.when(lambda ending: WATCHDOG.forget(member))
 
     def _insist(self, member: Member) -> None:
-        if not member.ended:  # pid 1 does not do as it is told: then all end
+        if not member.ended:  # pid 1 did not end it in time, so the whole sandbox is killed
             self._child.kill()
 
     async def prepare_fork(self, origin: Member) -> Fork:
-        """Have a file tree made for a copy of a guest. Raises `SandboxUnavailable`."""
+        """Have pid 1 make a file tree for a copy of a guest; return the prepared fork. Raises `SandboxUnavailable`."""
         stored, workspace = await self._find_workspace()
 
         def release() -> None:
@@ -141,7 +145,7 @@ class Family:
         _, (root, *shown) = await self._ask("make_tree", number, mounts, origin=origin.number, **self._sizes)
         input_folder = self._input_folder(shown)
         with contextlib.ExitStack() as undo:
-            undo.callback(self.tell, "end", number)
+            undo.callback(self._forget_tree, number)
             undo.callback(os.close, root)
             if input_folder is not None:
                 undo.callback(input_folder.close)
@@ -161,7 +165,7 @@ class Family:
         descriptors = [theirs.detach(), their_stdout, their_stderr, root]
         with self._lock:
             self._members[number] = member
-            if self._over is not None:  # meanwhile
+            if self._over is not None:  # the sandbox ended meanwhile
                 member.end.tell(self._over)
 
         async def adopt(pid: int) -> None:
@@ -169,12 +173,17 @@ class Family:
             member.adopted = True
 
         def give_up(pid: int) -> None:
-            self._child.tell("end", number=number, pid=pid)
+            with contextlib.suppress(SandboxUnavailable):  # then the copy ends with the other guests
+                self._child.tell("end", number=number, pid=pid)
 
         return Fork(member, workspace, release, descriptors, adopt, give_up)
 
+    def _forget_tree(self, number: int) -> None:
+        with contextlib.suppress(SandboxUnavailable):  # then the tree is removed with the sandbox
+            self.tell("end", number)
+
     def _input_folder(self, shown: list[int]) -> InputFolder | None:
-        """Take over the descriptor of what a copy sees at `/input`, if there is one."""
+        """Take over the descriptor of a copy's view of `/input`, if there is one; return it as an `InputFolder`."""
         origins = self._child.input_folder
         if not shown or origins is None:
             return None
@@ -183,17 +192,17 @@ class Family:
         return folder
 
     async def close_network(self) -> None:
-        """End all connections, if none of the guests is left."""
+        """Close all connections if no guest is left."""
         if self._over is not None:
             await self._child.close_network()
 
     def _tell_network(self, request: NetworkRequest) -> None:
-        # They share a network, so that nobody knows whose request it was: a run that goes on now is told.
+        # The guests share a network, so a request's origin is unknown: any guest with a run under way is told of it.
         runs = (member for member in self._members.values() if member.on_network is not None)
         next(runs, self.first).tell_network(request)
 
     async def _ask(self, op: str, number: int, descriptors: Sequence[int] = (), **request: int) -> Answer:
-        """Ask pid 1 for something and wait for its answer. Closes the descriptors, which go along."""
+        """Send pid 1 a request and wait for its answer. Sends and closes the descriptors."""
         answer: concurrent.futures.Future[Answer] = concurrent.futures.Future()
         with self._lock:
             self._answers[op, number] = answer
@@ -242,7 +251,7 @@ class Family:
         with self._lock:
             last = not any(other is not member and not other.ended for other in self._members.values())
             if last:
-                self._last_ending = ending  # it counts as ended when the sandbox has
+                self._last_ending = ending  # the last guest counts as ended only when the sandbox has
             else:
                 self._members.pop(member.number, None)
         if not last:

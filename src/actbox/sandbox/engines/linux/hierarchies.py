@@ -1,13 +1,13 @@
-"""Where this process may make control groups: found out by making one and having a process join it.
+"""Finds where this process may make control groups, by making a trial group and having a process join it.
 
-Each controller (memory, pids, cpu) is in one hierarchy: in one of version 1, or in the one of version 2. In version 1 a
-group is made below our own. In version 2 a group with processes in it cannot have groups with limits below it, but for
-the root of all ("no internal processes" in the kernel's documentation of cgroup v2), so there are three ways:
+Each controller (memory, pids, cpu) belongs to one hierarchy: one of version 1, or the one of version 2. In version 1
+groups are made below our own group. In version 2 a group with processes cannot have child groups with limits, except
+the root group ("no internal processes" in the kernel's documentation of cgroup v2), so there are three ways:
 
-1. our own group hands the controllers on to groups below it already;
-2. all processes in our own group are ours, as where it was delegated to us (`systemd-run --user --scope -p
-   Delegate=yes`, a container's own group): we move them to a leaf below it, and have it hand the controllers on;
-3. the group above ours hands them on, and we may make groups there, beside our own.
+1. Our own group already passes the controllers on to groups below it.
+2. All processes in our own group are ours, as where it was delegated to us (`systemd-run --user --scope -p
+  Delegate=yes`, a container's own group): we move them to a leaf below it, and have it pass the controllers on.
+3. The parent of our group passes them on, and we may make groups there, beside our own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CONTROLLERS = ("memory", "pids", "cpu")
-# The file that has the limit; a kernel that was built without it does not keep the limit.
+# The file that sets the limit; a kernel built without the file does not enforce the limit.
 _LIMIT_FILES = {
     1: {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"},
     2: {"memory": "memory.max", "pids": "pids.max", "cpu": "cpu.max"},
@@ -38,7 +38,7 @@ _REMOVE_TRIES, _REMOVE_WAIT_SECONDS = 50, 0.002
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder in which groups with one controller can be made, and the version of its hierarchy."""
+    """A directory in which groups with one controller can be made, and the version of its hierarchy."""
 
     version: int
     folder: Path
@@ -46,19 +46,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Where groups can be made on this machine, for each controller that is to be had."""
+    """The place where groups can be made on this machine, for each available controller."""
 
     places: dict[str, Place]
 
     def enforcer(self, controller: str) -> str:
-        """Return what to say in traits, empty where this controller is not to be had."""
+        """Return a controller's enforcer as `Traits` names it, such as `cgroup v2`; "" if it is not available."""
         place = self.places.get(controller)
         return f"cgroup v{place.version}" if place else ""
 
 
 @functools.cache
 def support() -> Support | None:
-    """Return where groups can be made; `None` where nowhere. May move this process to a leaf, see above."""
+    """Return where groups can be made, or `None`. May move this process to a leaf group (see the module's text)."""
     try:
         own, mounts = Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
     except OSError:
@@ -87,10 +87,10 @@ def find(controllers: Iterable[str], own: str, mounts: str) -> Support:
 
 
 def gather(found: Support) -> Support:
-    """Make one group for all runs of this process, removed when it ends; return where groups can be made below it.
+    """Make one parent group for all runs of this process, removed at its end; return the places below it.
 
-    Only where there is a cpu controller, since it is for weight: all runs together weigh as much as one ordinary
-    process on each processor. However many they are, the process that answers for them gets its turn, as do others.
+    Does so only with a cpu controller, because the group is for weight: all runs together weigh as much as one ordinary
+    process on each processor. So this process, and others, get their turn however many runs there are.
     """
     place = found.places.get("cpu")
     if place is None:
@@ -103,7 +103,7 @@ def gather(found: Support) -> Support:
         (folder / _WEIGHT_FILES[place.version]).write_text(str(min(weight, 10_000)))
         if place.version == 2:
             (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in inside))
-    except OSError:  # the number of groups is limited too
+    except OSError:  # the kernel also limits the number of groups
         _remove(folder)
         return found
     atexit.register(_remove, folder)
@@ -111,9 +111,9 @@ def gather(found: Support) -> Support:
 
 
 def own_folders(own: str, mounts: str) -> dict[str, Path]:
-    """Return the folder of this process's group for each controller of version 1, and for version 2 under "".
+    """Return the directory of this process's group for each controller of version 1, and for version 2 under "".
 
-    A group that lies outside what is mounted, as it may in a container, is left out.
+    Groups outside the mounted part of the hierarchy, as in some containers, are left out.
     """
     roots = _mounted(mounts)
     folders: dict[str, Path] = {}
@@ -122,13 +122,13 @@ def own_folders(own: str, mounts: str) -> dict[str, Path]:
         for controller in controllers.split(","):
             if controller in roots and ".." not in path.split("/"):
                 root, mount_point = roots[controller]
-                with contextlib.suppress(ValueError):  # mounted is another part of the hierarchy
+                with contextlib.suppress(ValueError):  # another part of the hierarchy is mounted
                     folders[controller] = mount_point / Path(path).relative_to(root)
     return folders
 
 
 def _mounted(mounts: str) -> dict[str, tuple[str, Path]]:
-    """Return for each controller of version 1, and "" for version 2, which group is mounted and where."""
+    """Return the mounted group and its mount point for each controller of version 1, and for version 2 under ""."""
     found: dict[str, tuple[str, Path]] = {}
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -141,7 +141,7 @@ def _mounted(mounts: str) -> dict[str, tuple[str, Path]]:
 
 
 def _version_2(here: Path, wanted: list[str]) -> dict[str, Path]:
-    """Return the folder for each controller that groups of version 2 can have here, or beside our own."""
+    """Return the directory for version 2 groups with each controller: our own group's, or its parent's."""
     for folder, prepare in ((here, False), (here, True), (here.parent, False)):
         if prepare and not _hand_on(here, wanted):
             continue
@@ -153,9 +153,9 @@ def _version_2(here: Path, wanted: list[str]) -> dict[str, Path]:
 
 
 def _hand_on(here: Path, wanted: list[str]) -> bool:
-    """Have a group hand controllers on to those below it; return whether it does with any.
+    """Have a group pass controllers on to its child groups; return whether it passes any on.
 
-    Its processes are moved to a leaf below it first, if all of them are ours; what is somebody else's stays untouched.
+    Its processes are first moved to a leaf group below it, if all of them are ours; other processes are not touched.
     """
     missing = [name for name in wanted if name in _words(here / "cgroup.controllers")]
     if not missing or not os.access(here / "cgroup.subtree_control", os.W_OK):
@@ -171,19 +171,19 @@ def _hand_on(here: Path, wanted: list[str]) -> bool:
 
 def _move_to_leaf(here: Path) -> bool:
     if here.name.startswith("actbox-") and here.name.endswith(_LEAF):
-        return False  # this is one, which we or our parent moved to
+        return False  # this group is such a leaf, which we or our parent moved to
     leaf = here / f"actbox-{os.getpid()}{_LEAF}"
     try:
         inside = _pids(here)
         if not inside or not all(_is_ours(process) for process in inside):
             return False
         leaf.mkdir()
-        while inside := _pids(here):  # one of them may have started another meanwhile
+        while inside := _pids(here):  # a process may have forked another meanwhile
             for process in inside:
                 with contextlib.suppress(ProcessLookupError):
                     (leaf / "cgroup.procs").write_text(str(process))
     except OSError:
-        with contextlib.suppress(OSError):  # it was not made, or somebody is in it: then it stays as it is
+        with contextlib.suppress(OSError):  # the leaf was not made, or has a process in it: then it stays
             leaf.rmdir()
         return False
     return True
@@ -194,11 +194,11 @@ def _pids(group: Path) -> list[int]:
 
 
 def _is_ours(process: int) -> bool:
-    """Whether a process is this one, or comes from it. One of another pid namespace has the number 0: it is not."""
+    """True if a process is this one or its descendant. A process of another pid namespace has the number 0: false."""
     while process > 1 and process != os.getpid():
         try:
             process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended, and holds nothing up
+        except OSError:  # it has ended, and blocks nothing
             return True
     return process == os.getpid()
 
@@ -211,7 +211,7 @@ def _words(file: Path) -> list[str]:
 
 
 def can_make(folder: Path, version: int, controllers: Iterable[str]) -> bool:
-    """Return whether a group can be made in this folder that has these limits, and that a process can join."""
+    """Return whether a group with these limits can be made in this directory and joined by a process."""
     trial = folder / f"actbox-{os.getpid()}-{next(_numbers)}-trial"
     try:
         trial.mkdir()
@@ -231,7 +231,7 @@ def can_make(folder: Path, version: int, controllers: Iterable[str]) -> bool:
 
 
 def _remove(group: Path) -> None:
-    for _ in range(_REMOVE_TRIES):  # the kernel may still bury who was in it
+    for _ in range(_REMOVE_TRIES):  # the kernel may still be cleaning up its last process
         try:
             group.rmdir()
             return
@@ -240,11 +240,11 @@ def _remove(group: Path) -> None:
 
 
 def _remove_orphans(folder: Path) -> None:
-    """Remove the groups of processes like this one that were killed before they could."""
+    """Remove groups left by processes of this library that were killed before they could remove them."""
     for group in folder.glob("actbox-*-*"):
         process = group.name.split("-")[1]
         if process.isdigit() and not Path("/proc", process).exists():
-            with contextlib.suppress(OSError):  # somebody else may be at it too
+            with contextlib.suppress(OSError):  # another process may be removing it too
                 for inner in group.glob("actbox-*-*"):
                     inner.rmdir()
                 group.rmdir()

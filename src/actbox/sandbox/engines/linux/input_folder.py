@@ -1,7 +1,7 @@
-"""A folder of the host at `/input`, as a guest sees it that runs several programs.
+"""A host directory at `/input`, as seen by a guest that runs several programs.
 
-The kernel remembers each name that was looked up there, also that there was none. So before a program of a session
-begins it is told to forget them, or files that were put there meanwhile would not be seen.
+The kernel caches each name that was looked up there, also names that did not exist. So before each program of a session
+begins, the kernel drops that cache; otherwise the guest would not see files that were added since.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ _NONE = -1
 
 
 class InputFolder:
-    """What one guest sees at `/input`, held by a descriptor for as long as the guest lives."""
+    """A guest's view of `/input`, held by a descriptor as long as the guest lives."""
 
     def __init__(self, forget_names: Callable[[int], None]) -> None:
-        """`forget_names` has the kernel forget, given a descriptor; it blocks, and raises `SandboxUnavailable`."""
+        """`forget_names(descriptor)` has the kernel drop its cached names; it blocks, raises `SandboxUnavailable`."""
         self.forget_names = forget_names
         self._lock = threading.Lock()
         self._descriptor = _NONE
         self._known: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     def hold(self, descriptor: int) -> None:
-        """Take over the descriptor. In any thread."""
+        """Take over the descriptor, from any thread."""
         with self._lock:
             if not self._known.done():
                 self._descriptor = descriptor
                 self._known.set_result(None)
                 return
-        os.close(descriptor)  # the guest has ended before this was heard
+        os.close(descriptor)  # the guest ended before this call
 
     async def look_anew(self) -> None:
-        """Have the guest see what is there by now; of one that has ended there is nothing to see.
+        """Make the guest see the directory's present content; does nothing for a guest that has ended.
 
-        Names that it has open stay what they are. Raises `SandboxUnavailable`.
+        Files that the guest has open stay the same. Raises `SandboxUnavailable`.
         """
         await asyncio.shield(asyncio.wrap_future(self._known))
         await run_blocking(self._forget)
 
     def close(self) -> None:
-        """Let go of it. In any thread; a second call does nothing."""
+        """Close the descriptor, from any thread; a second call does nothing."""
         with self._lock:
             if not self._known.done():
                 self._known.set_result(None)

@@ -1,4 +1,4 @@
-"""What a policy's domains and secrets come to for the sandboxes of this engine."""
+"""The network access of the engine's sandboxes: a proxy for the policy's domains, and files for its secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Network:
-    """One proxy, and what guests need to reach it; shared by all guests of a sandbox and of its siblings."""
+    """One proxy and the files that guests need for it; shared by all guests of a sandbox and of its siblings."""
 
     trait = "allowed domains by HTTP and HTTPS, through a proxy; else loopback of its own only"
 
@@ -33,7 +33,7 @@ class Network:
         self._proxy = EgressProxy(policy.domains, policy.secrets, upstream) if policy.domains else None
         self.ways = inside.ways(policy.domains) if policy.domains else ()
         self.variables: Mapping[str, str] = {}
-        """Environment variables that every guest has."""
+        """Environment variables for every guest."""
         contents: dict[str, tuple[int, bytes]] = {}
         if self._proxy is not None:
             authority = self._proxy.authority_pem
@@ -44,39 +44,39 @@ class Network:
             if secret.as_file:
                 contents[f"{_SECRETS}/{secret.name}"] = (_OWNER_READS, secret.value.encode())
         self.request: dict[str, Any] = {"files": [{"path": path, "mode": mode} for path, (mode, _) in contents.items()]}
-        """What is asked of pid 1 when it is taken for a run."""
+        """The fields to add to the request with which pid 1 takes a run."""
         if self.ways:
             self.request["listen"] = [{"port": way.port, "datagrams": way.datagrams} for way in self.ways]
         self._contents = [content for _, content in contents.values()]
         self._lock = threading.Lock()
         self._users = 0
         self._files: list[int] = []
-        weakref.finalize(self, _close, self._files)  # for a sandbox that nobody stops
+        weakref.finalize(self, _close, self._files)  # for a sandbox that is never stopped
 
     def open_files(self) -> None:
-        """Have the contents of the files ready, until `close_files` was called as often as this."""
+        """Open the contents of the files; they stay open until `close_files` was called as often as this."""
         with self._lock:
             if not self._users:
                 self._files += _each_or_none(_file_with, self._contents)
             self._users += 1
 
     def close_files(self) -> None:
-        """Let go of the contents, which may be secrets, unless another sandbox still has them ready."""
+        """Close the contents, which may be secrets, unless another sandbox still has them open."""
         with self._lock:
             self._users -= 1
             if not self._users:
                 _close(self._files)
 
     def leave_to_parent(self) -> None:
-        """In a forked child: let go of the contents, for which nobody has asked there."""
+        """In a forked child, close the contents, which no sandbox of the child has opened."""
         self._lock = threading.Lock()
         self._users = 0
         _close(self._files)
 
     def descriptors(self) -> list[int]:
-        """Return descriptors of the contents of the files that are asked for; they are the caller's.
+        """Return new descriptors of the files' contents, which the caller closes.
 
-        Raises `SandboxUnavailable` where no sandbox has them ready any more.
+        Raises `SandboxUnavailable` if no sandbox has the contents open any more.
         """
         with self._lock:
             if not self._users:
@@ -84,7 +84,7 @@ class Network:
             return _each_or_none(os.dup, self._files)
 
     def open_gate(self, child: Child) -> None:
-        """Have the proxy answer to a guest for as long as it lives."""
+        """Have the proxy serve a guest as long as it lives."""
         if self._proxy is not None:
             child.open_gate(Gate(self._proxy, self.ways, child.tell_network))
 
@@ -101,7 +101,7 @@ def _file_with(content: bytes) -> int:
 
 
 def _each_or_none(make: Callable[[T], int], things: Iterable[T]) -> list[int]:
-    """Return a descriptor for each thing; where one cannot be made, close the others and raise what that raised."""
+    """Return a descriptor for each thing; if one cannot be made, close the others and raise its error."""
     made: list[int] = []
     try:
         for thing in things:

@@ -1,7 +1,7 @@
-"""The host's handle on a nursery: the process that sandboxes are forked from, started anew when it has died.
+"""The host's handle on a nursery: the process that sandboxes are forked from, restarted when it has died.
 
-What a sandbox's files need is kept across a restart: the host holds the nursery's user namespace and its shelf of
-workspaces by descriptor, and hands both to the next process.
+Files of sandboxes survive a restart: the host holds descriptors of the nursery's user namespace and of its mount
+namespace of workspaces (`shelf`), and hands both to the next process.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.guest.boot import boot_command
-from actbox.sandbox.nursery.datagrams import DescriptorsLost, receive, send
+from actbox.sandbox.host_python import HOST_PYTHON
+from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
 
 _SANDBOX_FOLDER = str(Path(__file__).resolve().parents[2])
-# What the nursery itself is started with; guests get variables of their own on top.
+# The environment of the nursery itself; guests get further variables of their own.
 _VARIABLES = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "HOME": "/nonexistent",
-    # What may be written is in memory, and the nursery's alone.
+    "LD_BIND_NOW": "1",  # else each child resolves the C functions that it calls in its own copies of pages
+    # `/sys` is a file system in memory, which only the nursery can write.
     "TMPDIR": "/sys",
     "MPLBACKEND": "Agg",
     "MPLCONFIGDIR": "/sys/matplotlib",
@@ -38,9 +41,9 @@ _VARIABLES = {
     "MKL_NUM_THREADS": "1",
 }
 
-# What every guest has.
+# The environment that every guest has.
 GUEST_VARIABLES = {
-    "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
+    "PATH": f"{os.path.dirname(HOST_PYTHON)}:/usr/local/bin:/usr/bin:/bin",
     "HOME": "/tmp",
     "TMPDIR": "/tmp",
     "USER": "agent",
@@ -48,7 +51,7 @@ GUEST_VARIABLES = {
     "MPLBACKEND": "Agg",
     "MPLCONFIGDIR": "/tmp/.matplotlib",
     "PYTHONDONTWRITEBYTECODE": "1",
-    # More threads than this would only fight over the processors, and count as processes.
+    # More threads than this would only compete for the processors, and count as processes.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -70,42 +73,65 @@ class _PreloadFailed(Exception):
 
 
 class NurseryDied(SandboxUnavailable):
-    """The nursery process ended while something was asked of it."""
+    """Raised when the nursery process ended during a request."""
 
 
 class Nursery:
-    """A nursery process and the socket to it. Requests from any number of threads are answered one at a time."""
+    """A nursery process and the socket to it. Requests may come from any thread; they are answered one at a time."""
 
     def __init__(self, preload: tuple[str, ...] = ()) -> None:
-        """Start it. Raises `SandboxUnavailable` where the machine does not let it do its work."""
-        if not sys.executable:
-            raise SandboxUnavailable("this Python does not know its own executable, from which guests are made")
+        """Start the process without waiting for it; `open` does that, and starts it again if that failed."""
         self.preload = preload
         self.warnings: tuple[str, ...] = ()
-        """A sentence for each module of the preload list that could not be imported."""
+        """One sentence for each module of the preload list that could not be imported."""
         self.privileged = False
-        self.host_id = -1
+        """True if the nursery is root, and so gives each sandbox its own user id."""
         self.starts = 0
-        """How often its process has been started; what was made by an earlier one has ended with it."""
+        """How often the process has been started; sandboxes of an earlier process have ended with it."""
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._closed = False
         self._kept: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
+        self._unused: weakref.finalize[..., Any] | None = None
+        """Ends the process of a nursery that nobody opens."""
+        self.is_open = False
+        try:
+            self._start_process(list(preload))
+        except (SandboxUnavailable, OSError):  # `open` tries again, and raises the error if there is still one
+            self._stop_process()
+        else:
+            self._unused = weakref.finalize(self, _end_unused, self._process, self._control, self._words, self._owner)
+
+    def open(self) -> None:
+        """Wait until the nursery can make sandboxes. Raises `SandboxUnavailable` if this machine does not let it."""
         with self._lock:
             try:
                 self._start()
+                self.is_open = True
             except BaseException:
                 self._release()
                 raise
 
     @property
+    def is_left(self) -> bool:
+        """True if the nursery was closed, or belongs to the process that this one was forked from."""
+        return self._closed or self._owner != os.getpid()
+
+    @property
     def alive(self) -> bool:
-        """Whether its process runs, and belongs to this one rather than to one that this was forked from."""
+        """True if the nursery's process runs and was started by this process, not by its parent before a fork."""
         return self._owner == os.getpid() and self._process is not None and self._process.poll() is None
 
+    def is_gone_since(self, starts: int) -> bool:
+        """Return whether process number `starts` has ended, as far as is known without waiting."""
+        return self.starts != starts or not self.alive
+
     def lives_on(self) -> bool:
-        """Whether its process runs, and is not just ending: its sandboxes end before it counts as ended. Blocks."""
+        """Return whether the process runs and is not just ending: its sandboxes end before it counts as ended.
+
+        Blocks.
+        """
         process = self._process
         if process is None:
             return False
@@ -115,13 +141,13 @@ class Nursery:
 
     @property
     def pid(self) -> int:
-        """The process id of the nursery."""
+        """The process id of the nursery, or -1 if it has no process."""
         return self._process.pid if self._process else -1
 
     def ask(self, op: str, descriptors: list[int] | None = None, **request: Any) -> tuple[dict[str, Any], list[int]]:
         """Send a request and return the answer with its descriptors. Blocks.
 
-        A nursery that has died is started anew first. Raises `NurseryDied` where it dies meanwhile, and
+        A nursery that has died is restarted first. Raises `NurseryDied` if it dies during the request, and
         `SandboxUnavailable` for a request that it cannot fulfil.
         """
         with self._lock:
@@ -136,7 +162,7 @@ class Nursery:
                 raise
 
     def close(self) -> None:
-        """End it, and with it every sandbox that came from it; return when it has gone. A second call does nothing."""
+        """End the nursery with every sandbox forked from it, and wait for that. A second call does nothing."""
         with self._lock:
             if self._closed:
                 return
@@ -144,15 +170,21 @@ class Nursery:
             self._release()
 
     def _start(self) -> None:
-        """Start the process, anew without a module of the preload list that keeps it from being one."""
+        """Start the process. If a preloaded module keeps it from starting, start it again without that module."""
         self.starts += 1
         preload, left_out = list(self.preload), []
         while True:
-            self._stop_process()
-            self._start_process()
+            unused, self._unused = self._unused, None
+            was_begun = unused is not None and unused.detach() is not None
+            if not was_begun:
+                self._stop_process()
+                self._start_process(preload)
             try:
-                answer, kept = self._prepare(preload)
+                answer, kept = self._await_start()
                 break
+            except NurseryDied:
+                if not was_begun:  # else it may have ended long before it was needed
+                    raise
             except _PreloadFailed as failure:
                 assert self._process is not None
                 self._process.kill()
@@ -163,16 +195,20 @@ class Nursery:
         self._kept = kept
         self.warnings = (*left_out, *answer["warnings"])
         self.privileged = answer["privileged"]
-        self.host_id = answer["host_id"]
 
-    def _start_process(self) -> None:
-        # A file and not a pipe, which nobody would empty while all goes well.
+    def _start_process(self, preload: list[str]) -> None:
+        """Start the process, and send it the first request, which it answers once it can make sandboxes."""
+        if not HOST_PYTHON:
+            raise SandboxUnavailable("this Python does not know its own executable, from which guests are made")
+        # A file, because a pipe would fill up: it is read only after a failure.
         self._words = os.memfd_create("nursery-stderr", os.MFD_CLOEXEC)
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError:
+            os.close(self._words)
+            raise
         with theirs:
-            command = boot_command(
-                sys.executable, _SANDBOX_FOLDER, "nursery.server", theirs.fileno(), keep_bytecode=True
-            )
+            command = boot_command(HOST_PYTHON, _SANDBOX_FOLDER, "nursery.server", theirs.fileno(), keep_bytecode=True)
             try:
                 self._process = subprocess.Popen(
                     command,
@@ -187,10 +223,7 @@ class Nursery:
             except OSError as error:
                 self._control.close()
                 os.close(self._words)
-                raise SandboxUnavailable(f"{sys.executable} cannot be started: {error.strerror}") from error
-
-    def _prepare(self, preload: list[str]) -> tuple[dict[str, Any], list[int]]:
-        """Have the process import what is preloaded, and make itself ready. Raises `_PreloadFailed`."""
+                raise SandboxUnavailable(f"{HOST_PYTHON} cannot be started: {error.strerror}") from error
         request = {
             "environment": environment_folders(),
             "packages": package_folders(),
@@ -198,10 +231,14 @@ class Nursery:
             "variables": GUEST_VARIABLES,
             "kept": bool(self._kept),
         }
+        self._send("prepare", self._kept, request)
+
+    def _await_start(self) -> tuple[dict[str, Any], list[int]]:
+        """Wait until the process has imported the preload list. Raises `_PreloadFailed`."""
         module = ""
         self._control.settimeout(PRELOAD_SECONDS)
         try:
-            answer, kept = self._ask("prepare", self._kept, request)
+            answer, kept = self._hear("prepare")
             while "importing" in answer:
                 module = answer["importing"]
                 answer, kept = self._hear("prepare")
@@ -219,13 +256,16 @@ class Nursery:
         return answer, kept
 
     def _ask(self, op: str, descriptors: list[int] | None, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        self._send(op, descriptors, request)
+        return self._hear(op)
+
+    def _send(self, op: str, descriptors: list[int] | None, request: dict[str, Any]) -> None:
         try:
             send(self._control, {"op": op, **request}, descriptors or [])
         except OSError as error:
             if error.errno == errno.ETOOMANYREFS:
                 raise SandboxUnavailable(f"the sandbox could not be made ({op}: {error.strerror})") from error
             raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
-        return self._hear(op)
 
     def _hear(self, op: str) -> tuple[dict[str, Any], list[int]]:
         try:
@@ -252,6 +292,9 @@ class Nursery:
         self._kept = []
 
     def _stop_process(self) -> None:
+        if self._unused is not None:
+            self._unused.detach()  # what it would close is closed here
+            self._unused = None
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -273,21 +316,60 @@ class Nursery:
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def leave_to_parent(self) -> None:
-        """In a forked process: let go of it, so that it ends when the parent does."""
+        """In a forked process, close the socket to the nursery, so that it ends when the parent does."""
         self._lock = threading.Lock()
         self.close()
 
 
+_nurseries: weakref.WeakValueDictionary[tuple[str, ...], Nursery] = weakref.WeakValueDictionary()
+"""The latest nursery of each preload list, while something refers to it."""
+
+
+def start_nursery(preload: tuple[str, ...]) -> Nursery:
+    """Return this process's nursery for a preload list; start its process if there is none, without waiting for it."""
+    nursery = _nurseries.get(preload)
+    if nursery is None or nursery.is_left:
+        nursery = _nurseries[preload] = Nursery(preload)
+    return nursery
+
+
+def open_nursery(preload: tuple[str, ...]) -> Nursery:
+    """Return a nursery that is open, and that nobody else uses. Blocks. Raises `SandboxUnavailable`."""
+    nursery = start_nursery(preload)
+    if nursery.is_open:  # its stock is just being closed
+        nursery = _nurseries[preload] = Nursery(preload)
+    nursery.open()
+    return nursery
+
+
+def _leave_to_parent() -> None:
+    """In a forked process, close the sockets to nurseries, also to those that no sandbox has opened yet."""
+    for nursery in list(_nurseries.values()):
+        nursery.leave_to_parent()
+    _nurseries.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _end_unused(process: subprocess.Popen[bytes], control: socket.socket, words: int, owner: int) -> None:
+    control.close()
+    os.close(words)
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+
+
 def environment_folders() -> list[str]:
-    """Return the folders that guests see of the interpreter and its packages, all read-only."""
+    """Return the directories of the interpreter and its packages, which guests see read-only."""
     folders = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    # The executable may be a link into another folder yet, as uv and pyenv make them.
-    folders.add(str(Path(sys.executable).resolve().parent.parent))
+    # The executable may be a link into yet another directory, as uv and pyenv make them.
+    folders.add(str(Path(HOST_PYTHON).resolve().parent.parent))
     folders.update(package_folders())
     return sorted(folder for folder in folders if folder not in ("/", "/usr"))
 
 
 def package_folders() -> list[str]:
-    """Return the folders of installed packages that this process itself imports from."""
+    """Return the directories of installed packages from which this process imports."""
     candidates = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     return [folder for folder in candidates if folder in sys.path and os.path.isdir(folder)]

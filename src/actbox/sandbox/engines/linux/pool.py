@@ -1,7 +1,7 @@
-"""Things that runs take, made before they are needed; each is used once.
+"""A pool of things made before runs need them; each is used once.
 
-How many are ready follows demand. A pool that nobody has asked yet has none and costs nothing; each time that a run
-finds it empty the number doubles, up to a bound; in quiet times it falls again, one by one.
+The number kept ready follows demand. A pool starts empty and costs nothing; each time a run finds it empty the number
+doubles, up to a bound; in quiet times it falls again, one by one.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 MOST_READY = 8
-"""So many are ready at most. More would not help: all processors are busy with using them and making others."""
+"""The most that are kept ready. More would not help: all processors are busy using them and making others."""
 
-# So that one is there for the next while what was taken is being replaced.
+# Two, so that one is ready while the one taken is being replaced.
 _LEAST_READY = 2
 _QUIET_SECONDS = 5.0
 
 
 class Disposable(Protocol):
-    """What a pool holds."""
+    """An item of a pool."""
 
     @property
     def stale(self) -> bool:
-        """Whether it can be used no more."""
+        """True if the item can no longer be used."""
 
     def discard(self) -> None:
-        """Dispose of it unused; also of one that has ended."""
+        """Dispose of an unused item, also if it has ended."""
 
     def leave_to_parent(self) -> None:
-        """In a forked process: close the descriptors, and leave the thing itself to the parent."""
+        """In a forked process, close the item's descriptors; the item itself stays with the parent."""
 
 
 T = TypeVar("T", bound=Disposable)
 
 
 class _Waiter(Generic[T]):
-    """Somebody who found nothing ready."""
+    """A caller of `Pool.take` that found no item ready."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -50,7 +50,7 @@ class _Waiter(Generic[T]):
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._settle, item, None)
             return
-        item.discard()  # the event loop is closed: nobody waits any more
+        item.discard()  # the event loop is closed, so nothing waits for it
 
     def fail(self, error: Exception) -> None:
         with contextlib.suppress(RuntimeError):
@@ -67,7 +67,7 @@ class _Waiter(Generic[T]):
 
 
 class Pool(Generic[T]):
-    """Things of one kind. `make` makes one and blocks; `wake` has `fill` called soon, in another thread."""
+    """Items of one kind. `make` makes one and blocks; `wake` has `fill` called soon, in another thread."""
 
     def __init__(self, make: Callable[[], T], wake: Callable[[], None]) -> None:
         self._make = make
@@ -77,23 +77,24 @@ class Pool(Generic[T]):
         self._waiting: deque[_Waiter[T]] = deque()
         self._target = 0
         self._last_want = 0.0
+        self._closed = False
 
     @property
     def ready(self) -> int:
-        """How many are ready now."""
+        """The number of items that are ready now."""
         return len(self._ready)
 
     def expect(self, number: int) -> None:
-        """Have at least so many ready soon."""
+        """Have at least `number` items ready soon."""
         with self._lock:
             if self._target < number:
                 self._target, self._last_want = number, time.monotonic()
         self._wake()
 
     def take_ready(self) -> T | None:
-        """Return one that is ready, if there is one and nobody else waits for it.
+        """Return a ready item, or `None` if there is none or another caller waits for it.
 
-        Call `refill` when there is time: right now whoever took it needs the processor more.
+        If the pool `wants` another one now, have `fill` called when there is time: the caller needs the processor.
         """
         with self._lock:
             taken = None if self._waiting else self._next_ready()
@@ -102,13 +103,8 @@ class Pool(Generic[T]):
                 self._last_want = time.monotonic()
             return taken
 
-    def refill(self) -> None:
-        """Have what was taken replaced."""
-        if self.wants():
-            self._wake()
-
     async def take(self) -> T:
-        """Return one that is the caller's from now on; in order of asking. Raises what `make` raises."""
+        """Return an item, which the caller now owns; callers are served in order. Raises what `make` raises."""
         with self._lock:
             item = None if self._waiting else self._next_ready()
             if item is None:
@@ -139,33 +135,32 @@ class Pool(Generic[T]):
         return None
 
     def fill(self) -> bool:
-        """Make one if one is wanted; return whether more are. Called by one thread at a time."""
+        """Make one item if one is wanted; return whether more are wanted. Call it from one thread at a time."""
         with self._lock:
             if len(self._ready) >= self._target and not self._waiting:
                 return False
         try:
             item = self._make()
         except Exception as error:
-            with self._lock:
-                waiting = list(self._waiting)
-                self._waiting.clear()
-                self._target = 0
-            for waiter in waiting:
-                waiter.fail(error)
+            self._fail(error)
             return False
         with self._lock:
+            closed = self._closed
             if self._waiting:
                 self._waiting.popleft().give(item)
-            else:
+            elif not closed:
                 self._ready.append(item)
-            return len(self._ready) < self._target or bool(self._waiting)
+            wants = len(self._ready) < self._target or bool(self._waiting)
+        if closed:
+            item.discard()
+        return wants
 
     def wants(self) -> bool:
-        """Whether `fill` would make one."""
+        """Return whether `fill` would make an item."""
         return bool(self._waiting) or len(self._ready) < self._target
 
     def leave_to_parent(self) -> None:
-        """In a forked process: forget what is the parent's."""
+        """In a forked process, drop the items, which belong to the parent."""
         self._lock = threading.Lock()
         for item in self._ready:
             item.leave_to_parent()
@@ -173,7 +168,7 @@ class Pool(Generic[T]):
         self._waiting.clear()
 
     def relax(self, least: int) -> None:
-        """After a while without want, let one go, down to `least`."""
+        """After some time without demand, dispose of one item, down to `least`."""
         with self._lock:
             if self._target <= least or time.monotonic() - self._last_want < _QUIET_SECONDS:
                 return
@@ -182,8 +177,22 @@ class Pool(Generic[T]):
         if surplus is not None:
             surplus.discard()
 
+    def _fail(self, error: Exception) -> None:
+        with self._lock:
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            self._target = 0
+        for waiter in waiting:
+            waiter.fail(error)
+
+    def close(self, error: Exception) -> None:
+        """Dispose of all items for good; waiting callers get an error."""
+        self._closed = True
+        self._fail(error)
+        self.drain()
+
     def drain(self) -> None:
-        """Let all go, and make no more until one is asked for."""
+        """Dispose of all items, and make no more until one is asked for."""
         with self._lock:
             self._target = 0
             ready = list(self._ready)

@@ -1,12 +1,14 @@
-"""A thread that waits for the ends of sandboxes, so that no run has to.
+"""A thread that waits for sandboxes to end, so that no run has to.
 
-Each sandbox is held by a descriptor of its pid 1, which becomes readable when that has ended, and with it everything in
-its pid namespace. What is to be done then — reading how it ended, removing its control group — may block for some
-milliseconds, and happens here.
+Each sandbox is held by a pidfd of its pid 1, which becomes readable when pid 1, and so everything in its pid namespace,
+has ended. The work after that (reading how it ended, removing its control group) may block for some milliseconds and
+is done in this thread.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
 import select
@@ -20,37 +22,77 @@ class Reaper:
     """Calls a function, in its own thread, when a process has ended."""
 
     def __init__(self) -> None:
-        self._epoll = select.epoll()
+        """Start the thread. Raises `OSError`, and `RuntimeError` if the process may have no more threads."""
+        self._polled: list[int] = []
+        """Descriptors that `poll` watches, because this user may have no more epoll watches."""
         self._calls: dict[int, Callable[[], None]] = {}
         self._listeners: dict[int, Callable[[], bool]] = {}
         self._forgotten: set[int] = set()
-        threading.Thread(target=self._serve, name="actbox-reaper", daemon=True).start()
+        with contextlib.ExitStack() as undo:
+            self._epoll = select.epoll()
+            undo.callback(self._epoll.close)
+            self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            undo.callback(os.close, self._woken)
+            self._register(self._woken)
+            threading.Thread(target=self._serve, name="actbox-reaper", daemon=True).start()
+            undo.pop_all()
 
     def watch(self, pidfd: int, ended: Callable[[], None]) -> None:
-        """Call `ended` when the process of this descriptor has ended; the descriptor is the caller's to close then."""
+        """Call `ended` when the process of this pidfd has ended; the caller then closes the pidfd."""
         self._calls[pidfd] = ended
-        self._epoll.register(pidfd, select.EPOLLIN)
+        self._register(pidfd)
 
     def listen(self, descriptor: int, ready: Callable[[], bool]) -> None:
-        """Call `ready` whenever there is something to read, until it returns that there will be no more."""
+        """Call `ready` whenever the descriptor has data to read, until it returns false."""
         self._listeners[descriptor] = ready
-        self._epoll.register(descriptor, select.EPOLLIN)
+        self._register(descriptor)
 
     def forget(self, descriptor: int) -> None:
-        """Listen to a descriptor no more, which is then the caller's to close. In the reaper's thread only."""
+        """Stop listening to a descriptor, which the caller then closes. Call it in the reaper's thread only."""
         if self._listeners.pop(descriptor, None) is not None:
-            self._epoll.unregister(descriptor)
+            self._unregister(descriptor)
             self._forgotten.add(descriptor)
+
+    def _register(self, descriptor: int) -> None:
+        try:
+            self._epoll.register(descriptor, select.EPOLLIN)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                self._calls.pop(descriptor, None)
+                self._listeners.pop(descriptor, None)
+                raise
+            self._polled.append(descriptor)
+            os.eventfd_write(self._woken, 1)
+
+    def _unregister(self, descriptor: int) -> None:
+        if descriptor in self._polled:
+            self._polled.remove(descriptor)
+        else:
+            self._epoll.unregister(descriptor)
+
+    def _wait(self) -> list[int]:
+        """Wait for events; return the descriptors that are ready."""
+        if not self._polled:
+            ready = self._epoll.poll()
+        else:
+            poll = select.poll()
+            for descriptor in (self._epoll.fileno(), self._woken, *self._polled):
+                poll.register(descriptor, select.POLLIN)
+            ready = [*poll.poll(), *self._epoll.poll(0)]
+        descriptors = [descriptor for descriptor, _ in ready]
+        if self._woken in descriptors:
+            os.eventfd_read(self._woken)
+        return descriptors
 
     def _serve(self) -> None:
         while True:
             self._forgotten.clear()
-            for descriptor, _ in self._epoll.poll():
-                if descriptor in self._forgotten:  # a moment ago: by now the number may mean another
+            for descriptor in self._wait():
+                if descriptor in self._forgotten:  # closed a moment ago: its number may be another's by now
                     continue
                 try:
                     self._deal_with(descriptor)
-                except Exception:  # whoever comes next must be reaped all the same
+                except Exception:  # other processes must be reaped all the same
                     _log.exception("the end of a sandbox could not be dealt with")
                     self.forget(descriptor)
 
@@ -60,7 +102,7 @@ class Reaper:
             if not listener():
                 self.forget(descriptor)
         elif descriptor in self._calls:
-            self._epoll.unregister(descriptor)
+            self._unregister(descriptor)
             self._calls.pop(descriptor)()
 
 
@@ -81,7 +123,8 @@ def _forget() -> None:
     global _reaper, _making
     _making = threading.Lock()
     if _reaper is not None:
-        os.close(_reaper._epoll.fileno())  # the parent's; its thread is not in this process
+        os.close(_reaper._epoll.fileno())  # the parent's epoll; its thread does not exist in this process
+        os.close(_reaper._woken)
         _reaper = None
 
 

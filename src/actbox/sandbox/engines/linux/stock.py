@@ -1,19 +1,21 @@
-"""What the runs of one environment take, kept ready by a thread: sandboxes that wait, workspaces, mounts.
+"""A stock of sandboxes, workspaces and mounts that a thread keeps ready for the runs of one environment.
 
-One stock, with one nursery, for each environment (this interpreter, its packages and a preload list); all sandboxes of
-this process share it. It is opened by the first of them and closed when none has used it for a while, and at exit.
+Each environment (this interpreter, its packages and a preload list) has one stock with one nursery, shared by all
+sandboxes of this process. Its first sandbox opens it. It is closed after some time without a sandbox, and at exit.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
@@ -21,15 +23,17 @@ from actbox.core.limits import Limits
 
 from .cgroups import RunGroup
 from .child import Child
+from .guest_ids import guest_ids
 from .hierarchies import support
-from .nursery import Nursery, NurseryDied
+from .nursery import NurseryDied, open_nursery
 from .pool import Pool
+from .reaper import reaper
 from .stored import StoredWorkspace
 
 IDLE_SECONDS = 30.0
-"""A stock that no sandbox uses is closed after so long."""
+"""A stock without sandboxes is closed after this many seconds."""
 
-# A file costs kernel memory too, however small it is.
+# Each file costs kernel memory too, however small it is.
 _INODES_PER_MIB = 256
 _LOOK_SECONDS = 2.5
 _END_SECONDS = 5.0
@@ -38,42 +42,57 @@ Points = tuple[tuple[str, bool], ...]
 
 
 def inodes_for(size_mib: int) -> int:
-    """Return how many files there may be in so much space."""
+    """Return how many files a file system of this size may have."""
     return size_mib * _INODES_PER_MIB
 
 
 class Stock:
-    """A nursery, and what is made ahead with it."""
+    """A nursery, and the things made ahead with it."""
 
     def __init__(self, preload: tuple[str, ...]) -> None:
         """Start the nursery. Raises `SandboxUnavailable`."""
-        self.nursery = Nursery(preload)
+        self.nursery = open_nursery(preload)
+        self.birth: Future[str | None] | None = None
+        """The nursery's trial run, `None` before it.
+
+        Its result is why it failed, "" if it did not, `None` if unknown.
+        """
         self.users = 0
-        """How many sandboxes are open; changed by `acquire` and `release` only."""
+        """The number of open sandboxes; changed by `acquire` and `release` only."""
         self.plain = Pool(self._make_plain, self._wake)
         self.workspaces = Pool(self._make_workspace, self._wake)
-        self._others: dict[Points, Pool[Child]] = {}
+        self._others: dict[tuple[int, Points], Pool[Child]] = {}
         self._children: set[Child] = set()
         self._workspaces: set[StoredWorkspace] = set()
         self._closing_names: list[str] = []
+        self._closing_ids: list[int] = []
         self._jobs: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
         self._poked = False
         self._closed = False
         self._idle_since = time.monotonic()
         self._thread = threading.Thread(target=self._serve, name="actbox-stock", daemon=True)
-        self._thread.start()
+        try:
+            reaper()  # the reaper must exist before anything can need reaping
+            self._thread.start()
+        except (OSError, RuntimeError) as error:
+            self.nursery.close()
+            raise SandboxUnavailable(f"this process cannot wait for sandboxes: {error}") from error
 
-    def pool(self, points: Points) -> Pool[Child]:
-        """Return the sandboxes whose root has these mount points, besides those that every root has."""
-        if not points:
+    def pool(self, points: Points, host_id: int) -> Pool[Child]:
+        """Return the pool of waiting guests for a sandbox.
+
+        Their root has `points` as additional mount points, and outside they are the user `host_id`.
+        """
+        if not points and host_id < 0:
             return self.plain
+        key = (host_id, points)
         with self._changed:
-            if points not in self._others:
-                self._others[points] = Pool(lambda: self.make(points), self._wake)
-            return self._others[points]
+            if key not in self._others:
+                self._others[key] = Pool(lambda: self.make(host_id, points), self._wake)
+            return self._others[key]
 
-    def make(self, points: Points = (), forkable: bool = False) -> Child:
+    def make(self, host_id: int, points: Points = (), forkable: bool = False) -> Child:
         """Make one sandbox that waits for a run. Blocks. Raises `SandboxUnavailable`."""
         groups, limits = support(), Limits()
         group = RunGroup(groups, limits) if groups else None
@@ -84,6 +103,7 @@ class Stock:
                 "spawn",
                 list(files.values()),
                 groups=list(files),
+                host_id=host_id,
                 points=[list(point) for point in points],
                 tmp_mib=limits.workspace_mib,
                 inodes=inodes_for(limits.workspace_mib),
@@ -101,7 +121,7 @@ class Stock:
             descriptors,
             group,
             nursery_lives=lambda: self.nursery.starts == starts and self.nursery.lives_on(),
-            is_orphan=lambda: self.nursery.starts != starts or not self.nursery.alive,
+            is_orphan=functools.partial(self.nursery.is_gone_since, starts),
         )
         with self._changed:
             self._children = (
@@ -110,16 +130,27 @@ class Stock:
             self._children.add(child)
         return child
 
-    def make_workspace(self, size_mib: int) -> StoredWorkspace:
-        """Make a workspace of this size. Blocks. Raises `SandboxUnavailable`."""
-        name, folder = self._open_workspace(size_mib)
-        workspace = StoredWorkspace(self, name, folder)
+    def make_workspace(self, size_mib: int, host_id: int = -1) -> StoredWorkspace:
+        """Make a workspace of this size. Blocks. Raises `SandboxUnavailable`.
+
+        Under root its owner is a new user id of its own, or `host_id`, the id of a sandbox that is open already.
+        """
+        lends_id = host_id < 0 and self.nursery.privileged
+        if lends_id:
+            host_id = guest_ids().take()
+        try:
+            name, folder = self._open_workspace(size_mib, host_id)
+        except BaseException:
+            if lends_id:
+                guest_ids().give_back(host_id)
+            raise
+        workspace = StoredWorkspace(self, name, folder, host_id, lends_id=lends_id)
         with self._changed:
             self._workspaces.add(workspace)
         return workspace
 
-    def _open_workspace(self, size_mib: int) -> tuple[str, int]:
-        request: dict[str, Any] = {"size_mib": size_mib, "inodes": inodes_for(size_mib)}
+    def _open_workspace(self, size_mib: int, host_id: int) -> tuple[str, int]:
+        request: dict[str, Any] = {"host_id": host_id, "size_mib": size_mib, "inodes": inodes_for(size_mib)}
         for last in (False, True):
             name = uuid.uuid4().hex
             try:
@@ -127,18 +158,19 @@ class Stock:
                 return name, folder
             except SandboxUnavailable as error:
                 with self._changed:
-                    self._closing_names.append(name)  # it may have been made all the same
+                    self._closing_names.append(name)  # it may have been made despite the error
                 if last or not isinstance(error, NurseryDied):
                     raise
         raise AssertionError
 
-    def make_mounts(self, workspace: str, mounts: list[dict[str, Any]]) -> list[int]:
-        """Make what one run attaches: the workspace, its inputs read-only, then the mounts. Blocks."""
-        _, descriptors = self.ask("mounts", workspace=workspace, mounts=mounts[:_MOST_AT_ONCE])
+    def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]]) -> list[int]:
+        """Make the mounts that one run attaches: the workspace, its inputs read-only, then `mounts`. Blocks."""
+        owner, first = workspace.host_id, mounts[:_MOST_AT_ONCE]
+        _, descriptors = self.ask("mounts", workspace=workspace.name, host_id=owner, mounts=first)
         try:
             for start in range(_MOST_AT_ONCE, len(mounts), _MOST_AT_ONCE):
                 more = mounts[start : start + _MOST_AT_ONCE]
-                descriptors += self.ask("mounts", workspace="", mounts=more)[1]
+                descriptors += self.ask("mounts", workspace="", host_id=owner, mounts=more)[1]
         except BaseException:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -146,51 +178,59 @@ class Stock:
         return descriptors
 
     def forget_names(self, folder: int) -> None:
-        """Have the kernel forget the names that guests have looked up at `/input`; the descriptor stays. Blocks."""
+        """Make the kernel drop the names it cached for guests at `/input`; the descriptor stays open. Blocks."""
         self.ask("forget_names", [folder])
 
     def ask(self, op: str, descriptors: list[int] | None = None, **request: Any) -> tuple[dict[str, Any], list[int]]:
-        """Ask the nursery for something that may be asked twice, which it is where the nursery dies meanwhile."""
+        """Send the nursery a request that is safe to repeat; it is repeated once if the nursery dies."""
         try:
             return self.nursery.ask(op, descriptors, **request)
         except NurseryDied:
             return self.nursery.ask(op, descriptors, **request)
 
     def remove_workspace(self, workspace: StoredWorkspace) -> None:
-        """Have a workspace removed soon."""
+        """Have a workspace removed soon, and now dispose of the waiting guests of its user."""
+        idle: list[Pool[Child]] = []
         with self._changed:
             self._workspaces.discard(workspace)
             self._closing_names.append(workspace.name)
+            if workspace.lends_id:
+                keys = [key for key in self._others if key[0] == workspace.host_id]
+                idle = [self._others.pop(key) for key in keys]
+                self._closing_ids.append(workspace.host_id)
+        for pool in idle:
+            pool.close(SandboxUnavailable("the sandbox was stopped while a run was about to begin"))
         self._wake()
 
     def later(self, job: Callable[[], None]) -> None:
-        """Have something done soon, in the stock's thread."""
+        """Run a function soon in the stock's thread, which then also fills its pools."""
         with self._changed:
             self._jobs.append(job)
             self._changed.notify()
 
     def drain(self) -> None:
-        """Let go of everything that waits; the next run has it made for itself."""
+        """Dispose of everything made ahead; the next run has it made anew."""
         for pool in self._pools():
             pool.drain()
         for workspace in list(self._workspaces):
             workspace.drain()
 
     def close(self) -> None:
-        """End the nursery and with it all that came from it; return when nothing of that is left."""
+        """End the nursery with everything forked from it, and wait until none of that is left."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         self.drain()
         self.nursery.close()
         self._thread.join(_END_SECONDS)
-        self.drain()  # of what it was just making
+        self.drain()  # disposes of what was being made meanwhile
+        self._give_ids_back()
         deadline = time.monotonic() + _END_SECONDS
         while any(not child.buried for child in self._children) and time.monotonic() < deadline:
             time.sleep(0.001)
 
     def leave_to_parent(self) -> None:
-        """In a forked process: let go of what is the parent's."""
+        """In a forked process, drop everything that belongs to the parent."""
         self._closed = True
         for pool in self._pools():
             pool.leave_to_parent()
@@ -200,10 +240,18 @@ class Stock:
         return [self.plain, self.workspaces, *self._others.values()]
 
     def _make_plain(self) -> Child:
-        return self.make()
+        return self.make(-1)
 
     def _make_workspace(self) -> StoredWorkspace:
-        return self.make_workspace(Limits().workspace_mib)
+        """Make a workspace ahead; under root also its first guest, because only guests of its user id can use it."""
+        workspace = self.make_workspace(Limits().workspace_mib)
+        if workspace.lends_id:
+            try:
+                workspace.first_guest = self.make(workspace.host_id)
+            except BaseException:
+                workspace.discard()
+                raise
+        return workspace
 
     def _wake(self) -> None:
         with self._changed:
@@ -221,12 +269,13 @@ class Stock:
                 self._do_jobs()
 
     def _await_work(self) -> bool:
-        """Wait until there is something to do; return whether the stock is still open."""
+        """Wait until there is work for the thread; return whether the stock is still open."""
         with self._changed:
             while not (self._poked or self._jobs or self._closed):
                 if not self._changed.wait(_LOOK_SECONDS):
-                    for pool in self._pools():
-                        pool.relax(1 if self.users and pool is not self.workspaces else 0)
+                    pools = self._pools()
+                    for pool in pools:
+                        pool.relax(1 if self.users and pool is not self.workspaces and len(pools) < _FEW_POOLS else 0)
                     if not self.users and time.monotonic() - self._idle_since > IDLE_SECONDS:
                         threading.Thread(target=_close_if_idle, args=(self,), daemon=True).start()
             self._poked = False
@@ -234,16 +283,25 @@ class Stock:
 
     def _do_jobs(self) -> None:
         while self._jobs:
-            with contextlib.suppress(SandboxUnavailable):  # who needs it will ask for it, and be told
+            with contextlib.suppress(SandboxUnavailable):  # a sandbox that needs it will ask again and get the error
                 self._jobs.popleft()()
         with self._changed:
             names, self._closing_names = self._closing_names, []
         if names:
             with contextlib.suppress(SandboxUnavailable):
                 self.ask("close_workspace", names=names)
+        self._give_ids_back()
+
+    def _give_ids_back(self) -> None:
+        with self._changed:
+            ids, self._closing_ids = self._closing_ids, []
+        for host_id in ids:
+            guest_ids().give_back(host_id)
 
 
-# Each takes up to three descriptors, of which one answer brings at most 250.
+# Up to this many pools keep one item ready each. Under root every reused sandbox has its own pool.
+_FEW_POOLS = 64
+# Each mount takes up to three descriptors, and one answer carries at most 250.
 _MOST_AT_ONCE = 80
 _stocks: dict[tuple[str, ...], Stock] = {}
 _opening = threading.Lock()
@@ -251,7 +309,7 @@ _at_exit = False
 
 
 def acquire(preload: tuple[str, ...] = ()) -> Stock:
-    """Return the stock of an environment for one more sandbox, opening it where it is not. May block."""
+    """Return the environment's stock for one more sandbox; open it if there is none. May block."""
     global _at_exit
     with _opening:
         stock = _stocks.get(preload)
@@ -270,14 +328,14 @@ def is_open(preload: tuple[str, ...] = ()) -> bool:
 
 
 def release(stock: Stock) -> None:
-    """Give a stock back that `acquire` returned."""
+    """Give back a stock that `acquire` returned."""
     with _opening:
         stock.users -= 1
         stock._idle_since = time.monotonic()
 
 
 def drain_all() -> None:
-    """Let go of all sandboxes and workspaces that wait in this process."""
+    """Dispose of all waiting sandboxes and workspaces of this process."""
     for stock in list(_stocks.values()):
         stock.drain()
 

@@ -1,4 +1,4 @@
-"""A workspace that lies in the nursery, and what its runs attach, made ahead of them."""
+"""A workspace that lies in the nursery, with the mounts and the first guest that are made ahead for its runs."""
 
 from __future__ import annotations
 
@@ -6,104 +6,129 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actbox.core.mounts import FileMount
 from actbox.sandbox.overlays import Overlay
 
 if TYPE_CHECKING:
-    from .stock import Stock
+    from .child import Child
 
-# What several runs of one sandbox at once attach is made ahead for so many.
+# Mounts are made ahead for at most this many simultaneous runs of one sandbox.
 _MOST_AHEAD = 8
+
+
+class WorkspaceKeeper(Protocol):
+    """The maker and remover of workspaces in the nursery: the stock."""
+
+    def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]]) -> list[int]:
+        """Make the mounts that one run attaches. Blocks. Raises `SandboxUnavailable`."""
+
+    def remove_workspace(self, workspace: StoredWorkspace) -> None:
+        """Have a workspace removed soon."""
 
 
 class StoredWorkspace:
     """A workspace in the nursery: its name there, and `folder`, a descriptor of it.
 
-    Each run attaches a copy of its own of the workspace's mount, of its inputs read-only, and of the policy's mounts.
-    Where the policy mounts host folders `ro` or `rw` nothing is made ahead of a run: the nursery refuses a folder in
-    which a process of the host has a socket, and that has to hold when the run begins. Sockets in an overlay, and in
-    the folder at `/input`, are dead.
+    Under root `host_id` owns it, and the sandbox's guests are that user outside; else it is -1.
+
+    Each run attaches its own copies of the workspace's mount, of its inputs read-only, and of the policy's mounts. If
+    the policy mounts host directories `ro` or `rw`, nothing is made ahead: the nursery refuses a directory in which a
+    host process has a socket, and that must hold when the run begins. Sockets in an overlay, and in the directory at
+    `/input`, cannot be connected to.
     """
 
-    def __init__(self, stock: Stock, name: str, folder: int) -> None:
+    def __init__(self, stock: WorkspaceKeeper, name: str, folder: int, host_id: int, *, lends_id: bool) -> None:
+        """`lends_id` is true if the user id is given back with this workspace, false if another one has it too."""
         self.name = name
         self.folder = folder
+        self.host_id = host_id
+        self.lends_id = lends_id
+        self.first_guest: Child | None = None
+        """A sandbox that waits for the first run, if one was made with the workspace."""
         self.mounts: list[dict[str, Any]] = []
-        """The policy's mounts, as the nursery takes them."""
+        """The policy's mounts, in the nursery's format."""
         self._stock = stock
         self._lock = threading.Lock()
-        self._ahead: deque[list[int]] = deque()
+        self.ahead: deque[list[int]] = deque()
+        """Mounts made ahead, each entry for one call of `take_mounts`."""
         self._wanted = 1
         self._removed = False
 
     @property
     def stale(self) -> bool:
-        """Whether it can be used no more: never, it outlives the nursery process."""
+        """False: a workspace outlives the nursery process, so it can always be used."""
         return False
 
-    @property
-    def at_hand(self) -> bool:
-        """Whether `take_mounts` would return something."""
-        return bool(self._ahead)
+    def take_first_guest(self) -> Child | None:
+        """Return, once, the sandbox that was made with the workspace, if it still waits."""
+        with self._lock:
+            guest, self.first_guest = self.first_guest, None
+        if guest is not None and guest.stale:
+            guest.discard()
+            return None
+        return guest
 
     def take_mounts(self) -> list[int] | None:
-        """Return the descriptors that one run attaches, if they are there already; they are the caller's."""
+        """Return the mount descriptors for one run if they were made ahead, else `None`; the caller closes them."""
         with self._lock:
-            if self._ahead:
-                return self._ahead.popleft()
+            if self.ahead:
+                return self.ahead.popleft()
             self._wanted = min(2 * self._wanted, _MOST_AHEAD)
             return None
 
     def make_mounts(self) -> list[int]:
-        """Make what one run attaches. Blocks. Raises `SandboxUnavailable`."""
-        return self._stock.make_mounts(self.name, self.mounts)
+        """Make the mounts that one run attaches. Blocks. Raises `SandboxUnavailable`."""
+        return self._stock.make_mounts(self, self.mounts)
 
-    def refill(self) -> None:
-        """Have what was taken replaced soon."""
-        if self._lacks():
-            self._stock.later(self._make_ahead)
+    def lacks(self) -> bool:
+        """Return whether `make_ahead` would make mounts."""
+        if len(self.ahead) >= self._wanted:
+            return False
+        return {"ro", "rw"}.isdisjoint([mount["mode"] for mount in self.mounts])
+
+    def make_ahead(self) -> None:
+        """Replace the mounts that were taken. Blocks. Raises `SandboxUnavailable`."""
+        while self.lacks() and not self._removed:
+            made = self.make_mounts()
+            with self._lock:
+                self.ahead.append(made)
+        if self._removed:  # `discard` was called meanwhile
+            self.drain()
 
     def drain(self) -> None:
-        """Let go of what was made ahead."""
+        """Dispose of everything made ahead."""
+        if (guest := self.take_first_guest()) is not None:
+            guest.discard()
         with self._lock:
             self._wanted = 1
-            while self._ahead:
-                _close_all(self._ahead.popleft())
+            while self.ahead:
+                _close_all(self.ahead.popleft())
 
     def discard(self) -> None:
-        """Remove it, with everything in it."""
+        """Remove the workspace with its files."""
         with self._lock:
             self._removed = True
-        self.leave_to_parent()
+        self.drain()
+        os.close(self.folder)
         self._stock.remove_workspace(self)
 
     def leave_to_parent(self) -> None:
-        """In a forked process: close the descriptors of one that is the parent's."""
+        """In a forked process, close the descriptors of this workspace, which belongs to the parent."""
         self._lock = threading.Lock()
+        if (guest := self.first_guest) is not None:
+            self.first_guest = None
+            guest.leave_to_parent()
         self.drain()
         os.close(self.folder)
 
-    def _lacks(self) -> bool:
-        """Return whether more should be made ahead."""
-        sockets_live = any(mount["mode"] in ("ro", "rw") for mount in self.mounts)
-        return not sockets_live and len(self._ahead) < self._wanted
-
-    def _make_ahead(self) -> None:
-        while self._lacks() and not self._removed:
-            made = self.make_mounts()
-            with self._lock:
-                self._ahead.append(made)
-        if self._removed:  # meanwhile
-            self.drain()
-
 
 def part_overlays(made: list[int], mounts: Sequence[FileMount]) -> tuple[list[int], list[Overlay]]:
-    """Part what `make_mounts` returned: the descriptors that a run attaches, and what stays to be read afterwards.
+    """Split the result of `make_mounts` into the descriptors that a run attaches and the overlays to read afterwards.
 
-    Of a mount whose changes are kept it has three: the mount, the file system for its changes, and a folder of that.
-    A run attaches the workspace, the inputs, all mounts, and then those file systems.
+    A mount whose changes are kept has three descriptors: the mount, the file system for its changes, and a directory of
+    that. A run attaches the workspace, the inputs, all mounts, and then those file systems.
     """
     descriptors = iter(made)
     attached = [next(descriptors), next(descriptors)]

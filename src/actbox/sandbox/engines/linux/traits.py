@@ -1,6 +1,10 @@
-"""What the `linux` engine does on this machine, said honestly."""
+"""The traits of the `linux` engine on this machine."""
 
 from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
 
 from actbox.sandbox.nursery import landlock
 from actbox.sandbox.nursery.held_by_sockets import HeldBySockets
@@ -8,14 +12,17 @@ from actbox.sandbox.traits import Traits
 
 from .hierarchies import Support
 
+_CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
+
 
 def linux_traits(groups: Support | None) -> Traits:
-    """Return the engine's traits, given where control groups can be made."""
+    """Return the engine's traits; `groups` says where control groups can be made."""
     return Traits(
         engine="linux",
         isolation=_isolation(landlock.version()),
         isolated=True,
         walls="run",
+        least_memory_mib=16,
         enforced=_enforced(groups),
         packages="those of the host's environment",
         platforms=("linux",),
@@ -70,7 +77,25 @@ def _notes(groups: Support | None) -> tuple[str, ...]:
         notes.append("without a cpu cgroup, Limits.cpus holds on average: pid 1 stops a program that is ahead of it")
     if not landlock.version():
         notes.append("this kernel has no Landlock (version 2 or later), so mounts alone decide which files are seen")
+    if dumps := _core_dumps():
+        notes.append(dumps)
     return tuple(notes)
+
+
+def _core_dumps() -> str:
+    """Return a note on which service gets programs' core dumps, "" if none does, while `RLIMIT_CORE` is 1."""
+    try:
+        pattern = _CORE_PATTERN.read_text().strip()
+    except OSError:  # nothing says where dumps go; the limit holds for files and pipes all the same
+        return ""
+    if pattern.startswith("@"):
+        return f"the service at {pattern} gets core dumps of programs: for a socket in core_pattern there is no limit"
+    if pattern.startswith("|") and os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        return (
+            "the kernel starts the handler in core_pattern for a program that dumps core, since this process's hard "
+            "limit (RLIMIT_CORE) is 0: only at 1 it does not"
+        )
+    return ""
 
 
 def _kernel_tells_of_sockets() -> bool:

@@ -1,9 +1,8 @@
-"""The `monty` engine: a part of Python, in pydantic-monty's interpreter.
+"""The `monty` engine: runs a subset of Python in pydantic-monty's interpreter.
 
-`engine.py` is the sandbox and its sessions, `evaluating.py` one program step by step (`steps.py`), `library.py` the
-only file that knows the library; `files.py` (with `folders.py`, `mounted.py`, `kept.py`) answers for files;
-`declared.py` is what the check of types is told, `stubs.py` what callers add to it, `findings.py` what it found;
-`outcome.py` and `values.py` what a result says.
+`engine.py` is the sandbox and its sessions, `evaluating.py` runs one program step by step (`steps.py`), and
+`library.py` is the only file that imports pydantic-monty. `files.py` (with `folders.py`, `overlay_changes.py`) serves
+files. `declarations.py` writes the declarations for the type check; `outcome.py` and `values.py` make a result.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
 from actbox.core.policy import Policy
-from actbox.sandbox.not_installed import check_failed
-from actbox.sandbox.traits import EngineCheck
+from actbox.sandbox.traits import EngineCheck, check_failed
 
 from . import library
+from .declarations import check_syntax
 from .engine import MontySandbox
-from .stubs import check_syntax
 from .traits import TRAITS
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ __all__ = ["MontySandbox", "check", "open_engine"]
 
 
 def check() -> EngineCheck:
-    """Say whether the library is there, and starts its worker."""
+    """Return whether the library is installed and can start its worker."""
     try:
         library.try_worker()
     except SandboxUnavailable as error:
@@ -45,11 +43,11 @@ def open_engine(
 ) -> MontySandbox:
     """Return a sandbox.
 
-    `type_check` has programs checked before they begin, against the types of their tools and inputs and further
-    declarations in `type_check_stubs`; `script_name` is what programs find as the name of their file.
+    With `type_check`, each program is checked before it starts against the types of its tools and inputs and the
+    further declarations in `type_check_stubs`. `script_name` is the file name that programs see for themselves.
 
-    Raises `SandboxUnavailable` where the library is missing, `InvalidValue` for stubs that are no Python, and its
-    `start()` for those that name a type or a module which the check does not know.
+    Raises `SandboxUnavailable` if the library is missing and `InvalidValue` for stubs that are not Python. The
+    sandbox's `start()` raises `InvalidValue` for stubs that use a type or a module unknown to the check.
     """
     if not isinstance(type_check, bool) or not isinstance(type_check_stubs, str):
         raise InvalidValue("type_check is true or false, and type_check_stubs Python text that declares names")

@@ -1,7 +1,7 @@
-"""One program in one interpreter, from its first step to its outcome.
+"""Runs one program in one interpreter, from its first step to its outcome.
 
-The event loop leads: each step of the interpreter is a turn in a thread, in which names and files are answered too;
-tool calls, pauses and requests are answered here, between two turns.
+Each step of the interpreter runs in a thread, which also answers name lookups and file operations. The event loop
+answers tool calls, sleeps and HTTP requests between two steps.
 """
 
 from __future__ import annotations
@@ -15,31 +15,38 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from actbox.core.after_fork import Owner
+from actbox.core.counted import counted
 from actbox.core.errors import ToolError
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import CallRefused, Evaluation, Outcome
-from actbox.sandbox.embedded.http_face import NAME as HTTP_REQUEST
+from actbox.sandbox.embedded.http_request import NAME as HTTP_REQUEST
+from actbox.sandbox.guest.tool_error import catchable
+from actbox.sandbox.run_end import lost_value
+from actbox.tools.large_values import aside
 from actbox.tools.threads import ThreadPool
 
 from . import outcome
 from .files import Files, is_served
 from .library import Interpreter
 from .steps import Answer, Asked, Awaiting, Called, Ended, Failed, IllTyped, Lost, Named, Step
-from .values import as_json, as_text, is_bounded
+from .values import as_text, for_interpreter, is_bounded, transferred
 
 if TYPE_CHECKING:
     from actbox.sandbox.embedded.http import Requests
 
 T = TypeVar("T")
 
-# A turn lasts as long as the program computes: as many threads as there may be runs, which are capped elsewhere.
+# A turn occupies a thread while its program computes; the pool in `library.py` has at most as many workers.
 _turns = ThreadPool(limit=1024)
 
-TOOL_ERROR: Final = "ToolError = RuntimeError"
-"""What a program is preceded by that names `ToolError`: the interpreter lets nobody derive an exception."""
+TOOL_ERROR: Final = "ToolError = Exception"
+"""A line fed before a program that names `ToolError`.
+
+The interpreter does not support subclasses of exceptions, so a failed call raises the built-in exception of the tool.
+"""
 
 NO_PROGRAM: Final = ""
-"""The name of what was fed that is no program."""
+"""The name of fed lines that are not a program, such as `TOOL_ERROR`."""
 
 _NAMES_TOOL_ERROR = re.compile(r"\bToolError\b")
 _SLEEPS = ("system.sleep", "system.async_sleep", "time.sleep", "asyncio.sleep")
@@ -47,12 +54,22 @@ _MOST_RANDOM_BYTES = 2**20
 _MOST_UNDER_WAY = 1024
 _INTERRUPT_SECONDS = 1.0
 _MOST_FAILURES = 100
+_SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
+_EXCEPTIONS = frozenset(
+    [
+        *("ArithmeticError", "AssertionError", "AttributeError", "FileExistsError", "FileNotFoundError", "IndexError"),
+        *("IsADirectoryError", "KeyError", "LookupError", "NameError", "NotADirectoryError", "NotImplementedError"),
+        *("OSError", "OverflowError", "PermissionError", "RuntimeError", "TimeoutError", "TypeError"),
+        *("UnboundLocalError", "ValueError", "ZeroDivisionError"),
+    ]
+)
+"""The exceptions of the interpreter that a failed call may raise."""
 
 
 async def in_turn(interpreter: Interpreter, turn: Callable[[], T]) -> T:
-    """Do something with an interpreter in a thread; when the caller is cancelled, the interpreter is ended first.
+    """Run a function of an interpreter in a thread. If the caller is cancelled, kill the interpreter and wait for it.
 
-    A forked child leaves it to its parent.
+    A forked child does not touch the interpreter, which belongs to its parent.
     """
     owner = Owner()
     try:
@@ -62,14 +79,14 @@ async def in_turn(interpreter: Interpreter, turn: Callable[[], T]) -> T:
             raise
         interpreter.kill()
         ending = asyncio.ensure_future(run_blocking(interpreter.wait))
-        while not ending.done() and owner.is_here:  # also for a caller that is cancelled twice
+        while not ending.done() and owner.is_here:  # even if the caller is cancelled again
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(ending)
         raise
 
 
 class Evaluating:
-    """Evaluates one program. `names` are those of the interpreter's programs so far, and get this one's."""
+    """Runs one program. `names` maps the interpreter's earlier feeds to file names, and gets this program's."""
 
     def __init__(
         self,
@@ -82,9 +99,9 @@ class Evaluating:
         checked: bool,
         keep: bool,
     ) -> None:
-        """`files` is called in a turn, at the first file that is asked for.
+        """`files` is called in a thread, at the first file operation.
 
-        `keep` says that the interpreter is not given back at the end, since other programs come after.
+        With `keep`, the interpreter stays open at the end, because more programs of its session follow.
         """
         self._evaluation = evaluation
         self._files = files
@@ -100,17 +117,17 @@ class Evaluating:
         if requests is not None:
             self._functions.add(HTTP_REQUEST)
         self._under_way: dict[int, asyncio.Task[Answer]] = {}
-        self._failures: dict[str, outcome.Failure] = {}
-        """What was said of calls that failed, and how."""
+        self._failures: dict[str, tuple[outcome.Failure, str]] = {}
+        """For the message of each failed call: the kind of failure, and the exception's name in the program."""
 
     async def finish(self, interpreter: Interpreter) -> Outcome:
-        """Evaluate the program. Raises `Failed`, `IllTyped` and `Lost`, of which `told` makes an outcome."""
+        """Run the program. Raises `Failed`, `IllTyped` and `Lost`, which `outcome_of_failure` turns into an outcome."""
         step: Step | None = None
         try:
             step = await in_turn(interpreter, lambda: self._begin(interpreter))
             while not isinstance(step, Ended):
                 step = await self._go_on(interpreter, step)
-            return self._ended(step.value)
+            return await aside(self._ended, step.value)
         except asyncio.CancelledError:
             if self._keep and step is not None and not interpreter.ended:
                 await self._interrupt(interpreter, step)
@@ -123,11 +140,11 @@ class Evaluating:
             if self._requests is not None:
                 self._requests.close()
 
-    def told(self, error: Failed | IllTyped | Lost) -> Outcome:
-        """Return what the program came to that failed so."""
+    def outcome_of_failure(self, error: Failed | IllTyped | Lost) -> Outcome:
+        """Return the outcome of a program that failed with this error."""
         current = len(self._names) - 1
         if isinstance(error, IllTyped):
-            del self._names[current]  # it was not counted
+            del self._names[current]  # the interpreter does not count a program that it refused
             return outcome.ill_typed(error)
         if isinstance(error, Lost):
             return outcome.lost(error)
@@ -136,37 +153,49 @@ class Evaluating:
 
     def _ended(self, value: Any) -> Outcome:
         most = self._evaluation.limits.message_bytes
-        return Outcome(value=as_json(value, most), value_text=None if value is None else as_text(value))
+        if value is None:
+            return Outcome()
+        copy, lost = transferred(value, most)
+        return Outcome(value=copy, value_text=as_text(value), warnings=lost_value(lost))
 
-    # What is answered in a turn
+    # Answered in a thread
 
     def _begin(self, interpreter: Interpreter) -> Step:
-        """Do the first turn. Blocks."""
+        """Feed the program and return its first step for the event loop. Blocks."""
         program = self._evaluation.program
         if _NAMES_TOOL_ERROR.search(program.code):
             interpreter.feed(TOOL_ERROR, {}, self._evaluation.say, None, checked=False)
             self._names[len(self._names)] = NO_PROGRAM
         self._names[len(self._names)] = _unique(program.name, self._names.values())
         step = interpreter.feed(
-            program.code or "\n", program.inputs, self._evaluation.say, "/workspace", checked=self._checked
+            program.code or "\n",
+            for_interpreter(program.inputs),
+            self._evaluation.say,
+            "/workspace",
+            checked=self._checked,
         )
         return self._served(interpreter, step)
 
     def _served(self, interpreter: Interpreter, step: Step) -> Step:
-        """Answer what needs no event loop, up to the first step that does. Blocks."""
+        """Answer steps that need no event loop; return the first step that does. Blocks."""
         while True:
             if isinstance(step, Named):
-                known = step.name in self._functions
+                known = step.name in self._functions or self._is_type(step.name)
                 step = interpreter.bind(step.name) if known else interpreter.decline()
             elif isinstance(step, Asked) and step.function not in _SLEEPS:
                 answer = self._of_the_system(step)
                 step = interpreter.decline() if answer is None else interpreter.answer(answer)
             elif isinstance(step, Called) and step.name not in self._functions:
-                step = interpreter.answer(Answer(error=NameError(f"name {step.name!r} is not defined")))
+                unknown = Answer(error=NameError(f"name {step.name!r} is not defined"))
+                step = interpreter.answer(_instance(step) if self._is_type(step.name) else unknown)
             else:
                 if isinstance(step, Ended) and not self._keep:
                     interpreter.close()
                 return step
+
+    def _is_type(self, name: str) -> bool:
+        """Return whether the tools' stubs declare a type with this name. The interpreter sees it as a function."""
+        return self._evaluation.toolset.types_for(name) is not None
 
     def _of_the_system(self, asked: Asked) -> Answer | None:
         if asked.function == "os.environ":
@@ -185,7 +214,7 @@ class Evaluating:
         except (OSError, ValueError) as error:
             return Answer(error=error)
 
-    # What is answered between two turns
+    # Answered in the event loop
 
     async def _go_on(self, interpreter: Interpreter, step: Step) -> Step:
         if isinstance(step, Awaiting):
@@ -207,7 +236,7 @@ class Evaluating:
         return await self._turn(interpreter, interpreter.later)
 
     async def _interrupt(self, interpreter: Interpreter, step: Step) -> None:
-        """Raise `KeyboardInterrupt` in a program that waits, so that its session can go on; end it if it goes on."""
+        """Raise `KeyboardInterrupt` in a waiting program to keep its session; kill the interpreter if it goes on."""
         interrupt = Answer(error=KeyboardInterrupt())
         if isinstance(step, Awaiting):
             act = functools.partial(interpreter.settle, dict.fromkeys(step.ids, interrupt))
@@ -236,29 +265,32 @@ class Evaluating:
                 return Answer(await self._requests.request(called.args, called.kwargs))
             except (OSError, TypeError, ValueError) as error:
                 if isinstance(error, OSError):
-                    self._note(str(error), "network")
+                    self._note(str(error), "network", type(error).__name__)
                 return Answer(error=error)
         try:
             name, arguments = self._bound(called)
         except TypeError as error:
             return Answer(error=error)
         try:
-            if not is_bounded(arguments, self._evaluation.limits.message_bytes):
+            weigh = functools.partial(is_bounded, most_bytes=self._evaluation.limits.message_bytes)
+            if not await aside(weigh, arguments):
                 raise ToolError("the arguments are too large, or nested too deeply", tool=name)
-            return Answer(await self._evaluation.calls.call(name, arguments, self._line(called, name)))
+            value = await self._evaluation.calls.call(name, arguments, self._line(called, name))
+            return Answer(value if type(value) in _SCALARS else await aside(for_interpreter, value))
         except ToolError as error:
-            self._note(str(error), "refused" if isinstance(error, CallRefused) else "tool")
-            return Answer(error=RuntimeError(str(error)))
+            kind = _raised_for(error)
+            self._note(str(error), "refused" if isinstance(error, CallRefused) else "tool", kind.__name__)
+            return Answer(error=kind(str(error)))
 
-    def _note(self, message: str, failure: outcome.Failure) -> None:
-        """Remember what a call said that failed, in case that the program ends with it; of very many the last."""
+    def _note(self, message: str, failure: outcome.Failure, kind: str) -> None:
+        """Record a failed call's message, in case the program ends with it. Only the last hundred are kept."""
         self._failures.pop(message, None)
-        self._failures[message] = failure
+        self._failures[message] = failure, kind
         if len(self._failures) > _MOST_FAILURES:
             del self._failures[next(iter(self._failures))]
 
     def _bound(self, called: Called) -> tuple[str, dict[str, Any]]:
-        """Return the tool's name, and its arguments by their names."""
+        """Return the tool's name and its arguments by name."""
         args, arguments = called.args, dict(called.kwargs)
         if called.name == "call_tool":
             if not args or not isinstance(args[0], str):
@@ -270,10 +302,12 @@ class Evaluating:
         name = self._aliases[called.name]
         tool = self._evaluation.toolset.get(name)
         parameters = () if tool is None else tool.parameters
-        if len(args) > len(parameters):
+        if tool is not None and tool.collects and len(args) > len(parameters):
+            arguments = {tool.collects: list(args[len(parameters) :])} | arguments
+        elif len(args) > len(parameters):
             raise TypeError(
-                f"{called.name}() takes at most {len(parameters)} positional arguments ({', '.join(parameters)}), not"
-                f" {len(args)}"
+                f"{called.name}() takes at most {counted(len(parameters), 'positional argument')}"
+                f" ({', '.join(parameters)}), not {len(args)}"
             )
         for key, value in zip(parameters, args, strict=False):
             if key in arguments:
@@ -282,20 +316,35 @@ class Evaluating:
         return name, arguments
 
     def _line(self, called: Called, name: str) -> int | None:
-        """Return the line of a call about which somebody is asked."""
+        """Return the line of a call that needs approval, else `None`."""
         tool = self._evaluation.toolset.get(name)
         if tool is None or not self._evaluation.toolset.requires(tool) or called.feed != len(self._names) - 1:
             return None
         return self._evaluation.program.code.encode("utf-8", "replace")[: called.offset].count(b"\n") + 1
 
 
-def _unique(name: str, taken: Collection[str]) -> str:
-    """Return a name for a program of a session that no earlier one has, such as `program-2.py`."""
+def _unique(name: str, used: Collection[str]) -> str:
+    """Return a program's name made unique in its session, such as `program-2.py`."""
     stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
     number, unique = 2, name
-    while unique in taken:
+    while unique in used:
         number, unique = number + 1, f"{stem}-{number}{dot}{suffix}"
     return unique
+
+
+def _instance(called: Called) -> Answer:
+    """Return the value of a call of a stub's type: an unchecked dict, as with a `TypedDict`."""
+    try:
+        return Answer(dict(*called.args, **called.kwargs))
+    except (TypeError, ValueError) as error:
+        return Answer(error=error)
+
+
+def _raised_for(error: ToolError) -> type[Exception]:
+    """Return the exception class to raise: the nearest class in the interpreter to the tool's built-in exception."""
+    kind = catchable(error.builtin) or RuntimeError
+    known: type[Exception] = next(each for each in kind.__mro__ if each.__name__ in _EXCEPTIONS or each is Exception)
+    return known
 
 
 async def _slept(seconds: Any, *rest: Any) -> Answer:

@@ -1,4 +1,4 @@
-"""The files that a program sees: which folder a path means, and what it asks of the operating system done there."""
+"""The files that a program sees: finds the directory that a path lies in and performs the program's file operations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from actbox.core.changes import FileChange
 from actbox.core.limits import Limits
+from actbox.sandbox.guest.beneath import ENTRY_BYTES, failure, used_bytes
 
-from .folders import ENTRY_BYTES, Folder, HostFolder, LayeredFolder, Part, oops, taken
-from .kept import Kept
+from .folders import Folder, HostFolder, LayeredFolder, Part
 from .library import file_handle, file_status, mode_of, path_of, scan_entry
+from .overlay_changes import OverlayChanges
 
 _MIB = 2**20
 _MOST_SCANNED = 100_000
@@ -25,7 +26,7 @@ _ROOTS: Final = ("workspace", "input", "output")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What lies at the path `inner` of a folder, a folder or a single file (`is_file`), and where programs see it."""
+    """A directory or a single file (`is_file`) at `inner` below `folder`, and its path `parts` for programs."""
 
     parts: tuple[str, ...]
     folder: Folder
@@ -33,12 +34,12 @@ class Place:
     inner: str = "."
     is_file: bool = False
     bounded: bool = False
-    """Whether its files count for `Limits.workspace_mib`."""
+    """True if its files count towards `Limits.workspace_mib`."""
     keep_changes: bool = False
 
 
 class Files:
-    """The places of one program, or of the programs of a session. All methods block."""
+    """The places that one program, or all programs of a session, can see. All methods block."""
 
     def __init__(self, workspace: HostFolder, mounts: tuple[Place, ...], limits: Limits) -> None:
         given: Folder = Part(workspace, "input")
@@ -56,9 +57,9 @@ class Files:
         self._used: int | None = None
 
     def serve(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Do what a program asks of the operating system with a file, and return what it gets.
+        """Perform a file operation of the program and return its result. `is_served(function)` must be true.
 
-        Raises `OSError` with the path, and `ValueError` (a text that is no UTF-8 is one). It must be a matter of files.
+        Raises `OSError` with the path, and `ValueError`, also for text that is not UTF-8.
         """
         method = _METHODS[function]
         path = posixpath.normpath(path_of(args[0]))
@@ -69,14 +70,14 @@ class Files:
             raise OSError(number, os.strerror(number), path) from None
 
     def changes(self) -> tuple[tuple[FileChange, ...], tuple[str, ...]]:
-        """Return what was changed in overlays whose changes are kept, and sentences on what was left out."""
-        kept = Kept(self._limits)
+        """Return the changes in overlays with `keep_changes`, and sentences on omitted ones."""
+        kept = OverlayChanges(self._limits)
         for place in self._places.values():
             if place.keep_changes and isinstance(place.folder, LayeredFolder):
                 kept.add("/" + "/".join(place.parts), place.folder)
         return kept.collected()
 
-    # What is asked
+    # The operations
 
     def _exists(self, path: str, *_: Any) -> bool:
         return self._mode(path) is not None
@@ -96,9 +97,9 @@ class Files:
         if mode.startswith("r"):
             status = self._status(path)
             if stat_modes.S_ISDIR(status.st_mode):
-                raise oops(errno.EISDIR)
+                raise failure(errno.EISDIR)
             if not stat_modes.S_ISREG(status.st_mode):
-                raise oops(errno.ELOOP if stat_modes.S_ISLNK(status.st_mode) else errno.EINVAL)
+                raise failure(errno.ELOOP if stat_modes.S_ISLNK(status.st_mode) else errno.EINVAL)
         else:
             self._put(path, b"", append=mode.startswith("a"))
         return handle
@@ -108,8 +109,8 @@ class Files:
         try:
             return place.folder.read(inner, self._limits.memory_mib * _MIB)
         except OSError as error:
-            if error.errno == errno.EFBIG:  # the program would have no room for it
-                raise oops(errno.ENOMEM) from None
+            if error.errno == errno.EFBIG:  # the program's memory cannot hold it
+                raise failure(errno.ENOMEM) from None
             raise
 
     def _read_text(self, path: str, *_: Any) -> str:
@@ -136,7 +137,7 @@ class Files:
         if self._mode(path) is not None:
             if kwargs.get("exist_ok") and self._is_dir(path):
                 return
-            raise oops(errno.EEXIST)
+            raise failure(errno.EEXIST)
         parent = posixpath.dirname(path)
         if kwargs.get("parents") and not self._is_dir(parent):
             self._mkdir(parent, (), {"parents": True, "exist_ok": True})
@@ -162,13 +163,13 @@ class Files:
         target, target_inner = self._changed(posixpath.normpath(path_of(args[1])))
         if source.folder is target.folder and not isinstance(source.folder, LayeredFolder):
             source.folder.move(source_inner, target_inner)
-        elif source.folder.is_folder(source_inner):  # as the kernel does where a folder would have to be copied
-            raise oops(errno.EXDEV)
+        elif source.folder.is_folder(source_inner):  # as rename(2) fails across file systems; a file is copied
+            raise failure(errno.EXDEV)
         elif (source.folder, source_inner) != (target.folder, target_inner):
             data = source.folder.read(source_inner, self._limits.file_mib * _MIB)
             self._put(posixpath.normpath(path_of(args[1])), data, append=False)
             source.folder.remove(source_inner)
-        self._used = None  # what was replaced is gone
+        self._used = None  # a replaced file may have freed space: count again
         return None
 
     def _iterdir(self, path: str, *_: Any) -> list[str]:
@@ -186,7 +187,7 @@ class Files:
             is_file, is_link = stat_modes.S_ISREG(mode), stat_modes.S_ISLNK(mode)
             entries.append(scan_entry(inner, is_folder=is_folder, is_file=is_file, is_link=is_link))
             if len(entries) > _MOST_SCANNED:
-                raise oops(errno.EOVERFLOW)
+                raise failure(errno.EOVERFLOW)
             if is_folder and (deepest is None or depth < deepest):
                 left += [(posixpath.join(inner, name), depth + 1) for name in sorted(self._names(at), reverse=True)]
         return entries
@@ -195,45 +196,45 @@ class Files:
         return file_status(self._status(path))
 
     def _same(self, path: str, *_: Any) -> str:
-        return path  # no link is followed
+        return path  # links are not followed
 
-    # Where it is
+    # Finding a place
 
     def _at(self, path: str) -> tuple[Place, str] | None:
-        """Return the place that a path lies in, and the path in its folder; `None` for what lies in none."""
+        """Return the place that contains a path, and the path in the place's folder; `None` if there is none."""
         parts = tuple(part for part in path.split("/") if part)
         if len(parts) > _MOST_NAMES:
-            raise oops(errno.ENAMETOOLONG)
+            raise failure(errno.ENAMETOOLONG)
         if parts[:1] == ("workspace",) and parts[1:2] in (("input",), ("output",)):
             parts = parts[1:]
         for length in range(len(parts), 0, -1):
             place = self._places.get(parts[:length])
             if place is not None:
                 if place.is_file and length < len(parts):
-                    raise oops(errno.ENOTDIR)
+                    raise failure(errno.ENOTDIR)
                 return place, posixpath.normpath(posixpath.join(place.inner, *parts[length:]))
         return None
 
     def _found(self, path: str) -> tuple[Place, str]:
         found = self._at(path)
         if found is None:
-            raise oops(errno.EISDIR if self._is_virtual(path) else errno.ENOENT)
+            raise failure(errno.EISDIR if self._is_virtual(path) else errno.ENOENT)
         return found
 
     def _changed(self, path: str) -> tuple[Place, str]:
-        """Return where a path lies that is to be changed."""
+        """Return the place and inner path of an entry to be changed. Raises `OSError` if it must not be."""
         found = self._at(path)
         if found is None:
-            raise oops(errno.EACCES)
+            raise failure(errno.EACCES)
         place, inner = found
         if not place.writable:
-            raise oops(errno.EROFS)
+            raise failure(errno.EROFS)
         if inner == place.inner or self._is_virtual(path):
-            raise oops(errno.EBUSY)
+            raise failure(errno.EBUSY)
         return found
 
     def _below(self, path: str) -> set[str]:
-        """Return what has to be in a folder because a place lies there, or below it."""
+        """Return the names in a directory that lead to places below it, also if the directory does not have them."""
         parts = tuple(part for part in path.split("/") if part)
         if parts[:1] == ("workspace",) and len(parts) > 1 and parts[1] in ("input", "output"):
             parts = parts[1:]
@@ -248,11 +249,11 @@ class Files:
         below = self._below(path)
         if found is None:
             if not below:
-                raise oops(errno.ENOENT)
+                raise failure(errno.ENOENT)
             return below
         place, inner = found
         if place.is_file:
-            raise oops(errno.ENOTDIR)
+            raise failure(errno.ENOTDIR)
         if below and not place.folder.is_folder(inner):
             return below
         return place.folder.names(inner) | below
@@ -267,8 +268,8 @@ class Files:
                 if error.errno != errno.ENOENT or not self._is_virtual(path):
                     raise
         elif not self._is_virtual(path):
-            raise oops(errno.ENOENT)
-        return self._workspace.status(".")  # a folder that is there only for what lies below it
+            raise failure(errno.ENOENT)
+        return self._workspace.status(".")  # a directory that only leads to places below it
 
     def _mode(self, path: str) -> int | None:
         try:
@@ -278,14 +279,14 @@ class Files:
                 return None
             raise
 
-    # How much
+    # Counting bytes
 
     def _put(self, path: str, data: bytes, *, append: bool) -> None:
         place, inner = self._at_file(path)
         before = self._size(place, inner)
         after = before + len(data) if append else len(data)
         if after > self._limits.file_mib * _MIB:
-            raise oops(errno.EFBIG)
+            raise failure(errno.EFBIG)
         growth = ENTRY_BYTES + after - self._held(place, inner)
         self._check_room(place, growth)
         place.folder.write(inner, data, append=append)
@@ -295,10 +296,10 @@ class Files:
         found = self._at(path)
         if found is not None and found[0].is_file:
             if not found[0].writable:
-                raise oops(errno.EROFS)
+                raise failure(errno.EROFS)
             return found
         if self._is_dir(path):
-            raise oops(errno.EISDIR)
+            raise failure(errno.EISDIR)
         return self._changed(path)
 
     def _size(self, place: Place, inner: str) -> int:
@@ -309,10 +310,10 @@ class Files:
         return status.st_size if stat_modes.S_ISREG(status.st_mode) else 0
 
     def _held(self, place: Place, inner: str) -> int:
-        """Return how many bytes an entry takes of those that are counted; of an overlay only what was changed is."""
+        """Return the counted bytes of an entry; for an overlay, only a changed entry counts."""
         folder = place.folder.upper if isinstance(place.folder, LayeredFolder) else place.folder
         try:
-            return taken(folder.status(inner))
+            return used_bytes(folder.status(inner))
         except OSError:
             return 0
 
@@ -325,7 +326,7 @@ class Files:
                 if isinstance(other.folder, LayeredFolder) and isinstance(other.folder.upper, HostFolder):
                     self._used += other.folder.upper.size()
         if self._used + growth > self._limits.workspace_mib * _MIB:
-            raise oops(errno.ENOSPC)
+            raise failure(errno.ENOSPC)
 
     def _grown(self, place: Place, by: int) -> None:
         if place.bounded and self._used is not None:
@@ -333,7 +334,7 @@ class Files:
 
 
 def is_served(function: str) -> bool:
-    """Return whether what a program asks of the operating system is a matter of files."""
+    """Return whether an operation of the interpreter is a file operation that `Files` performs."""
     return function in _METHODS
 
 

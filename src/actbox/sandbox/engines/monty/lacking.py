@@ -1,4 +1,4 @@
-"""What CPython has and the interpreter has not: told from what the interpreter says, or from the program ahead."""
+"""Features of CPython that the interpreter lacks, found in an error's message or in the program's source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 }
 _TYPES: Final[dict[str, type]] = {"function": types.FunctionType, "method": types.MethodType}
 
-# The interpreter takes a class that has one of these, and goes on as if it had not.
+# The interpreter accepts a class that defines one of these methods, but never calls it.
 _COMPARE = ("lt", "le", "gt", "ge", "ne")
 _IN_PLACE = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 _ACCESS = ("getattr", "getattribute", "setattr", "delattr", "get", "set", "delete", "set_name", "class_getitem")
@@ -35,12 +35,12 @@ _NOT_CALLED = frozenset(f"__{name}__" for name in _NAMES)
 _NOT_KEPT = _NOT_CALLED | {"__slots__"}
 _ANY = "|".join(name.strip("_") for name in sorted(_NOT_KEPT))
 _MAY_DEFINE = re.compile(rf"\bdef\s+__(?:{_ANY})__|^[ \t]+__(?:{_ANY})__\s*[:=]", re.MULTILINE)
-# More source than this is not looked at closer.
+# Longer source is not parsed.
 _MOST_PARSED = 1_000_000
 
 
 def lacking(type: str, message: str) -> str:
-    """Return what the interpreter has not, such as `int.from_bytes`, where that is what an error says; else nothing."""
+    """Return the missing feature that an error's message is about, such as `int has no from_bytes`; else ""."""
     if type == "AttributeError" and (found := _NO_NEW_ATTRIBUTE.match(message)):
         return f"{found[1]}s take no attributes"
     if type == "AttributeError" and (found := _NO_ATTRIBUTE.match(message)):
@@ -57,7 +57,7 @@ def lacking(type: str, message: str) -> str:
 
 
 def not_called(source: str) -> tuple[str, int] | None:
-    """Return a special name of a program's class that the interpreter would never heed, and its line, if one is."""
+    """Return the first special method or attribute of a class that the interpreter would ignore, and its line."""
     if _MAY_DEFINE.search(source) is None or len(source) > _MOST_PARSED:
         return None
     try:
@@ -80,7 +80,7 @@ def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
     return (statement.target,) if isinstance(statement, ast.AnnAssign) else ()
 
 
-# What CPython has: nothing is imported to know it
+# Features of CPython, looked up without importing a module
 
 
 def _module_has(module: str, name: str) -> bool:
@@ -101,7 +101,7 @@ def _takes(function: str, keyword: str) -> bool:
     found = _FUNCTIONS.get(function, getattr(builtins, function, None))
     try:
         return found is not None and keyword in inspect.signature(found).parameters
-    except (TypeError, ValueError):  # one whose signature nobody has written down
+    except (TypeError, ValueError):  # a built-in function without a signature
         return False
 
 

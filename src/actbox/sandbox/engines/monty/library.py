@@ -1,8 +1,8 @@
-"""The adapter to pydantic-monty, whose API moves: nothing outside this file names anything of it.
+"""The adapter to pydantic-monty, whose API changes often: no other file uses its names.
 
-The library runs programs in worker processes of its own, with an empty environment. Everything here blocks, and is
-called in threads: its asynchronous face delivers what a cancelled turn came to after the event loop has gone, which
-ends the whole process at the interpreter's exit.
+The library runs programs in its own worker processes, with an empty environment. Everything here blocks and is called
+in threads. The library's asynchronous API is not used: it delivers the result of a cancelled step after the event loop
+has closed, which aborts the whole process at the interpreter's exit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from actbox.core.after_fork import in_a_forked_child
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.not_installed import NotInstalled
+from actbox.sandbox.traits import NotInstalled
 
 from .steps import Answer, Asked, Awaiting, Called, Ended, Failed, Frame, IllTyped, Lost, Named, Settings, Step
 
@@ -29,19 +29,19 @@ _ADVICE = "pip install 'actbox[monty]'"
 
 _MOST_WORKERS = 1024
 _TRIAL_SECONDS = 10.0
-# Every name that is looked up, file that is touched and call that is made counts; time and `Limits` bound them here.
+# The library counts each name lookup, file operation and call; here time and `Limits` bound them instead.
 _MOST_SUSPENSIONS = 2**31 - 1
 _FEED = re.compile(r"<python-input-(\d+)>")
 _SIGNAL = re.compile(r"\(signal: (\d+)")
-# Two copies of a session must not go on with the same random numbers.
+# Two copies of a session must not continue with the same random numbers.
 _SEED_ANEW = "exec('import random\\nrandom.seed()', {})"
-# The library's threads are not in a child that is forked, and whoever waits for them there waits for good.
+# A forked child does not have the library's threads, so waiting for one there would never end.
 _FORKED = (
     "the process from which this one was forked has used the monty engine, whose library does not outlive that: start"
     " a new process, such as with multiprocessing's 'spawn', or use the linux engine"
 )
 _users: set[int] = set()
-"""The processes that have used the library, of which all but one are parents of this."""
+"""The ids of processes that used the library: this one, if it did, and those that it was forked from."""
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
@@ -49,7 +49,7 @@ _holders: weakref.WeakSet[Workers | Interpreter] = weakref.WeakSet()
 
 
 class Workers:
-    """A pool of worker processes, for all who have opened it; the last to close it ends them."""
+    """A pool of worker processes, shared by all sandboxes that opened it; the last `close` ends them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,11 +58,11 @@ class Workers:
         _holders.add(self)
 
     def held(self) -> tuple[Any, ...]:
-        """Return what of the library's it holds."""
+        """Return the library's objects that this pool refers to."""
         return (self._pool,)
 
     def open(self) -> None:
-        """Have it ready, until `close` was called as often as this. Raises `SandboxUnavailable`."""
+        """Start the pool, or count another user of it. Raises `SandboxUnavailable`."""
         with self._lock:
             if not self._users:
                 library = _library()
@@ -74,16 +74,16 @@ class Workers:
             self._users += 1
 
     def close(self) -> None:
-        """Let go of it."""
+        """Count one user less; the last one ends the pool."""
         with self._lock:
             self._users -= 1
             if not self._users:
                 pool, self._pool = self._pool, None
-                if not _is_parents():  # whose threads the pool would wait for
+                if not _is_parents():  # the pool would wait for the parent's threads
                     pool.__exit__(None, None, None)
 
     def checkout(self, settings: Settings) -> Any:
-        """Return a session of the library that has begun. Raises `Lost`."""
+        """Return a started session of the library. Raises `Lost`."""
         pool, library = self._pool, _library()
         if pool is None:
             raise Lost("the sandbox was stopped", 0)
@@ -111,9 +111,9 @@ class Interpreter:
     """One session of the library. Its methods block; `kill` may be called from any thread at any time."""
 
     def __init__(self, workers: Workers, settings: Settings, state: bytes | None = None) -> None:
-        """Begin with the first method that is called: fresh, or in the state that another was dumped in.
+        """The session starts at the first call of a method: fresh, or from the `state` of another session's dump.
 
-        The state is not authenticated: it must be one that `dump` has returned in this process.
+        `state` is not authenticated: it must come from `dump` in this process.
         """
         self._workers = workers
         self._settings = settings
@@ -126,11 +126,11 @@ class Interpreter:
         self._turn_over = threading.Condition(self._lock)
         self._closed = False
         self.ended = False
-        """Whether nothing can be fed any more."""
+        """True if no more programs can be fed."""
         _holders.add(self)
 
     def held(self) -> tuple[Any, ...]:
-        """Return what of the library's it holds."""
+        """Return the library's objects that this interpreter refers to."""
         return self._session, self._snapshot
 
     def feed(
@@ -142,7 +142,9 @@ class Interpreter:
         *,
         checked: bool = True,
     ) -> Step:
-        """Begin a program, and return the first step. Raises `Failed`, `IllTyped` and `Lost`, as all that go on do."""
+        """Start a program and return its first step. Like all methods that resume it: raises `Failed`, `IllTyped`,
+        `Lost`.
+        """
         return self._turn(
             lambda: self._session.feed_start(
                 code, inputs=dict(inputs), print_callback=say, cwd=cwd, skip_type_check=not checked
@@ -150,25 +152,25 @@ class Interpreter:
         )
 
     def answer(self, answer: Answer) -> Step:
-        """Go on with what a call, or what was asked, came to."""
+        """Resume with the result of a call or of a request to the operating system."""
         return self._turn(lambda: self._snapshot.resume(_result(answer)))
 
     def later(self) -> Step:
-        """Go on with something that can be awaited in the place of a call's value."""
+        """Resume a call with an awaitable, whose result `settle` delivers."""
         return self._turn(lambda: self._snapshot.resume({"future": ...}))
 
     def settle(self, answers: Mapping[int, Answer]) -> Step:
-        """Go on with what calls came to that were answered with `later`."""
+        """Resume with the results of calls that were answered with `later`."""
         return self._turn(lambda: self._snapshot.resume({id: _result(answer) for id, answer in answers.items()}))
 
     def decline(self) -> Step:
-        """Go on with the library's own error for what was asked, or for a name that there is not."""
+        """Resume with the library's own error for an unsupported request or an undefined name."""
         if isinstance(self._snapshot, _library().NameLookupSnapshot):
             return self._turn(lambda: self._snapshot.resume())
         return self._turn(lambda: self._snapshot.resume_not_handled())
 
     def bind(self, function: str) -> Step:
-        """Go on with a function of that name as the value of a name; calls of it come as `Called`."""
+        """Resume a name lookup with a function of that name; calls of the function arrive as `Called`."""
 
         def host_function() -> None: ...
 
@@ -176,17 +178,17 @@ class Interpreter:
         return self._turn(lambda: self._snapshot.resume(value=host_function))
 
     def dump(self) -> bytes:
-        """Return the state, between two programs. Raises `Lost`."""
+        """Return the serialized state, between two programs. Raises `Lost`."""
         dumped: bytes = self._in_worker(lambda: self._session.dump())
         return dumped
 
     @property
     def closed(self) -> bool:
-        """Whether the worker was given back, or never had."""
+        """True if the worker was returned to the pool, or none was ever taken."""
         return self._closed or self._session is None
 
     def kill(self) -> None:
-        """End what runs: a turn that is under way raises `Lost`, and so do all after it."""
+        """Kill the worker: a call under way raises `Lost`, and so do all later ones."""
         with self._lock:
             self.ended = True
             if self._in_turn and self._pid and not _is_parents():
@@ -194,13 +196,13 @@ class Interpreter:
                     os.kill(self._pid, _KILL)
 
     def wait(self) -> None:
-        """Return when no turn is under way."""
+        """Wait until no call is under way."""
         with self._lock:
             while self._in_turn:
                 self._turn_over.wait()
 
     def close(self) -> None:
-        """Give the worker back, which forgets the session. A second call does nothing."""
+        """Return the worker to the pool, which forgets the session. A second call does nothing."""
         with self._lock:
             if self._closed:
                 return
@@ -243,7 +245,7 @@ class Interpreter:
             self.ended = True
             raise Lost(str(error), _signal_in(str(error))) from None
         except (library.MontyRuntimeError, library.MontySyntaxError) as error:
-            if self._session.worker_pid is None:  # such as one that asked for too much memory at once
+            if self._session.worker_pid is None:  # the worker has ended, such as by one huge allocation
                 self.ended = True
             raise _failed(error, is_syntax=isinstance(error, library.MontySyntaxError)) from None
         finally:
@@ -253,12 +255,12 @@ class Interpreter:
 
 
 def check_installed() -> None:
-    """Raise `SandboxUnavailable` where the library is missing."""
+    """Raise `SandboxUnavailable` if the library is missing."""
     _library()
 
 
 def check_not_forked() -> None:
-    """Note that this process uses the library. Raises `SandboxUnavailable` where that from which it was forked did."""
+    """Record that this process uses the library. Raises `SandboxUnavailable` if a process it was forked from did."""
     if _is_parents():
         raise SandboxUnavailable(_FORKED)
     _users.add(os.getpid())
@@ -269,7 +271,7 @@ def _is_parents() -> bool:
 
 
 def try_worker() -> None:
-    """Start a worker, and have it add. Raises `SandboxUnavailable`."""
+    """Start a worker and have it evaluate `1 + 1`. Raises `SandboxUnavailable`."""
     library = _library()
     check_not_forked()
     try:
@@ -281,22 +283,22 @@ def try_worker() -> None:
 
 
 def file_handle(path: str, mode: str) -> Any:
-    """Return what a program gets for `open(path, mode)`. Raises `ValueError` for a mode that there is not."""
+    """Return the program's file object for `open(path, mode)`. Raises `ValueError` for an invalid mode."""
     return _library().MontyFileHandle(path, mode)
 
 
 def path_of(argument: Any) -> str:
-    """Return the absolute path of a file that was asked for by its path or by what `open` gave."""
+    """Return the absolute path of a file, given as a path or as a file object."""
     return str(getattr(argument, "path", argument))
 
 
 def mode_of(handle: Any) -> str:
-    """Return the mode of a handle in one spelling, such as `rb`."""
+    """Return a file object's mode in its normal spelling, such as `rb`."""
     return str(handle.mode)
 
 
 def file_status(status: os.stat_result) -> Any:
-    """Return what a program gets of a file's status: its kind, size and time, and nothing else of the host's."""
+    """Return the program's `stat` result: an entry's kind, permissions, size and time, and nothing more."""
     from pydantic_monty import StatResult
 
     is_folder = (status.st_mode & 0o170000) == 0o040000
@@ -306,21 +308,21 @@ def file_status(status: os.stat_result) -> Any:
 
 
 def scan_entry(path: str, *, is_folder: bool, is_file: bool, is_link: bool) -> Any:
-    """Return an entry of what `Path.scan` asks for; `path` is relative to what is scanned."""
+    """Return one entry of `Path.scan`; `path` is relative to the scanned directory."""
     from pydantic_monty import ScanEntry
 
     return ScanEntry(path, is_folder, is_file, is_link)
 
 
 def shown_class(value: Any) -> tuple[str, dict[str, Any]] | None:
-    """Return the class name and the attributes of an instance of one of the program's classes, else `None`."""
+    """Return the class name and attributes of an instance of a program's own class, else `None`."""
     if isinstance(value, _library().MontyClassProxy):
         return value.name, dict(value.attributes)
     return None
 
 
 def _keep_for_good() -> None:
-    """In a forked child: what was the parent's is never let go of, which would end the parent's workers."""
+    """In a forked child, keep the parent's objects alive: freeing them would end the parent's workers."""
     for holder in tuple(_holders):
         for thing in holder.held():
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

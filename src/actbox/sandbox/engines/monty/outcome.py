@@ -1,4 +1,4 @@
-"""From what the library says of a failed program to an error that a model can act on."""
+"""Turns the library's report of a failed program into an error that a model can act on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.limits import Limits
 from actbox.sandbox.embedded import Outcome
-from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
+from actbox.sandbox.run_end import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
 from actbox.tools.problems import suggestion
 
-from .declared import compiles
-from .findings import findings_in
+from .declarations import compiles
 from .lacking import lacking
-from .steps import Failed, IllTyped, Lost
+from .steps import Failed, IllTyped, Lost, findings_in
 
 _KILLED: Final = 137
 _MAX_MESSAGE = 20_000
@@ -32,10 +31,10 @@ _TOO_LARGE = re.compile(r"frame of \d+ bytes exceeds the maximum")
 _NOT_YET = re.compile(r"(not|n't) yet support|not supported in this environment|mode is not supported")
 
 Failure = Literal["tool", "refused", "network"]
-"""How a call failed: the tool, an approval that was refused, or a request that was refused or reached nobody."""
+"""How a call failed: in the tool, by a refused approval, or as a refused or failed HTTP request."""
 
 _OF_FAILURES: Final[Mapping[Failure, tuple[ErrorKind, str]]] = {
-    "tool": (ErrorKind.TOOL, "correct the call, or catch ToolError and go on without it"),
+    "tool": (ErrorKind.TOOL, "change the call, or catch ToolError and go on without it"),
     "refused": (
         ErrorKind.TOOL,
         "the call was refused approval; do not try it again unless asked to, go on without it",
@@ -52,21 +51,21 @@ def failed(
     names: Mapping[int, str],
     current: int,
     limits: Limits,
-    failures: Mapping[str, Failure],
+    failures: Mapping[str, tuple[Failure, str]],
     functions: Collection[str],
     source: str,
 ) -> Outcome:
-    """Return what a program came to that failed.
+    """Return the outcome of a failed program.
 
-    `names` are those of the interpreter's programs, `current` which it is. `failures` are what its failed calls said,
-    `functions` what it could call, and `source` is its own.
+    `names` maps feeds to file names; `current` is this program's feed. `failures` maps messages of failed calls to the
+    kind of failure and the exception raised; `functions` are the program's tools, and `source` is its code.
     """
     type_, message = error.type, error.message
-    failure = failures.get(message)
+    failure, raised = failures.get(message, (None, ""))
     if failure == "network" and type_ not in ("OSError", "PermissionError"):
         failure = None
     elif failure in ("tool", "refused"):
-        failure = failure if type_ == "RuntimeError" else None
+        failure = failure if type_ == raised else None
         type_ = "ToolError" if failure else type_
     lines = [frame.line for frame in error.frames if frame.feed == current]
     info = ErrorInfo(
@@ -92,7 +91,7 @@ def failed(
 
 
 def ill_typed(error: IllTyped) -> Outcome:
-    """Return what a program came to that the check of types refused."""
+    """Return the outcome of a program that failed the type check."""
     findings = findings_in(error)
     line = findings[0].line if findings else None
     wrong = next((finding for finding in findings if finding.rule == "invalid-syntax"), None)
@@ -113,7 +112,7 @@ def ill_typed(error: IllTyped) -> Outcome:
 
 
 def lost(error: Lost) -> Outcome:
-    """Return what a program came to whose interpreter is gone."""
+    """Return the outcome of a program whose interpreter has ended."""
     if not error.signal:
         info = ErrorInfo(kind=ErrorKind.SANDBOX, message=f"the interpreter failed: {error}")
         return Outcome(exit_code=EXIT_SANDBOX_FAILED, error=info)
@@ -128,12 +127,12 @@ def lost(error: Lost) -> Outcome:
 
 
 def unsupported(message: str, hint: str, line: int | None = None) -> Outcome:
-    """Return what a program comes to that this engine does not take."""
+    """Return the outcome of a program that this engine does not support."""
     return _one(ErrorInfo(kind=ErrorKind.UNSUPPORTED, message=message, hint=hint, line=line))
 
 
 def not_called(method: str, line: int) -> Outcome:
-    """Return what a program comes to that has a special method of which the interpreter knows nothing."""
+    """Return the outcome of a program whose class defines a special method that the interpreter ignores."""
     return unsupported(f"the monty engine takes no notice of {method}", f"do without it, or {_IN_LINUX}", line)
 
 
@@ -152,7 +151,7 @@ def _exit(info: ErrorInfo) -> Outcome:
 
 
 def _limited(info: ErrorInfo, limits: Limits) -> Outcome | None:
-    """Return what a program came to that went beyond a limit of the interpreter's, in our words for it."""
+    """Return the outcome of a program that exceeded the interpreter's time or memory limit; else `None`."""
     if info.type == "TimeoutError" and info.message.startswith("feed time limit exceeded"):
         message = f"the program used more than {counted(float(limits.cpu_seconds), 'second')} of processor time"
         hint = "use a faster algorithm, or run it in the linux engine, whose CPython is faster and has NumPy"
@@ -218,7 +217,7 @@ def _traceback(error: Failed, names: Mapping[int, str], type_: str) -> str:
         return f'{found[1]}"{names.get(int(found[2]), "program.py")}"'
 
     text = _FILE.sub(named, error.text)
-    if type_ != error.type:  # the last line is its own
+    if type_ != error.type:  # the traceback's last line names the library's type
         start = text.rfind(f"{error.type}: {error.message}")
         text = text[:start] + type_ + text[start + len(error.type) :] if start >= 0 else text
     return text if text.endswith("\n") else text + "\n"

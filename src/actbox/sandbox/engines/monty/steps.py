@@ -1,14 +1,17 @@
-"""What an interpreter is given and what it says, step by step, in words of ours and not of the library's."""
+"""The steps of an interpreter and the answers to them, as types that do not depend on the library."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+_FINDING = re.compile(r"^.*?:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What holds for an interpreter as long as it lives. `stubs` are declarations for the check of types."""
+    """Settings of an interpreter for its whole life. `stubs` are declarations for the type check."""
 
     script_name: str
     memory_bytes: int
@@ -19,26 +22,26 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a traceback: `feed` counts the programs of the interpreter from 0; -1 is none of them."""
+    """One frame of a traceback. `feed` is the number of the interpreter's program, from 0; -1 is none of them."""
 
     feed: int
     line: int
     function: str
 
 
-# What a program comes to, or waits for
+# Steps: the program ends, or waits for an answer
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The program has ended; `value` is that of its last expression."""
+    """The program has ended; `value` is the value of its last expression."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """It calls a function that it has not; `feed` and `offset` (in bytes of UTF-8) say where."""
+    """The program calls a function of the host; `feed` and `offset` (in bytes of UTF-8) locate the call."""
 
     name: str
     args: tuple[Any, ...]
@@ -50,7 +53,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """It asks the operating system for something: a file, a variable, a pause."""
+    """The program asks the operating system for something: a file, an environment variable, a sleep."""
 
     function: str
     args: tuple[Any, ...]
@@ -60,14 +63,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """It reads a name that it has not bound."""
+    """The program reads a name that it has not bound."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Awaiting:
-    """It goes on when one of the calls is settled that were answered with `later`."""
+    """The program awaits calls that were answered with `later`; it resumes when one of them is settled."""
 
     ids: tuple[int, ...]
 
@@ -77,19 +80,19 @@ Step = Ended | Called | Asked | Named | Awaiting
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call came to: a value, or an exception that is raised in the program."""
+    """The result of a call: a value, or an exception to raise in the program."""
 
     value: Any = None
     error: BaseException | None = None
 
 
-# How it fails
+# Failures
 
 
 class Failed(Exception):
-    """The program failed: it has no syntax that the library knows, raised, or went beyond a limit of the library's.
+    """The program failed: its syntax is not supported, it raised an exception, or it exceeded a limit of the library.
 
-    `type` is the exception's name, `text` the whole traceback, in which `<python-input-N>` stands for a program's name.
+    `type` is the exception's name, and `text` the whole traceback, with `<python-input-N>` for each program's name.
     """
 
     def __init__(self, type: str, message: str, frames: tuple[Frame, ...], text: str, *, is_syntax: bool) -> None:
@@ -102,12 +105,25 @@ class Failed(Exception):
 
 
 class IllTyped(Exception):
-    """The check of types refused the program; the text has a finding a line: `file:line:column: level[rule] words`."""
+    """The type check refused the program; the text has one finding a line: `file:line:column: level[rule] words`."""
 
 
 class Lost(Exception):
-    """The interpreter is gone, and what it held; `signal` is the one that ended it, or 0."""
+    """The interpreter and its state are gone; `signal` is the signal that ended the worker, or 0."""
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.signal = signal
+
+
+class Finding(NamedTuple):
+    """One finding of the type check; `line` counts from 1, and `rule` is the check's name for its kind."""
+
+    line: int
+    rule: str
+    words: str
+
+
+def findings_in(error: IllTyped) -> list[Finding]:
+    """Return all findings, in the report's order."""
+    return [Finding(int(line), rule, words) for line, _, rule, words in _FINDING.findall(str(error))]

@@ -1,4 +1,4 @@
-"""What the `monty` engine does."""
+"""The traits of the `monty` engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TRAITS: Final = Traits(
     fork=True,
     notes=(
         "a part of Python: no inheritance, generators, `del`, star imports or sys.exit; what is missing is named",
-        "ToolError is RuntimeError, since programs cannot derive exceptions of their own",
+        "ToolError is Exception, since there are no classes that derive from two exceptions",
         "a coroutine of a tool begins when it is made, not when it is awaited",
         "a program without a value and one whose value is None look the same",
         "a program has one thread, so no more than one processor; a share of one is refused",

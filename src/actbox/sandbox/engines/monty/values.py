@@ -1,15 +1,20 @@
-"""Values of programs, told to the host: as JSON where they are, as text always, and never more than is bounded.
+"""Values of programs on the host: a bounded copy if they can be transferred, and always a bounded text.
 
-A program can make a value that refers to one list a thousand times, and that list to another: a few bytes in the
-interpreter, and more than any memory once it is written out. So every value is weighed before anything walks it.
+A program can make a list that contains another list a thousand times, and nest such lists: a few bytes in the
+interpreter, and more than any memory when written out. So every value is measured before anything walks it.
 """
 
 from __future__ import annotations
 
-import json
+import datetime
+import uuid
 from typing import Any, Final
 
-from actbox.sandbox.guest.wire import MAX_DEPTH, MAX_VALUES, has_long_number, is_too_deep
+from actbox.sandbox.channel.decoding import at_once, content_of, decode_in_steps
+from actbox.sandbox.channel.encoding import encode
+from actbox.sandbox.guest import wire
+from actbox.sandbox.guest.tagged import CannotCross
+from actbox.sandbox.guest.wire import MAX_DEPTH, MAX_VALUES
 
 from .library import shown_class
 
@@ -18,7 +23,7 @@ _MOST_VALUES_SHOWN = 100_000
 
 
 def is_bounded(value: Any, most_bytes: int, most_values: int = MAX_VALUES) -> bool:
-    """Return whether a value, written out, has at most so many bytes and values, nested no deeper than messages are."""
+    """Return whether a value, written out, has at most so many bytes and values, nested at most `MAX_DEPTH` deep."""
     left = [(value, 0)]
     values = 0
     bytes_left = most_bytes
@@ -42,21 +47,32 @@ def is_bounded(value: Any, most_bytes: int, most_values: int = MAX_VALUES) -> bo
     return True
 
 
-def as_json(value: Any, most_bytes: int) -> Any:
-    """Return a copy of a value if it is JSON of at most so many bytes, else `None`. NaN and infinity are not."""
-    if value is None or not is_bounded(value, most_bytes):
-        return None
+def for_interpreter(value: Any) -> Any:
+    """Return a value for the interpreter, which supports neither UUIDs nor times of day: those become text."""
+    if isinstance(value, (uuid.UUID, datetime.time)):
+        return str(value)
+    if isinstance(value, dict):
+        return {for_interpreter(key): for_interpreter(item) for key, item in value.items()}
+    return type(value)(map(for_interpreter, value)) if isinstance(value, (list, tuple, set, frozenset)) else value
+
+
+def transferred(value: Any, most_bytes: int) -> tuple[Any, str]:
+    """Return a copy of a value and ""; or `None` and the reason, if it is too large or cannot be transferred."""
+    if not is_bounded(value, most_bytes):
+        return None, f"value has more than {most_bytes:,} bytes, or is nested too deeply"
+    message: dict[str, Any] = {}
     try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return None
-    if len(text) > most_bytes or has_long_number(text) or is_too_deep(text):
-        return None
-    return json.loads(text)
+        wire.put_value(message, "value", value)
+        received, _ = at_once(decode_in_steps(*content_of(encode(message, most_bytes))))
+    except CannotCross as error:
+        return None, error.within("value")
+    except (wire.ProtocolError, TypeError, ValueError, RecursionError) as error:
+        return None, f"value: {error}"
+    return received["value"], ""
 
 
 def as_text(value: Any) -> str:
-    """Return how Python writes a value, of a long one the beginning."""
+    """Return a value's `repr`; of a long one, the beginning."""
     if not is_bounded(value, 4 * MAX_TEXT, _MOST_VALUES_SHOWN):
         if isinstance(value, (str, bytes)):
             return f"{value[:MAX_TEXT]!r}… ({len(value) - MAX_TEXT} more characters)"
@@ -65,7 +81,7 @@ def as_text(value: Any) -> str:
     shown = shown_class(value)
     try:
         text = repr(value) if shown is None else f"<{shown[0]} object with {shown[1]!r}>"
-    except (ValueError, RecursionError) as error:  # such as a number of very many digits
+    except (ValueError, RecursionError) as error:  # such as an integer with too many digits
         return f"<{type(value).__name__} that cannot be shown: {error}>"
     if len(text) > MAX_TEXT:
         return f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} more characters)"

@@ -1,4 +1,4 @@
-"""Which Node there is on this machine, and what it can do."""
+"""Finds Node on this machine, and tells what it supports."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from types import NoneType
 from typing import Final
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
-from actbox.sandbox.not_installed import NotInstalled
+from actbox.sandbox.traits import NotInstalled
 
 OLDEST: Final = (18, 0)
-"""The first Node that has what the guest needs."""
+"""The oldest Node that has what the guest needs."""
 _STRIPS_TYPES: Final = ((22, 13), (23, 2))
-"""From these on, within their own major versions and after, Node has `module.stripTypeScriptTypes`."""
+"""The versions from which on, in their major versions and later, Node has `module.stripTypeScriptTypes`."""
 
 _VERSION_SECONDS: Final = 5.0
 _GET_ONE: Final = "pip install 'actbox[node]', or install Node 18 or later"
@@ -34,7 +34,7 @@ class Node:
 
     @property
     def strips_types(self) -> bool:
-        """Whether it runs TypeScript by itself."""
+        """True if it runs TypeScript by itself."""
         major, minor, _ = self.version
         return major > _STRIPS_TYPES[1][0] or any(
             (major, minor) >= known and major == known[0] for known in _STRIPS_TYPES
@@ -42,15 +42,15 @@ class Node:
 
     @property
     def version_text(self) -> str:
-        """The version as in `24.19.0`."""
+        """The version as text, such as `24.19.0`."""
         return ".".join(map(str, self.version))
 
 
 def find_node(path: str | Path | None = None) -> Node:
-    """Return the Node at a path; without one that of `actbox[node]`, else the first on `PATH`.
+    """Return the Node at a path; by default that of `actbox[node]`, else the first on `PATH`.
 
-    Raises `InvalidValue` for what is no path, and `SandboxUnavailable` where there is none, where it does not say its
-    version, or where it is too old.
+    Raises `InvalidValue` for anything but a path, and `SandboxUnavailable` if there is no Node, or it is too old, or
+    does not tell its version.
     """
     if not isinstance(path, (str, Path, NoneType)):
         raise InvalidValue(f"node is the path of a Node, not {path!r}")
@@ -83,7 +83,7 @@ def _installed() -> Path | None:
 
 @functools.lru_cache(maxsize=16)
 def _version_of(path: Path, changed_ns: int) -> tuple[int, int, int]:
-    """Ask a binary for its version; the answer holds until its file changes."""
+    """Return a binary's version; the answer is cached until its file changes."""
     try:
         said = subprocess.run(
             [path, "--version"],

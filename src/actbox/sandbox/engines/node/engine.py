@@ -1,11 +1,11 @@
-"""The sandbox of the `node` engine: that of the `linux` engine, in which each guest becomes Node before its program."""
+"""The sandbox of the `node` engine: a `linux` sandbox in which each guest starts Node before its program."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,32 +14,29 @@ from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
 from actbox.core.program import Program
-from actbox.sandbox.contract import Tools
-from actbox.sandbox.ending import Ending
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.debt import Debt
-from actbox.sandbox.engines.linux.engine import LinuxSandbox
+from actbox.sandbox.engines.linux.engine import LinuxSandbox, TreeLimits
 from actbox.sandbox.engines.linux.nursery import environment_folders
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.requests import encode_program
-from actbox.sandbox.storage import Storage
+from actbox.sandbox.run_end import Ending
 from actbox.sandbox.workspace import Workspace
-from actbox.tools import Toolset
 from actbox.tools.typescript import RESERVED_WORDS, javascript_name
 
-from .ahead import Ahead
 from .binary import Node
 from .boot import node_command
-from .traits import node_traits
+from .traits import lacking, node_traits
+from .warm_guest import WarmGuest
 
 if TYPE_CHECKING:
     from actbox.sandbox.engines.linux.network import Network
 
-# Threads of Node's own: those of V8, of the inspector, and four that read files and look up names.
+# Node's own threads: those of V8, of the inspector, and four that read files and look up names.
 _OWN_THREADS: Final = 12
 _MOST_PROCESSES: Final = next(spec.metadata["most"] for spec in dataclasses.fields(Limits) if spec.name == "processes")
-# Where a Node is shown that lies where no sandbox sees it.
+# The mount point for a Node that lies outside the directories that sandboxes see.
 _SHOWN_AT: Final = "/opt/actbox/node"
 _SYSTEM_FOLDERS: Final = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin")
 _FILE_NAMES: Final = {"javascript": "program.js", "typescript": "program.ts"}
@@ -48,48 +45,41 @@ _OUT_OF_HEAP: Final = ("JavaScript heap out of memory", "process out of memory")
 
 
 class NodeSandbox(LinuxSandbox):
-    """JavaScript and TypeScript in namespaces of their own, behind a filter of system calls."""
+    """A sandbox for JavaScript and TypeScript in their own namespaces, behind a system call filter."""
 
     def __init__(self, policy: Policy, node: Node, network: Network | None = None, debt: Debt | None = None) -> None:
-        """Raise `SandboxUnavailable` off Linux. `network` is what the policy's domains and secrets come to."""
+        """Raise `SandboxUnavailable` off Linux. `network` is the access to the policy's domains and secrets."""
         self._node = node
         self._shown_at = str(node.path)
-        # Modules of Python that nobody imports need not be preloaded.
+        # Python modules that nothing imports need not be preloaded.
         policy = dataclasses.replace(policy, preload=())
         if not _is_seen(node.path):
             self._shown_at = _SHOWN_AT
             mount = FileMount(node.path, _SHOWN_AT)
-            if mount not in policy.mounts:  # as it is for a sibling
+            if mount not in policy.mounts:  # a sibling's policy has it already
                 policy = dataclasses.replace(policy, mounts=(*policy.mounts, mount))
         super().__init__(policy, network, debt)
         self.traits = node_traits(self.traits, node)
-        self._ahead = Ahead(self._make_ahead)
+        self._warm_guest = WarmGuest(self._make_warm_guest)
         self._making: Child | None = None
+        self._tree_of_node: TreeLimits | None = None
 
     def _sibling(self) -> NodeSandbox:
         return NodeSandbox(self.policy, self._node, self._network, self._debt)
 
-    async def _prepare(
-        self,
-        workspace: Storage,
-        program: Program | str,
-        tools: Tools,
-        frame_of: Callable[[dict[str, Any]], bytes],
-    ) -> tuple[bytes, Toolset]:
-        if not isinstance(program, Program):
-            program = Program(program, "javascript")
-        if program.language == "typescript" and not self._node.strips_types:
+    def _in_language(self, program: Program | str) -> Program:
+        if isinstance(program, Program) and program.language == "typescript" and (lack := lacking(self._node)):
             raise Unsupported(
-                f"TypeScript needs Node 22.13 or later, and this is {self._node.version_text}: pip install"
-                " 'actbox[node]' brings one, or open_sandbox('node', node=…) names another"
+                f"{lack}: pip install 'actbox[node]' brings one, or open_sandbox('node', node=…) names another"
             )
+        program = super()._in_language(program)
         if unusable := sorted(RESERVED_WORDS.intersection(program.inputs)):
             raise InvalidValue(f"Program.inputs: {unusable[0]!r} cannot be the name of a variable in JavaScript")
         if program.name == _PYTHON_FILE_NAME and program.language in _FILE_NAMES:
             program = dataclasses.replace(program, name=_FILE_NAMES[program.language])
-        return await super()._prepare(workspace, program, tools, frame_of)
+        return program
 
-    def _frame(self, message: dict[str, Any], variables: Mapping[str, str]) -> bytes:
+    def _frame(self, message: dict[str, Any], variables: Mapping[str, str] | None = None) -> bytes:
         if message["t"] == "exec":
             return super()._frame(message, variables)
         bounds = {"message_bytes": self.policy.limits.message_bytes, "workspace": self.guest_root}
@@ -99,17 +89,17 @@ class NodeSandbox(LinuxSandbox):
             }
         return encode_program(message | bounds)
 
-    # A guest that waits in Node already, for the next program
+    # A guest that waits in Node for the next program
 
     def _prepare_next(self) -> None:
         super()._prepare_next()
-        # Proxies belong to a run's event loop, and what is mounted is looked at when a run begins.
+        # Proxies belong to a run's event loop, and mounts are checked when a run begins.
         if self._stock is not None and self._network is None and not self.policy.mounts:
-            self._ahead.want(self._stock.later)
+            self._warm_guest.want(self._stock.later)
 
-    def _make_ahead(self) -> Child:
+    def _make_warm_guest(self) -> Child:
         stock, stored = self._open()
-        child = stock.pool(self._points).take_ready() or stock.make(self._points)
+        child = self._waiting_guest(stored) or stock.make(stored.host_id, self._points)
         try:
             mounts = stored.take_mounts() or stored.make_mounts()
         except BaseException:
@@ -122,24 +112,27 @@ class NodeSandbox(LinuxSandbox):
         return self._debt.look() if child is self._making else super()._owe(child)
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
-        if not start.command and not start.forkable and (child := self._ahead.take()) is not None:
+        if not start.command and not start.forkable and (child := self._warm_guest.take()) is not None:
             super()._owe(child)
             return child
         return super()._guest_at_hand(start)
 
     async def _close_workspace(self) -> None:
-        self._ahead.close()
+        self._warm_guest.close()
         await super()._close_workspace()
 
     def _leave_to_parent(self) -> None:
-        self._ahead.leave_to_parent()
+        self._warm_guest.leave_to_parent()
         super()._leave_to_parent()
 
     async def _open_workspace(self) -> Workspace:
-        self._ahead.open()
+        limits = self.policy.limits
+        processes = min(limits.processes + _OWN_THREADS, _MOST_PROCESSES)
+        self._tree_of_node = TreeLimits.of(dataclasses.replace(limits, processes=processes))
+        self._warm_guest.open()
         return await super()._open_workspace()
 
-    # From the guest in Python to that in Node
+    # Replacing the Python guest by Node
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:
         child = super()._begin(child, mounts, start)
@@ -149,10 +142,10 @@ class NodeSandbox(LinuxSandbox):
         return child
 
     def _become_node(self, child: Child) -> None:
-        """Have the guest, which is ours and in Python, become one in Node, which then takes the first message."""
+        """Have the guest replace itself by Node, which then reads the first message."""
         command = node_command(self._shown_at, self.policy.limits)
         message = {"t": "exec", "arguments": command, "cwd": self.guest_root, "channel": True}
-        frame = bytearray(super()._frame(message, self.policy.variables))
+        frame = bytearray(super()._frame(message))
         assert child.sock is not None
         try:
             child.sock.sendall(frame)
@@ -165,28 +158,27 @@ class NodeSandbox(LinuxSandbox):
             **super()._base_variables(),
             "PATH": ":".join(dict.fromkeys([folder, "/usr/local/bin", "/usr/bin", "/bin"])),
             "NODE_REPL_HISTORY": "",
-            "UV_USE_IO_URING": "0",  # which the filter denies
+            "UV_USE_IO_URING": "0",  # the filter denies it
         }
 
-    def _tree_limits(self, start: GuestStart) -> Limits:
-        limits = super()._tree_limits(start)
-        if start.command:
-            return limits
-        return dataclasses.replace(limits, processes=min(limits.processes + _OWN_THREADS, _MOST_PROCESSES))
+    def _tree_limits(self, start: GuestStart) -> TreeLimits:
+        if start.command or self._tree_of_node is None:
+            return super()._tree_limits(start)
+        return self._tree_of_node
 
     def _guest_limits(self) -> Mapping[str, float]:
-        # V8 maps far more memory than it uses, and ends the process where it cannot.
+        # V8 maps far more memory than it uses, and ends the process if it cannot.
         limits = {name: value for name, value in super()._guest_limits().items() if name != "memory_mib"}
         return {**limits, "processes": limits["processes"] + _OWN_THREADS}
 
 
 def _is_seen(path: Path) -> bool:
-    """Return whether a file of the host is at the same place in every sandbox."""
+    """Return whether a file of the host has the same path in every sandbox."""
     return any(path.is_relative_to(folder) for folder in (*_SYSTEM_FOLDERS, *environment_folders()))
 
 
 def _explain(ending: Ending, stderr: str) -> Ending:
-    """Return how a guest ended, where V8 has ended it for want of memory: it says so, and aborts."""
+    """Return the ending, with the memory limit if V8 reported that it ran out of memory and aborted."""
     if ending.signal in (signal.SIGABRT, signal.SIGTRAP) and any(words in stderr for words in _OUT_OF_HEAP):
         return dataclasses.replace(ending, limit="memory_mib")
     return ending

@@ -1,4 +1,4 @@
-"""What the `node` engine does on this machine, said honestly."""
+"""The traits of the `node` engine on this machine."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ _NOTES = (
 )
 
 
+def lacking(node: Node) -> str:
+    """Return a sentence on what a Node is too old for, or ""."""
+    return "" if node.strips_types else f"TypeScript needs Node 22.13 or later, and this is {node.version_text}"
+
+
 def node_traits(linux: Traits, node: Node) -> Traits:
-    """Return the engine's traits, given those of the walls around it."""
+    """Return the engine's traits, given those of the `linux` engine that isolates it."""
     memory = linux.enforced["memory_mib"].removesuffix(" and rlimit")
     languages = ("javascript", "typescript") if node.strips_types else ("javascript",)
-    no_types = () if node.strips_types else (f"TypeScript needs Node 22.13 or later; this is {node.version_text}",)
+    no_types = filter(None, [lacking(node)])
     return dataclasses.replace(
         linux,
         engine="node",
         languages=languages,
         python="none",
         packages="what Node has built in, and files in /workspace",
+        least_memory_mib=48,
         enforced={**linux.enforced, "memory_mib": memory},
         fork=False,
         notes=(f"Node {node.version_text}", *_NOTES, *no_types, *linux.notes),

@@ -1,4 +1,4 @@
-"""The `rtfs` engine: programs of a pure language, in this process, that can reach nothing but their tools."""
+"""The `rtfs` engine: runs programs of a pure language in this process, where they can reach only their tools."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["TRAITS", "RtfsSandbox", "check", "open_engine"]
 
 
 def check() -> EngineCheck:
-    """Return that it works, as it does everywhere."""
+    """Return that the engine works, which it does everywhere."""
     return EngineCheck(engine="rtfs", works=True, traits=TRAITS)
 
 
 def open_engine(policy: Policy, upstream: Upstream | None) -> RtfsSandbox:
-    """Return a sandbox; nothing in it can reach a network, so `upstream` is of no use to it."""
+    """Return a sandbox; `upstream` is unused, because programs cannot reach a network."""
     return RtfsSandbox(policy)

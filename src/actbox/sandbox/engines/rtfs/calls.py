@@ -1,4 +1,4 @@
-"""`(call :name …)` of one run: checked, counted, approved where that is asked for, told as events, and answered."""
+"""The tool calls (`(call :name …)`) of one run: checks, counts, asks for approval, makes and reports them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from actbox.core.counted import counted
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
 from actbox.core.limits import Limits
+from actbox.core.values import opened
 from actbox.rtfs.background import in_background
 from actbox.rtfs.conversion import from_json, to_json
 from actbox.rtfs.failures import BudgetExhausted, RtfsError
 from actbox.rtfs.host import named_arguments
 from actbox.rtfs.values import Map, Value, size_of
 from actbox.sandbox.channel.messages import Call
-from actbox.sandbox.channel.questions import Questions
-from actbox.sandbox.clock import WallClock
+from actbox.sandbox.channel.questions import NotApproved, Questions
 from actbox.sandbox.guest.wire import MAX_DEPTH, is_too_deep
+from actbox.sandbox.wall_clock import WallClock
 from actbox.tools import Tool, Toolset
-from actbox.tools.prepared import PreparedCall
+from actbox.tools.json_form import spelled_out
+from actbox.tools.large_values import aside
+from actbox.tools.prepared_call import PreparedCall
 
 SENT_AT_ONCE: Final = 16 * 1024
-"""Bytes of values that are converted in the event loop itself; more are in a thread."""
+"""The most bytes of values that are converted in the event loop; a thread converts more."""
 
 
 _CONVERTED_AT_ONCE: Final = 1000
-"""Elements of a tool's answer that are converted in the event loop itself; more are in a thread."""
+"""The most elements of a tool's answer that are converted in the event loop; a thread converts more."""
 
 
 class ToolFailure(RtfsError):
@@ -38,11 +41,11 @@ class ToolFailure(RtfsError):
 
 
 class Refused(RtfsError):
-    """A tool call was not made, since this run may not make it. A program can catch it."""
+    """A tool call was not made, because the run has no tools or approval was refused. A program can catch it."""
 
 
 class RunHost:
-    """Answers the calls of one run from its toolset; `emit` gets the events."""
+    """Makes the tool calls of one run from its toolset; `emit` receives the events."""
 
     def __init__(
         self, toolset: Toolset, program: str, clock: WallClock, limits: Limits, emit: Callable[[Event], None]
@@ -54,12 +57,12 @@ class RunHost:
         self._emit = emit
         self._questions = Questions(toolset, program, clock, limits.message_bytes, emit, lambda: None)
 
-    def withdraw(self) -> None:
-        """Ask nobody any more: the run is being ended."""
+    def cancel(self) -> None:
+        """Withdraw all approval requests, because the run is ending."""
         self._questions.withdraw()
 
     async def call(self, name: str, arguments: tuple[Value, ...], meta: Mapping[str, Any]) -> Value:
-        """Make one call."""
+        """Make one call and return its value. Raises `RtfsError`."""
         if not len(self._toolset):
             raise Refused("SecurityViolation", f"{name} was called, and this run has no tools")
         if self.count >= self._limits.tool_calls:
@@ -85,20 +88,28 @@ class RunHost:
             failure = self._toolset.unknown(call.tool)
         elif self._toolset.requires(tool):
             try:
-                prepared = tool.prepare(call.arguments)
-            except ToolError as error:  # a call that cannot be made is nothing to ask about
+                prepared = await aside(tool.prepare, call.arguments)
+            except ToolError as error:  # a call that cannot be made needs no approval
                 failure = str(error)
             else:
-                await self._approval(call, tool, prepared)
+                try:
+                    call, ready = await self._questions.approved(call, tool, prepared, 0)
+                except NotApproved as refusal:
+                    raise Refused("SecurityViolation", str(refusal)) from None
+                if isinstance(ready, ToolError):
+                    failure = str(ready)
+                else:
+                    prepared = ready
         self._emit(ToolStarted(call.id, call.tool, call.arguments))
         started = time.perf_counter()
         answer: Any = None
         value: Value = None
         if tool is not None and not failure:
             try:
-                answer = await (tool.call(call.arguments) if prepared is None else prepared.make())
+                answer = await (tool.answer(call.arguments) if prepared is None else prepared.make())
+                answer = await aside(opened, answer)
                 is_large = isinstance(answer, (list, tuple, dict)) and len(answer) > _CONVERTED_AT_ONCE
-                convert = partial(self._value, answer)
+                convert = partial(self._value, call.tool, answer)
                 value = await in_background(convert, _nothing) if is_large else convert()
                 self._spend(size_of(value))
             except ToolError as error:
@@ -107,22 +118,15 @@ class RunHost:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-                failure = "the tool was cancelled on the host"  # by itself or by what it waited for, not by us
+                failure = "the tool was cancelled on the host"  # by itself or something it awaited, not by us
         wall_ms = (time.perf_counter() - started) * 1000
         self._emit(ToolFinished(call.id, call.tool, None if failure else answer, failure or None, wall_ms))
         if failure:
             raise ToolFailure("UnknownCapability" if tool is None else "Generic", failure)
         return value
 
-    async def _approval(self, call: Call, tool: Tool, prepared: PreparedCall) -> None:
-        decision = await self._questions.ask(call, tool, prepared, 0)
-        if not decision.approved:
-            how = "was not approved in time" if decision.cause == "timeout" else "was refused"
-            reason = f": {decision.reason}" if decision.reason else ""
-            raise Refused("SecurityViolation", f"the call of {tool.name!r} {how}{reason}")
-
     def _check(self, name: str, given: dict[str, Any]) -> None:
-        """Raise InvalidArgument for arguments that are larger than a message, or nested deeper than tools can read."""
+        """Raise InvalidArgument for arguments that are larger than a message, or nested too deeply."""
         try:
             text = json.dumps(given)
         except RecursionError:
@@ -135,19 +139,21 @@ class RunHost:
         if too_deep:
             raise RtfsError("InvalidArgument", f"the arguments of {name} are nested more than {MAX_DEPTH} deep")
 
-    def _value(self, answer: Any) -> Value:
-        """Return what a tool gave as a value of the language. Raises `ToolError` for what is none."""
+    def _value(self, name: str, answer: Any) -> Value:
+        """Return a tool's answer as a value of the language. Raises `ToolError` for an answer that has no such form."""
         if isinstance(answer, (bytes, bytearray, memoryview)):
             raise ToolError("the result cannot be sent: it is bytes, which RTFS does not have")
         try:
-            value = from_json(answer, loose=True)
+            value = from_json(spelled_out(answer), loose=True)
         except RtfsError as error:
             raise ToolError(f"the result cannot be sent: {error.message}") from None
-        except RuntimeError as error:  # a thread reads it while the host writes into it
+        except RuntimeError as error:  # the host changed the answer while a thread read it
             raise ToolError(f"the result cannot be sent: {error}") from None
         size, most = size_of(value), self._limits.message_bytes
         if size > most:
-            raise ToolError(f"the result has more than the {most:,} bytes that a message may have; ask for less")
+            raise ToolError(
+                f"the result of {name!r} has more than the {most:,} bytes that a message may have; ask for less"
+            )
         return value
 
     def _spend(self, size: int) -> None:
@@ -158,11 +164,11 @@ class RunHost:
 
 
 def _nothing() -> None:
-    """Stop what is being converted: it ends soon by itself."""
+    """Do nothing on cancellation: the conversion ends soon by itself."""
 
 
 def _as_sent(arguments: tuple[Value, ...]) -> dict[str, Any]:
-    """Return arguments for which no tool has names: a single map as it is, others by their places."""
+    """Return the arguments of an unknown tool: a single map as it is, others by position."""
     if len(arguments) == 1 and type(arguments[0]) is Map:
         named: dict[str, Any] = to_json(arguments[0])
         return named

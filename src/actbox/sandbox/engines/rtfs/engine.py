@@ -1,76 +1,131 @@
-"""`RtfsSandbox`: the contract for programs that need no walls, since their language has no way out but tools."""
+"""`RtfsSandbox` and its sessions: programs need no isolation, because the language gives access to tools only."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from typing import Any, NoReturn
 
-from actbox.core.errors import ErrorKind, SandboxStopped, Unsupported
+from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.events import Event
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.rtfs.evaluator import Interpreter
-from actbox.sandbox.contract import Command, Sandbox, Session, Tools
-from actbox.sandbox.ending import Stop
-from actbox.sandbox.languages import check_start, wrong_language
-from actbox.sandbox.requests import seconds_of
+from actbox.rtfs.host import PURE, Host
+from actbox.rtfs.values import Value
+from actbox.sandbox.contract import Tools
+from actbox.sandbox.embedded.evaluation import Kept
+from actbox.sandbox.embedded.host import EmbeddedHost, EmbeddedSession
+from actbox.sandbox.embedded.running import Asked
+from actbox.sandbox.storage import FileInfo, Files
 from actbox.tools import Toolset
+from actbox.tools.json_form import spelled_out
 
 from .calls import RunHost
-from .no_files import NO_FILES, NoFiles
 from .running import RtfsRun
-from .session import RtfsSession
 from .traits import TRAITS, budget_of
 
-_STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
+_NO_FILES = "the rtfs engine has no files, since its programs cannot name any; give data as Program(…, inputs=…)"
 
 
-class RtfsSandbox(NoFiles, Sandbox):
-    """A place where RTFS programs run: this process. Text is taken for RTFS, a `Program` says its language."""
+class _NoFiles(Files):
+    """The file methods of an engine without files: each raises `Unsupported`."""
+
+    @property
+    def root(self) -> str:
+        return "/workspace"
+
+    async def read_file(self, path: str) -> NoReturn:
+        raise Unsupported(_NO_FILES)
+
+    async def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> NoReturn:
+        raise Unsupported(_NO_FILES)
+
+    async def remove_file(self, path: str, *, recursive: bool = False) -> NoReturn:
+        raise Unsupported(_NO_FILES)
+
+    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
+        raise Unsupported(_NO_FILES)
+
+    async def stat(self, path: str) -> NoReturn:
+        raise Unsupported(_NO_FILES)
+
+    async def make_dir(self, path: str) -> NoReturn:
+        raise Unsupported(_NO_FILES)
+
+    async def move(self, source: str, target: str) -> NoReturn:
+        raise Unsupported(_NO_FILES)
+
+
+class RtfsState(Kept):
+    """The definitions of a session. An error, a timeout or a cancellation ends the program and never the session.
+
+    Values are immutable, so a copy shares all of them and costs next to nothing.
+    """
+
+    alive = True
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._host = _HostOfTheRun()
+        self._interpreter = interpreter.fork(host=self._host)
+
+    def prepared(self, program: Program, host: RunHost) -> Interpreter:
+        """Return the interpreter for a run, with the program's inputs bound and this host for its calls."""
+        self._host.current = host
+        for name, data in spelled_out(program.inputs).items():
+            self._interpreter.bind(name, data)
+        return self._interpreter
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to release."""
+
+    async def copy(self) -> RtfsState:
+        return RtfsState(self._interpreter)
+
+
+class RtfsSession(_NoFiles, EmbeddedSession[object, RtfsState]):
+    """A session bound to one event loop, because its interpreter must not be used by several at once."""
+
+    def __init__(self, host: RtfsSandbox, place: object, *, forkable: bool, copied: RtfsState | None = None) -> None:
+        super().__init__(host, place, forkable=forkable, copied=copied)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _check_caller(self) -> None:
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop:
+            raise InvalidValue("a session belongs to the event loop in which it began; this is another one")
+
+
+class _HostOfTheRun:
+    """A host that forwards the calls of a session's interpreter to the host of the current run."""
+
+    def __init__(self) -> None:
+        self.current: Host = PURE
+
+    def call(self, name: str, arguments: tuple[Value, ...], meta: Mapping[str, Any]) -> Value | Awaitable[Value]:
+        return self.current.call(name, arguments, meta)
+
+
+class RtfsSandbox(_NoFiles, EmbeddedHost[object, RtfsState]):
+    """A sandbox that runs RTFS programs in this process. Text is RTFS; a `Program` names its language."""
 
     traits = TRAITS
 
     def __init__(self, policy: Policy) -> None:
-        """Raise `Unsupported` for what a policy gives or restricts and this language does not have."""
+        """Raise `Unsupported` for a policy that this language cannot enforce or make use of."""
         for name in ("mounts", "domains", "secrets", "variables"):
             if getattr(policy, name):
                 raise Unsupported(f"the rtfs engine has nothing for Policy.{name}; the linux engine has")
         if policy.limits.cpus < 1:
             raise Unsupported("the rtfs engine cannot keep a program below one processor; the linux engine can")
-        self.policy = policy
+        super().__init__(policy)
         self._budget = budget_of(policy.limits)
-        self._is_running = False
-        self._runs: set[RtfsRun] = set()
-        self._sessions: set[RtfsSession] = set()
 
-    async def start(self) -> None:
-        self._is_running = True
-
-    async def stop(self) -> None:
-        self._is_running = False
-        for session in tuple(self._sessions):
-            await session.close()
-        runs = tuple(self._runs)
-        for run in runs:
-            run.end(_STOPPED)
-        await asyncio.gather(*(asyncio.wrap_future(run.ended) for run in runs))
-
-    async def stream(
-        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
-    ) -> AsyncGenerator[Event]:
-        run = self._begun(program, tools, timeout, self._fresh)
-        async with aclosing(run.events()) as events:
-            async for event in events:
-                yield event
-
-    async def run(
-        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
-    ) -> ExecutionResult:
-        return await self._begun(program, tools, timeout, self._fresh).finish()
-
-    # There are no files that one run could leave to the next, so each run is alone.
+    # Runs share no files, so every run is already alone.
 
     def stream_alone(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
@@ -82,59 +137,23 @@ class RtfsSandbox(NoFiles, Sandbox):
     ) -> ExecutionResult:
         return await self.run(program, tools=tools, timeout=timeout)
 
-    def execute_stream(
-        self,
-        command: Command,
-        *,
-        stdin: bytes = b"",
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-    ) -> AsyncIterator[Event]:
-        raise Unsupported("the rtfs engine runs no commands; the linux engine does")
+    async def _opened(self) -> object:
+        return object()
 
-    def session(self, *, forkable: bool = False) -> Session:
-        self._check_running()
-        return RtfsSession(self._begun, self._sessions, Interpreter(budget=self._budget), forkable=forkable)
-
-    async def execute(
-        self,
-        command: Command,
-        *,
-        stdin: bytes = b"",
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-    ) -> ExecutionResult:
-        raise Unsupported("the rtfs engine runs no commands; the linux engine does")
-
-    def _begun(
-        self,
-        program: Program | str,
-        tools: Tools,
-        timeout: float | None,
-        interpreter: Callable[[Program, RunHost], Interpreter],
-    ) -> RtfsRun:
-        """Check what is to be run, and return the run, which has not begun to evaluate."""
-        self._check_running()
-        limits = self.policy.limits
-        seconds = seconds_of(timeout, limits.wall_seconds)
-        if not isinstance(program, Program):
-            program = Program(program, language="rtfs", name="program.rtfs")
-        if program.language != "rtfs":
-            raise wrong_language("rtfs", program.language)
-        check_start(program, self.traits)
+    async def _check(self, program: Program, toolset: Toolset, place: object) -> None:
         if program.files:
-            raise Unsupported(NO_FILES)
-        asked = program
-        run = RtfsRun(program, Toolset.for_run(tools), seconds, limits, "rtfs", lambda host: interpreter(asked, host))
-        self._runs.add(run)
-        run.ended.add_done_callback(lambda _: self._runs.discard(run))
-        return run
+            raise Unsupported(_NO_FILES)
 
-    def _fresh(self, program: Program, host: RunHost) -> Interpreter:
-        return Interpreter(bindings=program.inputs, host=host, budget=self._budget)
+    def _run_of(self, asked: Asked, place: object, state: RtfsState | None) -> RtfsRun:
+        program, budget = asked.program, self._budget
 
-    def _check_running(self) -> None:
-        if not self._is_running:
-            raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
+        def fresh(host: RunHost) -> Interpreter:
+            return Interpreter(bindings=spelled_out(program.inputs), host=host, budget=budget)
+
+        return RtfsRun(asked, fresh if state is None else lambda host: state.prepared(program, host))
+
+    def _session_of(self, place: object, forkable: bool) -> RtfsSession:
+        return RtfsSession(self, place, forkable=forkable)
+
+    async def open_state(self) -> RtfsState:
+        return RtfsState(Interpreter(budget=self._budget))

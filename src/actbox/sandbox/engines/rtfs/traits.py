@@ -1,4 +1,4 @@
-"""What the `rtfs` engine does, and what it makes of limits."""
+"""The traits of the `rtfs` engine, and the budget that it makes of limits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from actbox.rtfs.budget import Budget
 from actbox.sandbox.traits import NO_MODULES, Traits
 
 STEPS_PER_SECOND: Final = 1_000_000
-"""What a second of `Limits.cpu_seconds` is in steps, so that a program ends in the same place on every machine."""
+"""The steps for each second of `Limits.cpu_seconds`. Steps end a program in the same place on every machine."""
 
-# The run's own clock ends it, which can stand still.
+# The evaluator needs no clock of its own: the run's clock, which can be paused, ends the program.
 _NO_WALL_SECONDS: Final = 1e9
 
 TRAITS = Traits(
@@ -57,7 +57,7 @@ TRAITS = Traits(
 
 
 def budget_of(limits: Limits) -> Budget:
-    """Return what limits are in the language's own terms."""
+    """Return the evaluator's budget for these limits."""
     memory = limits.memory_mib * 2**20
     return Budget(
         steps=max(1, int(limits.cpu_seconds * STEPS_PER_SECOND)),

@@ -11,18 +11,17 @@ from actbox.core.errors import InvalidValue
 from actbox.core.policy import Policy
 from actbox.sandbox.traits import EngineCheck
 
-from .engine import SshSandbox
-from .place import Place
-from .traits import TRAITS
+from .engine import TRAITS, SshSandbox
+from .target import SshTarget
 
 if TYPE_CHECKING:
     from actbox.sandbox.egress.upstream import Upstream
 
-__all__ = ["TRAITS", "Place", "SshSandbox", "check", "open_engine"]
+__all__ = ["TRAITS", "SshSandbox", "SshTarget", "check", "open_engine"]
 
 
 def check() -> EngineCheck:
-    """Return why it cannot be tried: whether it works is a matter of a machine that nobody has named here."""
+    """Return why the engine cannot be checked: it depends on a machine that is not named here."""
     if shutil.which("ssh") is None:
         return EngineCheck(
             engine="ssh",
@@ -53,11 +52,11 @@ def open_engine(
     folder: str | None = None,
     connect_seconds: int = 15,
 ) -> SshSandbox:
-    """Return a sandbox on another machine; see `Place` for the options. Programs reach whatever that machine does.
+    """Return a sandbox on another machine; see `SshTarget` for the options. Programs reach whatever that machine does.
 
-    Raises `InvalidValue` for a file that is not there, and `Unsupported` for what the policy restricts.
+    Raises `InvalidValue` for a file that does not exist, and `Unsupported` for restrictions of the policy.
     """
-    place = Place(
+    target = SshTarget(
         host=host,
         port=port,
         key=None if key is None else str(key),
@@ -67,9 +66,9 @@ def open_engine(
         folder=folder,
         connect_seconds=connect_seconds,
     )
-    # Of either ssh itself would only say that it was not let in.
-    if place.key and not any(os.path.exists(os.path.expanduser(place.key + end)) for end in ("", ".pub")):
-        raise InvalidValue(f"there is no file with a key at {place.key}")
-    if place.known_hosts and not os.path.exists(os.path.expanduser(place.known_hosts)):
-        raise InvalidValue(f"there is no file with the keys of hosts at {place.known_hosts}")
-    return SshSandbox(policy, place)
+    # For a missing file ssh itself would only report that access was denied.
+    if target.key and not any(os.path.exists(os.path.expanduser(target.key + end)) for end in ("", ".pub")):
+        raise InvalidValue(f"there is no file with a key at {target.key}")
+    if target.known_hosts and not os.path.exists(os.path.expanduser(target.known_hosts)):
+        raise InvalidValue(f"there is no file with the keys of hosts at {target.known_hosts}")
+    return SshSandbox(policy, target)

@@ -1,85 +1,84 @@
-"""`SshSandbox`: an agent behind an ssh connection, which forks a guest for each run."""
+"""`SshSandbox`: an agent behind an ssh connection, which forks a guest for each run, in a directory of an account."""
 
 from __future__ import annotations
 
-import errno
-import threading
 from collections.abc import Mapping
 from typing import Self
 
-from actbox.core.errors import FileError, SandboxUnavailable, Unsupported
+from actbox.core.errors import SandboxUnavailable
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.guest_process import GuestProcess
-from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
-from actbox.sandbox.remote.connection import Connection
+from actbox.sandbox.remote.sandbox import AgentPlace, AgentSandbox
 from actbox.sandbox.remote.workspace import RemoteWorkspace
+from actbox.sandbox.traits import BY_AGENT, BY_HOST, Traits, check_policy
 
 from .folder import Folder, make_folder, remove_folder
-from .place import Place
-from .traits import TRAITS
+from .target import SshTarget
 
-_VARIABLES = {"LANG": "C.UTF-8", "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
-# On top of what a connection may take, for the modules of the preload list.
+# The most seconds for the modules of the preload list, besides the time to connect.
 _BEGIN_SECONDS = 60
+_VARIABLES = {"LANG": "C.UTF-8", "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
+
+TRAITS = Traits(
+    engine="ssh",
+    isolation="another machine; on it none: programs run as the account that was named",
+    isolated=False,
+    least_memory_mib=16,
+    enforced={**BY_AGENT, **BY_HOST},
+    packages="those of that machine's Python",
+    platforms=("linux", "darwin"),
+    cwd=True,
+    sessions=True,
+    network="everything that the other machine reaches",
+    notes=(
+        "no isolation of that account: a program can read, change and end whatever the account can, also what runs "
+        "there for this sandbox; name one that has nothing to lose",
+        "the workspace is a temporary folder there, so /workspace, /input and /output do not exist: use relative paths",
+        "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment",
+        "the number of processes, the size of the workspace and the share of the processors are not limited",
+        "a lost connection ends what runs, and the next run makes another; what lies in the workspace stays",
+    ),
+)
 
 
-class SshSandbox(LocalSandbox):
-    """Programs as forks of an agent on another machine."""
+class SshSandbox(AgentSandbox):
+    """A sandbox whose programs are forks of an agent on another machine."""
 
     traits = TRAITS
+    _agent_place: Account | None = None
 
-    def __init__(self, policy: Policy, place: Place, *, beside: Folder | None = None) -> None:
-        """Raise `Unsupported` for what a policy restricts and an account cannot be kept from.
+    def __init__(self, policy: Policy, target: SshTarget, *, beside: Folder | None = None) -> None:
+        """Raise `Unsupported` for restrictions of a policy that cannot be imposed on an account.
 
-        One that is for one program alone lies `beside` the folder of another sandbox; its own need not outlive its
-        connection.
+        A sandbox for one program alone lies `beside` the directory of another sandbox; its own directory need not
+        outlive its connection.
         """
         super().__init__(policy)
-        for name in ("mounts", "domains", "secrets"):
-            if getattr(policy, name):
-                raise Unsupported(f"the ssh engine cannot keep Policy.{name}; the linux engine can")
-        self._place = place
+        check_policy(policy, "ssh", "mounts", "domains", "secrets")
+        self._target = target
         self._beside = beside
-        self._folder = beside
-        self._agent: Agent | None = None
-        self._connecting = threading.Lock()
 
     async def _open_workspace(self) -> RemoteWorkspace:
+        account = self._agent_place = Account(self._target, self.policy.preload, self._beside)
         try:
-            agent = await run_blocking(self._open)
+            agent = await run_blocking(account.open)
         except BaseException:
             await self._close_workspace()
             raise
-        self._warnings = agent.warnings
-        self.guest_root = agent.workspace_path
-        return RemoteWorkspace(self._connection, self.guest_root, most_mib=self.policy.limits.workspace_mib)
-
-    def _open(self) -> Agent:
-        if self._beside is None:
-            self._folder = make_folder(self._place)
-        return self._live_agent()
+        return self._workspace_of(agent, agent.workspace_path)
 
     async def _close_workspace(self) -> None:
-        await run_blocking(self._close)
-
-    def _close(self) -> None:
-        with self._connecting:
-            agent, self._agent = self._agent, None
-            folder, self._folder = self._folder, None
-        if agent is not None:
-            agent.close()
-        if folder is not None and self._beside is None:
-            remove_folder(self._place, folder)
-
-    def _leave_to_parent(self) -> None:
-        super()._leave_to_parent()
-        self._connecting = threading.Lock()
-        self._agent, self._folder = None, self._beside
+        account, self._agent_place = self._agent_place, None
+        if account is not None:
+            await run_blocking(account.remove)
 
     def _sibling(self) -> Self:
-        return type(self)(self.policy, self._place, beside=self._folder)
+        return type(self)(self.policy, self._target, beside=self._folder)
+
+    @property
+    def _folder(self) -> Folder | None:
+        return self._agent_place.folder if self._agent_place is not None else None
 
     def _base_variables(self) -> Mapping[str, str]:
         if self._folder is None:
@@ -91,41 +90,40 @@ class SshSandbox(LocalSandbox):
         # The kernel counts processes by user, and this user has others.
         return {name: value for name, value in super()._guest_limits().items() if name != "processes"}
 
-    async def _start_guest(self, start: GuestStart) -> GuestProcess:
-        return self._guest_of(await run_blocking(self._live_agent), start)
 
-    def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
-        agent = self._agent
-        return self._guest_of(agent, start) if agent is not None and agent.alive else None
+class Account(AgentPlace):
+    """An account with a directory for one sandbox. A connection that was lost is made again."""
 
-    def _guest_of(self, agent: Agent, start: GuestStart) -> GuestProcess:
-        limits = self.policy.limits
-        return agent.start_guest(start.stdin, {"memory_mib": limits.memory_mib, "cpu_seconds": limits.cpu_seconds})
+    def __init__(self, target: SshTarget, preload: tuple[str, ...], beside: Folder | None) -> None:
+        """Make nothing yet. With `beside`, another sandbox's directory, files do not outlive the connection."""
+        super().__init__()
+        self._target = target
+        self._preload = preload
+        self._beside = beside
+        self.folder = beside
+        """The sandbox's directory, or the one that it lies beside; `None` if there is none."""
 
-    def _connection(self) -> Connection:
+    def open(self) -> Agent:
+        """Make the directory, and return an agent. Raises `SandboxUnavailable`."""
+        if self._beside is None:
+            self.folder = make_folder(self._target)
+        return self.agent()
+
+    def remove(self) -> None:
+        """End the agent, and remove the directory; a second call does nothing."""
+        self.close_agent()
+        folder, self.folder = self.folder, None
+        if folder is not None and self._beside is None:
+            remove_folder(self._target, folder)
+
+    def _start_agent(self, lost: Agent | None) -> Agent:
+        assert self.folder is not None
+        if lost is not None and self._beside is not None:
+            raise SandboxUnavailable(f"the connection to {self._target.host} was lost: {lost.said}")
+        workspace = f"{self.folder.path}/workspace" if self._beside is None else ""
+        config = AgentConfig(workspace=workspace, preload=self._preload)
+        command = self._target.command(agent_arguments(self._target.python))
         try:
-            return self._live_agent().connection
+            return Agent.start(command, config, seconds=self._target.connect_seconds + _BEGIN_SECONDS)
         except SandboxUnavailable as error:
-            raise FileError(errno.EIO, str(error)) from error
-
-    def _live_agent(self) -> Agent:
-        """Return the agent, another one where the connection was lost. Blocks. Raises `SandboxUnavailable`."""
-        self._owner.check()
-        with self._connecting:
-            if self._agent is not None and self._agent.alive:
-                return self._agent
-            lost, self._agent = self._agent, None
-            if lost is not None:
-                lost.close()
-            if self._folder is None:
-                raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
-            if lost is not None and self._beside is not None:
-                raise SandboxUnavailable(f"the connection to {self._place.host} was lost: {lost.said}")
-            workspace = f"{self._folder.path}/workspace" if self._beside is None else ""
-            config = AgentConfig(workspace=workspace, preload=self.policy.preload)
-            command = self._place.command(agent_arguments(self._place.python))
-            try:
-                self._agent = Agent.start(command, config, seconds=self._place.connect_seconds + _BEGIN_SECONDS)
-            except SandboxUnavailable as error:
-                raise SandboxUnavailable(f"{self._place.host}: {error}") from None
-            return self._agent
+            raise SandboxUnavailable(f"{self._target.host}: {error}") from None

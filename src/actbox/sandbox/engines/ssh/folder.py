@@ -1,4 +1,4 @@
-"""The sandbox's folder on another machine, which is to be there still when a connection is lost."""
+"""The sandbox's directory on another machine, which outlives a lost connection."""
 
 from __future__ import annotations
 
@@ -10,63 +10,63 @@ from typing import Any, Final
 
 from actbox.core.errors import SandboxUnavailable
 
-from .place import Place
+from .target import SshTarget
 
-# What is to be done comes on standard input. Constant, so that no path is part of a command line.
+# The request comes on standard input. This text is constant, so that no path is part of a command line.
 _DO: Final = """
 import json, os, sys, tempfile
-told = json.load(sys.stdin)
+request = json.load(sys.stdin)
 try:
-    if told["do"] == "make":
-        folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-", dir=told["folder"]))
+    if request["do"] == "make":
+        folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-", dir=request["folder"]))
         for name in ("workspace", "workspace/input", "workspace/output", "tmp"):
             os.mkdir(os.path.join(folder, name), 0o755)
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH") or os.defpath])
         said = {"folder": folder, "path": path}
     else:
-        tree = {"__name__": "tree"}
-        exec(compile(told["tree"], "<actbox>/tree.py", "exec"), tree)
-        tree["remove_folder"](told["folder"])
+        beneath = {"__name__": "beneath"}
+        exec(compile(request["beneath"], "<actbox>/beneath.py", "exec"), beneath)
+        beneath["remove_folder"](request["folder"])
         said = {}
 except OSError as error:
     said = {"error": str(error)}
 print()
 print("actbox: " + json.dumps(said))
 """
-# How a folder is removed in which a program may have made others as deep as it likes.
-_TREE: Final = Path(__file__).resolve().parents[2] / "guest" / "tree.py"
+# The code that removes a directory in which a program may have nested directories to any depth.
+_BENEATH: Final = Path(__file__).resolve().parents[2] / "guest" / "beneath.py"
 _MARK = "actbox: "
-# On top of what a connection may take.
+# The most seconds besides the time to connect.
 _SECONDS = 60
 _MOST_SAID = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """A folder there, with `workspace` and `tmp` in it; `search` is where commands are looked for on that machine."""
+    """A directory there, with `workspace` and `tmp` in it; `search` is that machine's search path for commands."""
 
     path: str
     search: str
 
 
-def make_folder(place: Place) -> Folder:
-    """Make a folder. Blocks. Raises `SandboxUnavailable`."""
-    said = _ask(place, {"do": "make", "folder": place.folder})
+def make_folder(target: SshTarget) -> Folder:
+    """Make the directory. Blocks. Raises `SandboxUnavailable`."""
+    said = _ask(target, {"do": "make", "folder": target.folder})
     return Folder(path=str(said["folder"]), search=str(said["path"]))
 
 
-def remove_folder(place: Place, folder: Folder) -> None:
-    """Remove a folder and all that programs have put there. Blocks. Raises `SandboxUnavailable`."""
-    _ask(place, {"do": "remove", "folder": folder.path, "tree": _TREE.read_text("utf-8")})
+def remove_folder(target: SshTarget, folder: Folder) -> None:
+    """Remove the directory with everything in it. Blocks. Raises `SandboxUnavailable`."""
+    _ask(target, {"do": "remove", "folder": folder.path, "beneath": _BENEATH.read_text("utf-8")})
 
 
-def _ask(place: Place, told: dict[str, Any]) -> dict[str, Any]:
+def _ask(target: SshTarget, request: dict[str, Any]) -> dict[str, Any]:
     try:
         done = subprocess.run(
-            place.command([place.python, "-I", "-c", _DO]),
-            input=json.dumps(told).encode(),
+            target.command([target.python, "-I", "-c", _DO]),
+            input=json.dumps(request).encode(),
             capture_output=True,
-            timeout=place.connect_seconds + _SECONDS,
+            timeout=target.connect_seconds + _SECONDS,
             check=False,
         )
     except OSError as error:
@@ -74,22 +74,22 @@ def _ask(place: Place, told: dict[str, Any]) -> dict[str, Any]:
             f"the ssh command cannot be started: {error.strerror}; install openssh-client"
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise SandboxUnavailable(f"{place.host} did not answer within {error.timeout:.0f} seconds") from None
+        raise SandboxUnavailable(f"{target.host} did not answer within {error.timeout:.0f} seconds") from None
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     said = next((line[len(_MARK) :] for line in reversed(lines) if line.startswith(_MARK)), None)
     if said is None:
         why = done.stderr.decode("utf-8", "replace").strip()[-_MOST_SAID:] or f"exit code {done.returncode}"
-        raise SandboxUnavailable(f"{place.host} cannot be used: {why}{_advice(place, why)}")
+        raise SandboxUnavailable(f"{target.host} cannot be used: {why}{_advice(target, why)}")
     answer: dict[str, Any] = json.loads(said)
     if "error" in answer:
-        raise SandboxUnavailable(f"the workspace on {place.host}: {answer['error']}")
+        raise SandboxUnavailable(f"the workspace on {target.host}: {answer['error']}")
     return answer
 
 
-def _advice(place: Place, said: str) -> str:
-    """Return what to do about what ssh said, where it does not say so itself."""
+def _advice(target: SshTarget, said: str) -> str:
+    """Return advice on an error of ssh that does not explain itself."""
     if "Host key verification failed" in said:
-        by_hand = " ".join(["ssh", *(["-p", str(place.port)] if place.port else []), place.host])
+        by_hand = " ".join(["ssh", *(["-p", str(target.port)] if target.port else []), target.host])
         return (
             f". Nobody is asked whether to believe it: connect once by hand (`{by_hand}`) and compare its key, or name"
             " a file that has it, as ssh-keyscan writes one: known_hosts='FILE'"

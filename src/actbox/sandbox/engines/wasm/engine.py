@@ -1,10 +1,11 @@
-"""`WasmSandbox`: each program in a fresh instance, in a worker process that can be ended at any time."""
+"""`WasmSandbox`: each program runs in a fresh instance, in a worker process that can be killed at any time."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final, Self
 
 from actbox.core.after_fork import Owner
@@ -12,19 +13,18 @@ from actbox.core.errors import FileError
 from actbox.core.limits import Limits
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.cancellation import whole
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
-from actbox.sandbox.embedded.sandbox import Place
+from actbox.sandbox.embedded.sandbox import Evaluate, Place
 from actbox.sandbox.guest import wire
 from actbox.sandbox.storage import Storage
-from actbox.sandbox.whole import whole
 
-from .clerk import ClerkWorkspace
-from .conversation import Conversation, Ended
-from .disk import Remove, cut_back, room
-from .folders import open_files, output_of, volumes_of
-from .mounted import check_mounts, mount
+from .disk_usage import Remove, cut_back, room
+from .folders import check_mounts, mount, open_files, output_of, volumes_of
 from .outcome import outcome_of
-from .stock import stock
+from .pool import worker_pool
+from .program import Ended, WasmProgram
+from .served_workspace import ServedWorkspace
 from .traits import TRAITS
 from .worker import Design, Volume, Worker
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from actbox.sandbox.egress.proxy import EgressProxy
     from actbox.sandbox.egress.upstream import Upstream
 
-# How long a session's program that waits may take to end when it is asked to.
+# The most seconds for a waiting program of a session to end when it is asked to.
 _GRACE_SECONDS: Final = 1.0
-# How many workers are tried that turn out to have ended while they waited.
+# The most workers to try if they turn out to have ended while they waited.
 _MOST_WORKERS: Final = 8
 _INTERRUPT: Final = wire.encode({"t": "interrupt"}, wire.ENVELOPE_BYTES)
 _END: Final = wire.encode({"t": "end"}, wire.ENVELOPE_BYTES)
@@ -47,18 +47,21 @@ class WasmSandbox(EmbeddedSandbox):
     _input_apart = True
 
     def __init__(self, policy: Policy, upstream: Upstream | None = None, *, family: WasmSandbox | None = None) -> None:
-        """Raise `Unsupported` for a policy that cannot be kept. `family` is a sandbox to share the proxy with."""
+        """Raise `Unsupported` for a policy that cannot be enforced. `family` is a sandbox whose proxy is shared."""
         super().__init__(policy)
         check_mounts(policy.mounts)
         self._volumes: tuple[Volume, ...] = ()
         self._proxy: EgressProxy | None = family._proxy if family else None
         if policy.domains and self._proxy is None:
-            from actbox.sandbox.embedded.http import make_proxy  # what it needs takes long to import
+            from actbox.sandbox.embedded.http import make_proxy  # its dependencies take long to import
 
             self._proxy = make_proxy(policy, upstream)
 
     def _sibling(self) -> Self:
         return type(self)(self.policy, family=self)
+
+    def _fresh(self) -> AbstractAsyncContextManager[Evaluate]:
+        return contextlib.nullcontext(self._evaluate)
 
     async def _evaluate(self, evaluation: Evaluation) -> Outcome:
         for _ in range(_MOST_WORKERS):
@@ -68,42 +71,42 @@ class WasmSandbox(EmbeddedSandbox):
         return outcome_of(ended, evaluation.limits)
 
     async def _evaluated(self, evaluation: Evaluation) -> Ended:
-        """Evaluate a program in the next worker, which may have ended while it waited."""
+        """Evaluate a program in the next worker; retry if that had ended while it waited."""
         design = _design(evaluation.folder, evaluation.limits, self._volumes)
         worker = await _worker(design)
-        conversation = Conversation(worker, evaluation, self._proxy)
+        program = WasmProgram(worker, evaluation, self._proxy)
         owner, ended = Owner(), None
         try:
-            conversation.begin(last=True)
-            ended = await conversation.ended()
+            program.begin(last=True)
+            ended = await program.ended()
             return ended
         finally:
-            conversation.give_up()
+            program.give_up()
             if owner.is_here:  # else this is a forked child, and the worker its parent's
                 await self._take_back(worker, design, evaluation, ended)
 
     async def _take_back(self, worker: Worker, design: Design, evaluation: Evaluation, ended: Ended | None) -> None:
-        """Have a worker wait for its next program, or end it with what it has written beyond its limit."""
-        if ended is None or ended.told is None:
-            await whole(_end(worker), _nothing)
-            stock().replace(design)
+        """Let a worker wait for its next program, or kill it and remove what it has written beyond its limit."""
+        if ended is None or ended.report is None:
+            await whole(_end(worker))
+            worker_pool().replace(design)
         else:
-            stock().give(worker, design)
-        if ended is None or ended.told is None or ended.limit:
-            await whole(run_blocking(_cut_back, evaluation), _nothing)
+            worker_pool().give(worker, design)
+        if ended is None or ended.report is None or ended.limit:
+            await whole(run_blocking(_cut_back, evaluation))
 
-    async def write_file(self, path: str, data: bytes) -> None:
-        place = self._there()
+    async def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        place = self._open_place()
         most = self.policy.limits.workspace_mib
-        size = len(data) if isinstance(data, (bytes, bytearray, memoryview)) else 0  # what is no bytes is refused below
+        size = len(data) if isinstance(data, (bytes, bytearray, memoryview)) else 0  # other types are refused below
         if await run_blocking(room, most * 2**20 - size, *_counted(place)) < 0:
             raise FileError(errno.ENOSPC, f"{path}: the workspace would have more than {most} MiB")
-        await super().write_file(path, data)
+        await super().write_file(path, data, mode=mode)
 
     def _storage(self, folder: str, input_folder: str) -> Storage:
         return open_files(folder, input_folder)
 
-    async def _open_state(self) -> State:
+    async def open_state(self) -> State:
         return _WasmState(self._proxy, self._volumes)
 
     async def _opened(self) -> Place:
@@ -114,22 +117,22 @@ class WasmSandbox(EmbeddedSandbox):
         except BaseException:
             await super()._let_go(place)
             raise
-        stock().prepare(_design(place.folder, self.policy.limits, self._volumes))
+        worker_pool().prepare(_design(place.folder, self.policy.limits, self._volumes))
         return place
 
     async def _open(self) -> None:
-        await whole(run_blocking(stock().enter), _left)
+        await whole(run_blocking(worker_pool().enter), _left)
 
     async def _let_go(self, place: Place) -> None:
-        await run_blocking(stock().forget, place.folder)
+        await run_blocking(worker_pool().forget, place.folder)
         await super()._let_go(place)
 
     async def _close(self) -> None:
-        stock().leave()
+        worker_pool().leave()
 
 
 class _WasmState(State):
-    """An instance that lasts from program to program, in a worker of its own."""
+    """An instance that lasts from program to program, in its own worker."""
 
     def __init__(self, proxy: EgressProxy | None, volumes: tuple[Volume, ...]) -> None:
         self._proxy = proxy
@@ -146,45 +149,45 @@ class _WasmState(State):
         if self._worker is None:
             self._design = _design(evaluation.folder, evaluation.limits, self._volumes)
             self._worker = await _worker(self._design)
-        conversation = Conversation(self._worker, evaluation, self._proxy)
+        program = WasmProgram(self._worker, evaluation, self._proxy)
         owner = Owner()
-        conversation.begin(last=False)
+        program.begin(last=False)
         try:
-            ended = await conversation.ended()
+            ended = await program.ended()
         except asyncio.CancelledError:
-            conversation.give_up()
+            program.give_up()
             if not owner.is_here:
                 raise
-            await whole(self._interrupted(conversation), _nothing)
-            await whole(run_blocking(_cut_back, evaluation), _nothing)
+            await whole(self._interrupted(program))
+            await whole(run_blocking(_cut_back, evaluation))
             raise
-        if ended.told is None or ended.is_over:
-            await whole(self._end(), _nothing)
-        conversation.give_up()
+        if ended.report is None or ended.is_over:
+            await whole(self._end())
+        program.give_up()
         if ended.limit:
-            await whole(run_blocking(_cut_back, evaluation), _nothing)
+            await whole(run_blocking(_cut_back, evaluation))
         return outcome_of(ended, evaluation.limits)
 
     async def close(self) -> None:
-        """End the interpreter as a script ends, or by force where it takes long."""
-        await whole(self._close(), _nothing)
+        """End the interpreter as a script ends, or by force if that takes long."""
+        await whole(self._close())
 
-    async def _interrupted(self, conversation: Conversation) -> None:
-        """Ask the program to end, which it can hear while it waits; end it where it does not."""
+    async def _interrupted(self, program: WasmProgram) -> None:
+        """Ask the program to end, which it does at its next wait; kill it if it goes on."""
         assert self._worker is not None
         self._worker.post(_INTERRUPT)
         try:
-            ended = await asyncio.wait_for(conversation.ended(), _GRACE_SECONDS)
+            ended = await asyncio.wait_for(program.ended(), _GRACE_SECONDS)
         except TimeoutError:
             ended = None
-        if ended is None or ended.told is None or ended.is_over:
+        if ended is None or ended.report is None or ended.is_over:
             await self._end()
 
     async def _end(self) -> None:
         self._is_over = True
         if self._worker is not None and self._design is not None:
             await _end(self._worker)
-            stock().replace(self._design)
+            worker_pool().replace(self._design)
 
     async def _close(self) -> None:
         if self._is_over:
@@ -193,7 +196,7 @@ class _WasmState(State):
         if self._worker is None or self._design is None:
             return
         if await run_blocking(self._worker.finish, _END, _GRACE_SECONDS):
-            stock().give(self._worker, self._design)
+            worker_pool().give(self._worker, self._design)
         else:
             await _end(self._worker)
 
@@ -209,23 +212,23 @@ def _design(folder: str, limits: Limits, volumes: tuple[Volume, ...]) -> Design:
 
 
 def _cut_back(evaluation: Evaluation) -> None:
-    """Remove what a program that was ended has written beyond its limit. Blocks."""
+    """Remove what a killed program has written beyond its limit. Blocks."""
     most, folder = evaluation.limits.workspace_mib * 2**20, evaluation.folder
     if room(most, *_counted(evaluation)) >= 0:
         return
     output, files = output_of(folder), evaluation.workspace
-    if isinstance(files, ClerkWorkspace):
+    if isinstance(files, ServedWorkspace):
         removes: dict[str, Remove] = {
             folder: lambda path, _: files.discard(path),
             output: lambda path, _: files.discard(f"output/{path}"),
         }
         cut_back(most, removes, [evaluation.input_folder])
         return
-    from actbox.sandbox.workspace import Workspace, open_folder  # which not every system can import
+    from actbox.sandbox.workspace import Workspace, open_folder  # not every system can import it
 
     with contextlib.ExitStack() as stack:
         removes = {}
-        for top in (folder, output):  # each by itself, with what lies in the places of what lies elsewhere
+        for top in (folder, output):  # each on its own; the other directories have placeholders in it
             own = Workspace(open_folder(top), "/workspace")
             stack.callback(own.close)
             removes[top] = own.remove
@@ -237,8 +240,8 @@ def _counted(place: Place | Evaluation) -> tuple[str, ...]:
 
 
 async def _worker(design: Design) -> Worker:
-    worker = stock().at_hand(design)
-    return worker if worker is not None else await whole(run_blocking(stock().take, design), _end)
+    worker = worker_pool().at_hand(design)
+    return worker if worker is not None else await whole(run_blocking(worker_pool().take, design), _end)
 
 
 async def _end(worker: Worker) -> None:
@@ -246,8 +249,4 @@ async def _end(worker: Worker) -> None:
 
 
 async def _left(_: None) -> None:
-    stock().leave()
-
-
-async def _nothing(_: None) -> None:
-    pass
+    worker_pool().leave()

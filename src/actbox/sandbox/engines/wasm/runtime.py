@@ -1,7 +1,7 @@
-"""What all workers of this process share: a private folder with the library's own files and the compiled guest.
+"""The files shared by all workers of this process: a private directory with the library's files and the compiled guest.
 
-The library unpacks an interpreter, which it then trusts, to a place below the system's temporary folder that anybody
-could have filled before. So workers are given a temporary folder of their own.
+The library unpacks an interpreter, which it then trusts, below the system's temporary directory, where anybody could
+have put another one before. So workers get their own temporary directory.
 """
 
 from __future__ import annotations
@@ -17,35 +17,43 @@ from actbox.core.after_fork import in_a_forked_child
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.host_folders import make_folder
 
-from .removing import remove_tree
+from .tree_removal import remove_tree
 from .worker import Worker
 
 _GUEST_FOLDER: Final = Path(__file__).parents[2] / "guest"
-# What `wasm.py` of the guest imports, of the guest: each after those that it imports itself.
+# The guest modules that the guest's `wasm.py` imports, each after those that it imports itself.
 _MODULES: Final = (
+    "members",
+    "tagged",
     "wire",
+    "tool_error",
     "interrupts",
+    "spin",
     "channel",
+    "indentation",
     "program",
     "traces",
-    "failure",
+    "notebook",
+    "error_hints",
     "finish",
+    "imports",
+    "figures",
+    "display",
     "tools",
-    "http_request",
     "value",
     "randomness",
     "inbox",
-    "clerk",
+    "file_server",
     "missing",
     "wasm",
 )
 
 
 class Runtime:
-    """Made once for a process; what it has made is removed at its end."""
+    """The shared directory; made once for a process, and removed at its end."""
 
     def __init__(self) -> None:
-        """Raise `SandboxUnavailable` where no worker can be started."""
+        """Raise `SandboxUnavailable` if no worker can be started."""
         try:
             self.folder = make_folder()
         except OSError as error:
@@ -59,7 +67,7 @@ class Runtime:
 
     def _remove(self) -> None:
         if os.getpid() == self._process:
-            with contextlib.suppress(OSError):  # a worker that ends now removes it too
+            with contextlib.suppress(OSError):  # a worker that is ending removes it too
                 remove_tree(self.folder)
 
 
@@ -68,7 +76,7 @@ _runtime: Runtime | None = None
 
 
 def runtime() -> Runtime:
-    """Return this process's runtime, making it where there is none. Raises `SandboxUnavailable`."""
+    """Return this process's runtime, making it if needed. Raises `SandboxUnavailable`."""
     global _runtime
     with _lock:
         if _runtime is None:

@@ -1,4 +1,4 @@
-"""What the `wasm` engine does on this machine."""
+"""The traits of the `wasm` engine on this machine."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ TRAITS: Final = Traits(
     mounts=("ro", "rw"),
     commands=False,
     tools_by="callbacks",
+    least_memory_mib=16,
     enforced={
         "wall_seconds": "host timer",
         "cpu_seconds": "host timer",

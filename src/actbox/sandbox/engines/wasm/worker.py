@@ -1,4 +1,4 @@
-"""The host's handle on one worker process (`inside.py`): orders go in, what its instance says comes out."""
+"""The host's handle on one worker process (`worker_process.py`): sends orders, and receives its instance's output."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.not_installed import NotInstalled
+from actbox.sandbox.traits import NotInstalled
 
-from .removing import remove_tree
+from .tree_removal import remove_tree
 
-_INSIDE: Final = Path(__file__).with_name("inside.py")
+_WORKER_PROCESS: Final = Path(__file__).with_name("worker_process.py")
 _HEADER: Final = struct.Struct("!cI")
 _READ_BYTES: Final = 256 * 1024
 _MIB: Final = 2**20
 _OUTPUTS: Final[Mapping[bytes, Literal["stdout", "stderr"]]] = {b"1": "stdout", b"2": "stderr"}
-# What Windows cannot start a process without.
+# Variables without which Windows cannot start a process.
 _KEPT_VARIABLES: Final = ("SYSTEMROOT",)
 
 ADVICE: Final = "pip install 'actbox[wasm]'"
@@ -36,81 +36,81 @@ ENGINE_MISSING: Final = "the wasm engine needs pyeryx, which is not installed"
 
 
 class Listener(Protocol):
-    """Who hears what a worker's instance says, from the worker's threads."""
+    """The receiver of an instance's output, called in the worker's threads."""
 
     def on_begin(self) -> None:
-        """The instance is about to begin with what it was given to do."""
+        """Handle the start of the requested work."""
 
     def on_message(self, data: bytes) -> None:
-        """A part of the stream of messages that the instance sends."""
+        """Handle a part of the instance's stream of messages."""
 
     def on_output(self, name: Literal["stdout", "stderr"], data: bytes) -> None:
-        """A part of what it printed."""
+        """Handle a part of the printed output."""
 
     def on_tick(self, cpu_seconds: float) -> None:
-        """Called now and then, with how much processor time its programs have used."""
+        """Handle a regular report of the processor time, in seconds, that its programs have used."""
 
-    def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
-        """The program has ended, and all that it sent and printed was heard; the instance too, if `is_over`."""
+    def on_end(self, report: Mapping[str, Any], is_over: bool) -> None:
+        """Handle the end of the program, after all its data; the instance has ended too if `is_over`."""
 
     def on_lost(self, exit_code: int, has_begun: bool) -> None:
-        """The worker is no more; whether the instance may have begun with what it was to do."""
+        """Handle the end of the worker; `has_begun` is true if the instance may have started the requested work."""
 
 
 class Volume(NamedTuple):
-    """A folder of the host that an instance is given: this very one, whatever comes to lie in its place."""
+    """A directory of the host for an instance, identified so that another one in its place is noticed."""
 
     path: str
     inside: str
-    """Where it lies for the instance."""
+    """Its path in the instance."""
     read_only: bool
     identity: tuple[int, int]
     """The device and the inode."""
 
     @classmethod
     def of(cls, path: str, inside: str, *, read_only: bool = False) -> Self:
-        """Return the one that lies at a path now. Raises `OSError`."""
+        """Return the directory at a path now. Raises `OSError`."""
         status = os.stat(path, follow_symlinks=False)
         return cls(path, inside, read_only, (status.st_dev, status.st_ino))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What an instance is made for."""
+    """The directories and limits that an instance is made with."""
 
     folder: str
-    """Of the workspace."""
+    """The workspace's directory."""
     volumes: tuple[Volume, ...]
-    """What it sees of the host."""
+    """The host's directories that it sees."""
     memory_mib: int
     file_mib: int
     open_files: int
 
     def key(self) -> tuple[object, ...]:
-        """Return what is otherwise once another folder lies at one of the paths, which is told when one is made."""
+        """Return a key that changes if one of the paths gets another directory."""
         return (self, *(_lies_at(volume.path) for volume in self.volumes))
 
 
 class Worker:
-    """One process. Its methods may be called from any thread, one at a time."""
+    """One worker process. Its methods may be called from any thread, one at a time."""
 
     def __init__(self, folder: str) -> None:
-        """Start it, with `folder` for what it writes to disk, in which `guest` is. Raises `SandboxUnavailable`."""
+        """Start the process; it writes below `folder`, which contains `guest`. Raises `SandboxUnavailable`."""
         self._folder = folder
         self._box = ""
         self._inbox = -1
         self.key: tuple[object, ...] | None = None
-        """Of the design of the instance that waits for its first order, if one does."""
+        """The key of the waiting instance's design, if an instance waits."""
         self._design: Design | None = None
         self._opened = self._waiting = 0
-        """How many instances it was to make, and how many have said that they wait for their first order."""
+        """The numbers of instances requested, and of those that have reported to wait for their first order."""
         self.preparing = threading.Lock()
-        """Whoever has it makes an instance here."""
+        """Held while an instance is being made here."""
         self._listener: Listener | None = None
         self._has_begun = False
         self._exit_code: int | None = None
         self.is_ended = False
-        """Whether this process has ended it."""
+        """True if this process has killed it."""
         """Set when nothing more is heard of the process."""
         self._compiled: bytearray | None = None
         self._heard = threading.Event()
@@ -121,7 +121,7 @@ class Worker:
             raise NotInstalled(ENGINE_MISSING, ADVICE)
         variables = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         variables |= {"TMPDIR": folder, "TEMP": folder, "TMP": folder, "ERYX_WARM_INSTANCES": "1"}
-        command = [sys.executable, "-I", "-X", "utf8", str(_INSIDE), str(Path(spec.origin).parents[1])]
+        command = [sys.executable, "-I", "-X", "utf8", str(_WORKER_PROCESS), str(Path(spec.origin).parents[1])]
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
@@ -134,25 +134,25 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """True if the process runs."""
         return self._process.poll() is None
 
     @property
     def process(self) -> int:
-        """Its id."""
+        """The process id."""
         return self._process.pid
 
     def sees(self, folder: str) -> bool:
-        """Whether an instance waits that was made for this workspace folder."""
+        """Return whether an instance for this workspace directory waits."""
         return self._design is not None and self._design.folder == folder
 
     @property
     def tmp_folder(self) -> str:
-        """What its instance sees as `/tmp`."""
+        """The host directory that its instance sees as `/tmp`."""
         return f"{self._box}/tmp"
 
     def stand_still(self, seconds: float) -> None:
-        """Let nothing of it run for so long, where the system can do that. Blocks for as long."""
+        """Stop the process for this many seconds, if the system can. Blocks for as long."""
         if hasattr(signal, "SIGSTOP"):
             self._process.send_signal(signal.SIGSTOP)
             time.sleep(seconds)
@@ -160,11 +160,11 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether an instance waits for its first order."""
+        """True if an instance waits for its first order."""
         return self.key is not None and self._waiting == self._opened
 
     def compile(self, folder: Path, names: Sequence[str]) -> bytes:
-        """Return the compiled form of modules in a folder. Raises `SandboxUnavailable`."""
+        """Return the compiled modules of a directory. Raises `SandboxUnavailable`."""
         self._compiled = bytearray()
         self._order({"op": "compile", "folder": str(folder), "names": names})
         self._heard.wait()
@@ -175,7 +175,7 @@ class Worker:
         return compiled
 
     def open(self, design: Design) -> None:
-        """Make an instance in place of one that waits, if one does. Raises `OSError`."""
+        """Make an instance, in place of the waiting one if there is one. Raises `OSError`."""
         self.drop()
         key = design.key()
         self._box = tempfile.mkdtemp(dir=self._folder)
@@ -202,7 +202,7 @@ class Worker:
         self.key, self._design = key, design
 
     def begin(self, listener: Listener, order: bytes, *, last: bool = False) -> None:
-        """Let the instance do what the frame `order` says, the `last` maybe; `listener` hears all until it is done."""
+        """Have the instance carry out the frame `order`, maybe its `last`; `listener` hears all until it is done."""
         with self._lock:
             self.key = self._design = None
             self._has_begun = False
@@ -216,42 +216,42 @@ class Worker:
         self._order({"op": "go", "last": last})
 
     def finish(self, order: bytes, seconds: float) -> bool:
-        """Have the instance do a last order; return whether it has ended after so many seconds."""
+        """Have the instance carry out a last order; return whether it has ended within `seconds`."""
         last = _Last()
         self.begin(last, order)
         last.heard.wait(seconds)
         return last.is_over
 
     def post(self, frame: bytes) -> None:
-        """Put a frame into the inbox. One for an instance that is gone is lost."""
+        """Add a frame to the inbox; if the instance has ended, the frame is lost."""
         view = memoryview(frame)
         while view and self._inbox >= 0:
             view = view[os.write(self._inbox, view) :]
 
     def drop(self) -> None:
-        """End an instance that waits for its first order, if one does, and remove what was made for the last."""
+        """End the instance that waits, if there is one, and remove the files made for the last instance."""
         if self.key is not None:
             self.key = self._design = None
             self._dropped.clear()
             if self.alive:
                 self._order({"op": "drop"})
-                self._dropped.wait()  # else a system might not let its folders be removed
+                self._dropped.wait()  # otherwise some systems refuse to remove its directories
         if self._inbox >= 0:
             os.close(self._inbox)
             self._inbox = -1
         if self._box:
-            with contextlib.suppress(OSError):  # what stays goes with the folder of all workers
+            with contextlib.suppress(OSError):  # the rest is removed with the directory of all workers
                 remove_tree(self._box)
             self._box = ""
 
     def end(self) -> None:
-        """End the process; when this returns nothing of it runs. Blocks for some milliseconds."""
+        """Kill the process; when this returns nothing of it runs. Blocks for some milliseconds."""
         self.is_ended = True
         self._process.kill()
         self._process.wait()
         if self._thread is not threading.current_thread():
             self._thread.join()
-        with contextlib.suppress(OSError):  # what it had not read yet
+        with contextlib.suppress(OSError):  # orders that it had not read
             assert self._process.stdin is not None
             self._process.stdin.close()
         self.key = None
@@ -264,19 +264,19 @@ class Worker:
 
     def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # it is gone, which is heard elsewhere
+        with contextlib.suppress(OSError):  # it has ended, which the reading side notices
             self._process.stdin.write(data)
             self._process.stdin.flush()
 
     def _hear(self) -> None:
-        """Take in frames until the worker has gone."""
+        """Handle frames until the worker has ended."""
         assert self._process.stdout is not None
         try:
             with self._process.stdout as frames:
                 while self._hear_one(frames):
                     pass
         finally:
-            self._process.kill()  # one that speaks nonsense; any other has gone already
+            self._process.kill()  # it sent nonsense; otherwise it has ended already
             exit_code = self._process.wait()
             self._heard.set()
             self._dropped.set()
@@ -287,7 +287,7 @@ class Worker:
                 listener.on_lost(exit_code, self._has_begun)
 
     def _hear_one(self, frames: Any) -> bool:
-        """Take in one frame; return whether there was one."""
+        """Handle one frame; return false at the end."""
         header = frames.read(_HEADER.size)
         if len(header) < _HEADER.size:
             return False
@@ -345,7 +345,7 @@ def _lies_at(path: str) -> tuple[int, int] | None:
 
 
 class _Last:
-    """Hears nothing but that an instance has ended."""
+    """A listener that only waits for the end of an instance."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -363,7 +363,7 @@ class _Last:
     def on_tick(self, cpu_seconds: float) -> None:
         pass
 
-    def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
+    def on_end(self, report: Mapping[str, Any], is_over: bool) -> None:
         self.is_over = is_over
         self.heard.set()
 

@@ -57,6 +57,46 @@ for line in incoming:
     send({"done": [code, out.getvalue(), said.getvalue()]})
 """
 
+_SCRIPT_CHILD = """
+const fs = require("fs"), vm = require("vm");
+const pending = [];
+let left = "";
+function receive() {
+  while (!pending.length) {
+    const bytes = Buffer.alloc(1 << 16);
+    const count = fs.readSync(0, bytes);
+    if (!count) process.exit(0);
+    const lines = (left + bytes.toString("latin1", 0, count)).split("\\n");
+    left = lines.pop();
+    pending.push(...lines);
+  }
+  return JSON.parse(pending.shift());
+}
+function send(message) {
+  let bytes = Buffer.from(JSON.stringify(message) + "\\n");
+  while (bytes.length) bytes = bytes.subarray(fs.writeSync(1, bytes));
+}
+const context = vm.createContext({ atob, btoa });
+context.dispatch = (name, text) => {
+  send({ call: [name, text] });
+  const answer = receive();
+  if ("error" in answer) throw new Error(answer.error);
+  return answer.value;
+};
+vm.runInContext("globalThis.call_tool = (name, given) => JSON.parse(dispatch(name, JSON.stringify(given)))", context);
+(async () => {
+  for (;;) {
+    const [source] = receive();
+    const done = [0, "", ""];
+    await vm.runInContext(`(async () => {${source}\\n})()`, context).catch((error) => {
+      done[0] = 1;
+      done[2] = String(error.stack);
+    });
+    send({ done });
+  }
+})();
+"""
+
 
 @dataclass
 class ExecutionResult:
@@ -67,7 +107,7 @@ class ExecutionResult:
 
 class Sandbox:
     def __init__(self, *, backend: str, heap_size: str, stack_size: str, module: str | None = None) -> None:
-        assert backend == "wasm"
+        self._is_script = backend == "hyperlight-js"
         self._bytes = (int(heap_size[:-2]) + int(stack_size[:-2])) * 1024
         self._tools: dict[str, Callable[..., Any]] = {}
         self._codes: list[str] = []
@@ -120,11 +160,12 @@ class Sandbox:
 
     def _begin(self) -> subprocess.Popen[bytes]:
         def limit() -> None:
-            resource.setrlimit(resource.RLIMIT_AS, (self._bytes, self._bytes))
+            if not self._is_script:  # V8 maps far more than it uses
+                resource.setrlimit(resource.RLIMIT_AS, (self._bytes, self._bytes))
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a machine ends with its process
 
         return subprocess.Popen(
-            [sys.executable, "-I", "-c", _CHILD],
+            ["node", "-e", _SCRIPT_CHILD] if self._is_script else [sys.executable, "-I", "-c", _CHILD],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

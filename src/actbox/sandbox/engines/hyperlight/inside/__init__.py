@@ -1,7 +1,7 @@
-"""What runs inside the virtual machine, in its CPython 3.14: sent there as text when the machine is made.
+"""The code that runs inside the virtual machine, in its CPython 3.14; sent there as text when the machine starts.
 
-`channel.py` is the way to the host, `files.py` what stands for a file system, `failure.py` and `traces.py` tell of
-exceptions what the guest's own modules of these names cannot tell here, `program.py` runs a program, `boot.py` brings
-them all in. The modules of `sandbox/guest/` that need no more than this interpreter has are used as they are.
-`javascript/` is the same for JavaScript, put together as one function.
+`channel.py` sends requests to the host, `files.py` replaces the file system, and `traces.py` stands for the guest's own
+module of that name, which needs more than this interpreter has. `program.py` runs a program, and `boot.py` loads them
+all. Modules of `sandbox/guest/` are used unchanged where this interpreter suffices.
+`javascript/` is the same for JavaScript, joined into one function.
 """

@@ -1,10 +1,10 @@
-"""The first code of ours in a new machine: it fetches all the rest from the host, and runs it as modules.
+"""The first code in a new machine: fetches the other modules from the host and runs them.
 
-The first machine is given their text and gives back what it has compiled, which further ones are given instead.
+The first machine receives their text and sends back the compiled code, which later machines receive instead.
 
-Each module has the name that it has in the package, below `_actbox` instead of `actbox.sandbox`, so that their imports
-of one another hold. Of the standard library's modules that are only another name for a built-in one, which this
-interpreter has without the name, it gives the name too.
+Each module has its name in the package, below `_actbox` instead of `actbox.sandbox`, so that their imports of each
+other work. Some modules of the standard library only import a built-in one, such as `struct` from `_struct`. This
+interpreter has the built-in ones alone, so their usual names are added here.
 """
 
 import binascii
@@ -15,11 +15,12 @@ from types import ModuleType
 from typing import Any
 
 _BUILT_IN = ("struct", "datetime", "contextvars")
-_PIECE = 8 * 1024  # the library's buffer for one call has 16 KiB
+# The library's buffer for one call has 16 KiB; a multiple of three, so that the pieces' base64 can be joined.
+_PIECE = 6 * 1024
 
 
 def _fetched(call_tool: Any) -> dict[str, Any]:
-    have, size = b"", 1
+    have, size = bytearray(), 1  # grows in place: the memory of a small machine is not returned
     while len(have) < size:
         answer = call_tool("actbox", p=len(have))
         size = answer["size"]
@@ -33,12 +34,12 @@ def _compiled(given: dict[str, Any], call_tool: Any) -> dict[str, Any]:
     if "compiled" in given:
         known: dict[str, Any] = marshal.loads(binascii.a2b_base64(given["compiled"]))
         return known
-    codes = {
-        name: compile(text, "<actbox>/%s.py" % name, "exec", dont_inherit=True) for name, text in given["texts"].items()
-    }
-    said = binascii.b2a_base64(marshal.dumps(codes), newline=False).decode()
+    texts, codes = given["texts"], {}
+    for name in list(texts):
+        codes[name] = compile(texts.pop(name), "<actbox>/%s.py" % name, "exec", dont_inherit=True)
+    said = memoryview(marshal.dumps(codes))
     for start in range(0, len(said), _PIECE):
-        call_tool("actbox", c=said[start : start + _PIECE])
+        call_tool("actbox", c=binascii.b2a_base64(said[start : start + _PIECE], newline=False).decode())
     return codes
 
 
@@ -47,7 +48,7 @@ def _bring_in(codes: dict[str, Any]) -> None:
         module = sys.modules[name] = ModuleType(name)
         exec("from _%s import *" % name, module.__dict__)
     future = sys.modules["__future__"] = ModuleType("__future__")
-    future.annotations = None  # type: ignore[attr-defined]  # the compiler has read it; it is imported all the same
+    future.annotations = None  # type: ignore[attr-defined]  # only the import must succeed: the compiler has read it
     for name, code in codes.items():
         parts = ("_actbox." + name).split(".")
         for count in range(1, len(parts)):

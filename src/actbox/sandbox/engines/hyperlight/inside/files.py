@@ -1,7 +1,7 @@
-"""What stands for a file system: `open`, and the functions of `os` that take a path, ask the host for all of it.
+"""Replaces the file system: `open`, and the functions of `os` that take a path, send requests to the host.
 
-Nothing else of the machine's has files, so that these are the only ones there are. A program sees `/workspace` with
-`input` and `output`, which are `/input` and `/output` too, its own `/tmp`, and what the policy mounts.
+The machine has no other files. A program sees `/workspace` with `input` and `output`, which are also `/input` and
+`/output`, its own `/tmp`, and the policy's mounts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REPLACED = (
 
 
 class HostFiles:
-    """Files by the host's grace; paths go to it absolute and without `.` and `..`, as there are no links to follow."""
+    """The host's files. Paths are sent absolute and without `.` and `..`, because links are not followed."""
 
     def __init__(self, channel: HostChannel) -> None:
         self._channel = channel
@@ -49,7 +49,7 @@ class HostFiles:
         self._opened: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def ask(self, op: str, shown: str = "", **given: Any) -> Any:
-        """Have the host do something; return what it gives. Raises `OSError` with its reason."""
+        """Send a request and return its value. Raises `OSError` with the host's reason."""
         answer = self._channel.ask({"t": "file", "op": op, **given})
         if "errno" in answer:
             number = getattr(errno, answer["errno"], errno.EIO)
@@ -57,7 +57,7 @@ class HostFiles:
         return answer["value"]
 
     def path(self, given: Any) -> tuple[str, str]:
-        """Return a path as the host takes it, and as it was given."""
+        """Return a path as the host expects it, and as the program gave it."""
         shown = os.fspath(given)
         if isinstance(shown, bytes):
             shown = shown.decode("utf-8", "surrogateescape")
@@ -69,11 +69,11 @@ class HostFiles:
         return "/" + whole.lstrip("/"), shown
 
     def on(self, op: str, given: Any, **more: Any) -> Any:
-        """Have the host do something to what lies at a path."""
+        """Send a request about a path and return its value."""
         path, shown = self.path(given)
         return self.ask(op, shown, path=path, **more)
 
-    # What takes the place of functions of `os`
+    # Replacements of functions of `os`
 
     def getcwd(self) -> str:
         return self._folder
@@ -158,18 +158,18 @@ class HostFiles:
         return text
 
     def flush(self) -> None:
-        """Write out what files still hold that are open, text before the bytes below it."""
+        """Flush all open files, text before the binary buffers below."""
         for file in sorted(self._opened, key=lambda file: not isinstance(file, io.TextIOWrapper)):
             if not file.closed and file.writable():
                 file.flush()
 
     def open_code(self, path: str) -> Any:
-        """Open a module to import it."""
+        """Open a module's file for import."""
         return self.open(path, "rb")
 
 
 class HostFile(io.RawIOBase):
-    """A file that the host has open for the program."""
+    """A file that the host has opened for the program."""
 
     def __init__(self, files: HostFiles, name: Any, mode: str) -> None:
         self.name = name
@@ -252,7 +252,7 @@ class HostFile(io.RawIOBase):
 
 
 class HostEntry:
-    """An entry of a folder, as `os.scandir` gives them."""
+    """A directory's entry, as `os.scandir` yields it."""
 
     def __init__(self, files: HostFiles, folder: str, name: str, kind: str) -> None:
         self.name = name
@@ -302,21 +302,21 @@ class _Entries:
         self._entries = iter(())
 
 
-def _stat_result(told: dict[str, Any]) -> os.stat_result:
+def _stat_result(status: dict[str, Any]) -> os.stat_result:
     kind = {"folder": stat.S_IFDIR | 0o755, "file": stat.S_IFREG | 0o644, "link": stat.S_IFLNK | 0o777}
-    mode = kind.get(told["kind"], stat.S_IFIFO | 0o644)
-    when = told["modified"]
-    return os.stat_result((mode, told["inode"], 0, 1, 0, 0, told["size"], int(when), int(when), int(when)))
+    mode = kind.get(status["kind"], stat.S_IFIFO | 0o644)
+    when = status["modified"]
+    return os.stat_result((mode, status["inode"], 0, 1, 0, 0, status["size"], int(when), int(when), int(when)))
 
 
 def install(files: HostFiles, write: Any) -> None:
-    """Put all of them in the place of what the interpreter has; `write` takes what goes to descriptors 1 and 2."""
+    """Replace the interpreter's file functions; `write` is called with data for the descriptors 1 and 2."""
     functions = {name: getattr(files, name) for name in _REPLACED}
     functions |= {"unlink": files.remove, "replace": files.rename, "write": write}
-    for module in (os, posix):  # imports ask the latter
+    for module in (os, posix):  # the import system uses posix
         vars(module).update(functions)
     builtins.open = io.open = files.open
     io.open_code = _io.open_code = files.open_code
-    sys.path[:] = ["/workspace"]  # all other modules there are have been imported
+    sys.path[:] = ["/workspace"]  # all other modules have been imported already
     sys.path_importer_cache.clear()
     sys.dont_write_bytecode = True

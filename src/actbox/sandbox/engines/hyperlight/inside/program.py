@@ -1,4 +1,4 @@
-"""Runs programs in the machine: what the host asks for comes in, what came of it goes out."""
+"""Runs programs in the machine: receives each from the host and sends its result."""
 
 from __future__ import annotations
 
@@ -10,26 +10,30 @@ import os
 import random
 import sys
 import time
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
-from ....guest.failure import cut
+from ....guest import display, error_hints
+from ....guest.indentation import parse
 from ....guest.program import Compiled, compile_program, exit_code_of, new_main, run_in
-from ....guest.tools import bind_tools
+from ....guest.tools import bind_tools, bind_types
 from ....guest.value import describe_value
 from ....guest.wire import ENVELOPE_BYTES, MessageTooLong
-from .channel import HostChannel, HostStream
-from .failure import describe_exception
+from .channel import HTTP_REQUEST, HostChannel, HostStream, bind_request, is_of_network
 from .files import HostFiles, install
-from .http import NAME as HTTP_REQUEST
-from .http import bind_request
 
 _SHORT_TEXT = 2_000
+_ONLY_ALLOWED = "only hosts that the policy allows can be reached, and as it allows"
+_NO_WAY = "this sandbox has no network; use the tools or the files that it was given"
+_ELSEWHERE = "this engine has a part of the standard library; the linux engine has all of it, and packages"
+# The standard library's modules, not all of which this machine has; any other missing module is a package.
+_KEPT_ASIDE = frozenset(sys.stdlib_module_names)
 _end_machine = os._exit
 
 
 class Interpreter:
-    """What lasts from program to program of a session; a fresh run has one that has run nothing."""
+    """The state that lasts between the programs of a session; a fresh run has an unused one."""
 
     def __init__(self, channel: HostChannel) -> None:
         self._channel = channel
@@ -37,14 +41,15 @@ class Interpreter:
         self._bound: dict[str, Any] = {}
         self._file_names: set[str] = set()
         self._take_the_place_of_what_would_end_the_machine()
+        display.begin("/workspace/output")
 
     def run(self, given: str) -> None:
-        """Run the program that the host has for us."""
+        """Run the program in the host's message, and send its result."""
         self._library_out = sys.stdout
-        sys.stdout, sys.stderr = self._streams[1], self._streams[2]  # the library puts its own there for each run
+        sys.stdout, sys.stderr = self._streams[1], self._streams[2]  # the library sets its own for each run
         message = self._channel.begin(given)
         done: dict[str, Any] = {"t": "done", "exit": 0}
-        random.seed(int("".join(map(str, message["seed"]))))  # all runs start from one snapshot
+        random.seed(int("".join(map(str, message["seed"]))))  # all machines start from the same snapshot
         os.environ.update(message["variables"])
         name = self._file_name(message["name"])
         sys.argv = [name]
@@ -52,13 +57,14 @@ class Interpreter:
             compiled: Compiled | None = compile_program(message["code"], name)
         except SyntaxError as error:
             compiled = None
-            done.update(exit=1, error=describe_exception(error, name))
+            done.update(exit=1, error=_describe_exception(error, name))
         if compiled is not None and compiled.awaits:
             self._channel.ask({"t": "lacks", "what": "await", "line": _awaiting_line(message["code"])})
             done.update(exit=1, error={"kind": "RUNTIME", "type": "", "message": "await"})
         elif compiled is not None:
             self._bind(message, compiled, name)
             self._execute(compiled, message, name, done)
+        display.finish(done)
         self._flush()
         self._send(done)
 
@@ -67,12 +73,13 @@ class Interpreter:
             self._main = new_main({})
         namespace = self._main.__dict__
         for bound, function in self._bound.items():
-            if namespace.get(bound) is function:  # unless a program has given the name another meaning
+            if namespace.get(bound) is function:  # unless a program has bound the name to something else
                 del namespace[bound]
         self._bound = {HTTP_REQUEST: bind_request(self._channel)} if message["network"] else {}
         self._bound |= bind_tools(message["tools"], cast(Any, self._channel), compiled.awaits, name)
         namespace.update(self._bound)
         namespace.update(message["inputs"])
+        bind_types(message, namespace)
         sys.modules["__main__"] = self._main
 
     def _execute(self, compiled: Compiled, message: dict[str, Any], name: str, done: dict[str, Any]) -> None:
@@ -85,10 +92,10 @@ class Interpreter:
             self._note_exit(done, stop)
         except BaseException as error:
             if isinstance(error, MemoryError) and not message["session"]:
-                self._main.__dict__.clear()  # what is to be told needs memory too
-            done.update(exit=1, error=describe_exception(error, name, [tool["alias"] for tool in message["tools"]]))
+                self._main.__dict__.clear()  # describing the error needs memory too
+            done.update(exit=1, error=_describe_exception(error, name, [tool["alias"] for tool in message["tools"]]))
         if not message["session"]:
-            self._main.__dict__.clear()  # files that were left open are written out when their last name goes
+            self._main.__dict__.clear()  # closes files that the program left open
 
     def _note_exit(self, done: dict[str, Any], stop: SystemExit) -> None:
         done["exit"], text = exit_code_of(stop)
@@ -109,12 +116,12 @@ class Interpreter:
                 done.pop(part, None)
             for holder, part in ((done, "text"), *((done.get("error", {}), key) for key in ("message", "traceback"))):
                 if isinstance(holder.get(part), str):
-                    holder[part] = cut(holder[part], _SHORT_TEXT)
+                    holder[part] = error_hints.cut(holder[part], _SHORT_TEXT)
             self._channel.max_bytes += ENVELOPE_BYTES
             self._channel.ask(done)
 
     def _file_name(self, name: str) -> str:
-        """Return a name that no program of the session has had: its functions' lines are looked up by it."""
+        """Return a file name that is new in the session: tracebacks look up source lines by it."""
         stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
         number, unique = 1, name
         while unique in self._file_names:
@@ -131,19 +138,19 @@ class Interpreter:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except Exception:  # a program may have put anything in their place
+            except Exception:  # a program may have replaced them with anything
                 continue
         for stream in self._streams.values():
             if not stream.closed:
                 stream.flush()
 
     def _take_the_place_of_what_would_end_the_machine(self) -> None:
-        """Have the host do what the machine cannot: it has no clock to sleep by, nobody who types, and no processes."""
+        """Replace functions that the machine lacks by requests to the host: it has no sleep, terminal or processes."""
         self._streams = {
             number: io.TextIOWrapper(
                 io.BufferedWriter(HostStream(self._channel, letter, number)),
                 encoding="utf-8",
-                errors="backslashreplace",  # a lone surrogate is shown, not an error
+                errors="backslashreplace",  # a lone surrogate is escaped instead of raising
                 line_buffering=True,
             )
             for number, letter in ((1, "o"), (2, "e"))
@@ -182,14 +189,14 @@ def _no_input(prompt: object = "", /) -> str:
 
 
 def _set_clocks() -> None:
-    """Let all clocks be as fine as the one for the time of day; the machine's others are not set."""
+    """Base all clocks on the time of day, the only clock that the machine has set."""
     begun = time.time()
     time.monotonic = time.perf_counter = time.process_time = lambda: time.time() - begun
     time.monotonic_ns = time.perf_counter_ns = time.process_time_ns = lambda: int((time.time() - begun) * 1e9)
 
 
 def _awaiting_line(source: str) -> int:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source, "")):
         if isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith)):
             return node.lineno
         if isinstance(node, ast.comprehension) and node.is_async:
@@ -197,16 +204,48 @@ def _awaiting_line(source: str) -> int:
     return 1
 
 
+def _describe_exception(error: BaseException, program_name: str, tool_names: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the result's description of an exception that the program did not catch; see `guest/error_hints.py`."""
+    return error_hints.describe_exception(error, program_name, tool_names, _classified)
+
+
+def _classified(error: BaseException, program_name: str, tool_names: Iterable[str]) -> tuple[str, str, str]:
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or "").partition(".")[0]
+        if name == "socket":
+            return "NETWORK", "", _NO_WAY
+        if name in _KEPT_ASIDE:
+            return "MISSING_DEPENDENCY", "", _ELSEWHERE
+        if name not in sys.modules:
+            return "MISSING_DEPENDENCY", "", "%s is not there: %s" % (name, _ELSEWHERE)
+    if is_of_network(error):
+        return "NETWORK", "", _ONLY_ALLOWED
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return "PROCESSES", "processes", "this engine has no threads; the linux engine has"
+    if isinstance(error, NameError):
+        if getattr(error, "name", None) == HTTP_REQUEST:
+            return "NETWORK", "", _NO_WAY
+        return "RUNTIME", "", _name_hint(error, tool_names)
+    return error_hints.classified(error, program_name, tool_names)
+
+
+def _name_hint(error: NameError, tool_names: Iterable[str]) -> str:
+    """Return a hint at the tool with a similar name, without `difflib`, which this interpreter lacks."""
+    name = (getattr(error, "name", None) or "").lower()
+    close = [tool for tool in tool_names if name and (name in tool.lower() or tool.lower() in name)]
+    return "there is a tool named %s" % close[0] if close else ""
+
+
 _interpreter: Interpreter
 
 
 def start(dispatch: Any) -> None:
-    """Make the interpreter that the machine's snapshot has."""
+    """Make the interpreter that the machine's snapshot contains."""
     global _interpreter
     _interpreter = Interpreter(HostChannel(dispatch))
-    gc.freeze()  # a collection would write to every object there is, and so to every page of the snapshot
+    gc.freeze()  # a collection would write to every object, and so to every page of the snapshot
 
 
 def run(given: str) -> None:
-    """Run the next program in it."""
+    """Run the next program in the interpreter."""
     _interpreter.run(given)

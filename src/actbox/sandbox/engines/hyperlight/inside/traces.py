@@ -1,4 +1,4 @@
-"""From an exception to a traceback of the program's own frames, in an interpreter that has no `traceback`."""
+"""Formats tracebacks of the program's own frames, in an interpreter without `traceback`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _MEANWHILE = "\nDuring handling of the above exception, another exception occurr
 
 
 def is_own(filename: str) -> bool:
-    """Return whether a file is neither ours nor the library's."""
+    """Return whether a file is the program's, neither ours nor the library's."""
     return not filename.startswith(("<actbox>", "<string>", "/", "<frozen "))
 
 
 def trace(error: BaseException, program_name: str) -> tuple[str, int | None]:
-    """Return the traceback, and the line of the program that it leads to."""
-    return "".join(_told(error, set())), _line(error, program_name)
+    """Return the traceback as text, and the line of the program that raised, if any."""
+    return "".join(_formatted(error, set())), _line(error, program_name)
 
 
 def _line(error: BaseException, program_name: str) -> int | None:
@@ -28,7 +28,7 @@ def _line(error: BaseException, program_name: str) -> int | None:
 
 
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:
-    """Return file, line and function of each frame of the program's own."""
+    """Return file, line and function of each frame in the program's own files."""
     frames = []
     entry = error.__traceback__
     while entry is not None:
@@ -39,15 +39,15 @@ def _frames(error: BaseException) -> list[tuple[str, int, str]]:
     return frames
 
 
-def _told(error: BaseException, seen: set[int]) -> Iterator[str]:
-    """Yield a traceback as Python writes it, what led to the exception first."""
+def _formatted(error: BaseException, seen: set[int]) -> Iterator[str]:
+    """Yield a traceback as Python formats it, the cause of the exception first."""
     seen.add(id(error))
     cause, context = error.__cause__, error.__context__
     if cause is not None and id(cause) not in seen:
-        yield from _told(cause, seen)
+        yield from _formatted(cause, seen)
         yield _CAUSED
     elif context is not None and not error.__suppress_context__ and id(context) not in seen:
-        yield from _told(context, seen)
+        yield from _formatted(context, seen)
         yield _MEANWHILE
     yield "Traceback (most recent call last):\n"
     frames = _frames(error)
@@ -71,7 +71,7 @@ def _told(error: BaseException, seen: set[int]) -> Iterator[str]:
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             if id(part) not in seen:
-                yield "".join("  | %s\n" % line for line in "".join(_told(part, seen)).splitlines())
+                yield "".join("  | %s\n" % line for line in "".join(_formatted(part, seen)).splitlines())
 
 
 def _message(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 "use strict";
 
 const fs = require("node:fs");
-const { ENVELOPE_BYTES, FrameReader, NotJson, TooLong, encode } = require("./wire.js");
+const { CannotCross, ENVELOPE_BYTES, FrameReader, TooLong, encode } = require("./wire.js");
 const { ToolError } = require("./tool_error.js");
 
 const { readSync, writeSync } = fs;
@@ -51,16 +51,15 @@ class Channel {
       bytes = encode(message, this.maxBytes);
     } catch (error) {
       if (error instanceof TooLong) throw new ToolError(`the arguments are too large: ${error.message}`, tool, where);
-      if (!(error instanceof NotJson)) throw error; // of a getter or a toJSON of the program's own
-      const what = error.message.replace(/ at args\.?/, " at ");
-      throw new ToolError(`the arguments must be JSON values or bytes: ${what}`, tool, where);
+      if (!(error instanceof CannotCross)) throw error; // of a getter or a toJSON of the program's own
+      throw new ToolError(error.within("the call was not made: arguments"), tool, where);
     }
     const answer = new Promise((resolve) => this.#calls.set(id, { tool, resolve }));
     this.#listen();
     this.#socket.ref();
     this.send(bytes);
-    const { value, error, refused } = await answer;
-    if (error !== undefined) throw new ToolError(String(error), tool, where, Boolean(refused));
+    const { value, error, ...more } = await answer;
+    if (error !== undefined) throw new ToolError(String(error), tool, where, more);
     return value;
   }
 
@@ -84,9 +83,10 @@ class Channel {
     try {
       this.send(encode(done, this.maxBytes));
     } catch (error) {
-      if (!(error instanceof TooLong || error instanceof NotJson)) throw error;
+      if (!(error instanceof TooLong || error instanceof CannotCross)) throw error;
       const short = (text) => (typeof text === "string" && text.length > 2000 ? `${text.slice(0, 2000)} …` : text);
       const { value, ...rest } = done;
+      if (value !== undefined) rest.lost = "value: the result has no room for it; give large data as text or bytes";
       if (rest.text !== undefined) rest.text = short(rest.text);
       if (rest.error) {
         rest.error = { ...rest.error, message: short(rest.error.message), traceback: short(rest.error.traceback) };

@@ -13,6 +13,7 @@ const TAKE_LESS = "work on less at a time: read in chunks, keep fewer columns, u
 const NO_WAY = "this sandbox has no network; use the tools or the files that it was given";
 const FEW_WAYS = "only hosts that the policy allows can be reached";
 const NO_NETWORK = new Set(["ENOTFOUND", "EAI_AGAIN", "ENETUNREACH", "EHOSTUNREACH", "EADDRNOTAVAIL", "EAFNOSUPPORT"]);
+const NOT_OURS = "a program may send signals only to processes that it has started";
 // Every name leads to this loopback where there is a proxy, on which few ports are listened to; what the policy refuses
 // of TLS ends with an alert (RFC 8446, section 6.2), which Node tells as a code, or as words beside EPROTO.
 const REFUSED = new Set(["ECONNREFUSED", "ERR_SSL_TLSV1_ALERT_ACCESS_DENIED"]);
@@ -59,13 +60,14 @@ function describeThrown(thrown, program) {
 function describeSyntax(message, line, column, program, hint = "") {
   const at = Math.min(Math.max(line, 1), program.lines.length);
   const excerpt = excerptOf({ line: at, column: at === line ? column : 0 }, program);
+  const language = program.language === "typescript" ? "TypeScript" : "JavaScript";
   return {
     kind: "SYNTAX",
     type: "SyntaxError",
     message: cut(message, MAX_MESSAGE),
     line: at,
     traceback: `${excerpt}SyntaxError: ${cut(message, MAX_MESSAGE)}\n`,
-    hint: hint || `correct line ${at} and send the whole program again`,
+    hint: hint || `programs here are ${language}: correct line ${at} and send the whole program again`,
     limit: "",
   };
 }
@@ -110,7 +112,7 @@ function classify(thrown, program) {
     if (thrown.refused) {
       return ["TOOL", "", "the call was refused approval; do not try it again unless asked to, go on without it"];
     }
-    return ["TOOL", "", "correct the call, or catch ToolError and go on without it"];
+    return ["TOOL", "", "change the call, or catch ToolError and go on without it"];
   }
   const code = thrown?.code;
   if (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") return missing(thrown);
@@ -119,6 +121,7 @@ function classify(thrown, program) {
   if (code === "EACCES" && thrown.syscall !== "spawn") return SYSTEM.EPERM;
   if (code === "EAGAIN" && /^(?:spawn|fork|clone|uv_thread)/.test(thrown.syscall ?? "")) return tooMany();
   if (code === "ERR_WORKER_INIT_FAILED") return tooMany();
+  if (code === "EPERM" && thrown.syscall === "kill") return ["POLICY", "", NOT_OURS];
   if (Object.hasOwn(SYSTEM, code ?? "")) return SYSTEM[code];
   if (thrown instanceof RangeError && /allocation failed/i.test(thrown.message)) return SYSTEM.ENOMEM;
   if (thrown instanceof ReferenceError) return ["RUNTIME", "", nameHint(thrown, program.toolNames)];

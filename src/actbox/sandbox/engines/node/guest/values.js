@@ -1,19 +1,21 @@
-// What the last expression's value looks like from outside: JSON where it can be, text always.
+// What the last expression's value looks like from outside: in the tagged form where it has one, text always.
 "use strict";
 
 const { inspect } = require("node:util");
-const { NotJson, toJson } = require("./wire.js");
+const { CannotCross, TooLong, encode } = require("./wire.js");
 
 const MAX_TEXT = 100_000;
 
-// Return the parts of a result that tell of a value: `value`, as JSON text in a holder, if it is JSON, and `text`.
+// Return the parts of a result that tell of a value: `value` and `text`. A value that cannot cross, or takes more than
+// `maxBytes`, is left out, and `lost` says why.
 function describeValue(value, maxBytes) {
   const described = { text: cut(textOf(value), MAX_TEXT) };
   try {
-    const json = toJson(value, null);
-    if (Buffer.byteLength(json) <= maxBytes) described.value = value;
+    encode({ value }, maxBytes);
+    described.value = value;
   } catch (error) {
-    if (!(error instanceof NotJson)) return described; // its own getter or toJSON threw: it is no JSON
+    const said = error instanceof TooLong ? `${error.message} (a quarter of message_bytes); write it to a file below output/` : "looking at it threw"; // its own getter or toJSON did
+    described.lost = (error instanceof CannotCross ? error.within("value") : `value: ${said}`).slice(0, 400);
   }
   return described;
 }

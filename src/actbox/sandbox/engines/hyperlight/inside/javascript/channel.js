@@ -24,30 +24,10 @@ function bytesOf(binary) {
   return bytes;
 }
 
-function checkPlain(value, path) {
-  if (value === null || ["string", "boolean"].includes(typeof value) || value instanceof Uint8Array) return;
-  if (typeof value === "number" && Number.isFinite(value)) return;
-  if (typeof value !== "object") {
-    const what = typeof value === "number" ? value : `a ${typeof value}`;
-    throw new TypeError(`${path} is ${what}, which JSON does not have`);
-  }
-  for (const [key, item] of Object.entries(value)) if (item !== undefined) checkPlain(item, `${path}.${key}`);
-}
-
 function encode(message) {
-  checkPlain(message, "the value");
-  const blobs = [];
-  const lift = (value) => {
-    if (value instanceof Uint8Array) return { "\0": blobs.push(binaryOf(value)) - 1 };
-    if (Array.isArray(value)) return value.map(lift);
-    if (value === null || typeof value !== "object") return value;
-    const entries = Object.entries(typeof value.toJSON === "function" ? value.toJSON() : value);
-    return Object.fromEntries(entries.map(([key, item]) => [key.startsWith("\0") ? `\0${key}` : key, lift(item)]));
-  };
-  const lifted = lift(message);
-  if (blobs.length) lifted.blobs = blobs.map((blob) => blob.length);
-  const text = utf8(JSON.stringify(lifted));
-  const blob = blobs.join("");
+  const [json, blobs] = shared.writeMessage(message);
+  const text = utf8(json);
+  const blob = blobs.map(binaryOf).join("");
   if (text.length + blob.length > state.maxBytes) {
     throw new TooLong(`a message of ${text.length + blob.length} bytes; the limit is ${state.maxBytes}`);
   }
@@ -55,25 +35,8 @@ function encode(message) {
 }
 
 function decode(frame) {
-  const end = 8 + read32(frame, 0);
-  const message = JSON.parse(fromUtf8(frame.slice(8, end)));
-  const sizes = message.blobs;
-  if (sizes === undefined) return message;
-  delete message.blobs;
-  let at = end;
-  const blobs = sizes.map((size) => bytesOf(frame.slice(at, (at += size))));
-  const place = (value) => {
-    if (value === null || typeof value !== "object") return value;
-    const keys = Object.keys(value);
-    if (keys.length === 1 && keys[0] === "\0") return blobs[value["\0"]];
-    for (const key of keys) {
-      const placed = place(value[key]);
-      if (key.startsWith("\0")) delete value[key];
-      value[key.startsWith("\0") ? key.slice(1) : key] = placed;
-    }
-    return value;
-  };
-  return place(message);
+  let at = 8 + read32(frame, 0);
+  return shared.readMessage(fromUtf8(frame.slice(8, at)), (size) => bytesOf(frame.slice(at, (at += size))));
 }
 
 function answerOf(first) {

@@ -45,7 +45,7 @@ function describe(thrown, name, offset, code) {
     kind = "TOOL";
     hint = thrown.refused
       ? "the call was refused approval; do not try it again unless asked to, go on without it"
-      : "correct the call, or catch ToolError and go on without it";
+      : "change the call, or catch ToolError and go on without it";
   } else if (thrown?.code === "ENETWORK" || (type === "ReferenceError" && message.includes("http_request"))) {
     kind = "NETWORK";
     hint = thrown.code ? "only hosts that the policy allows can be reached, and as it allows"
@@ -89,7 +89,7 @@ async function run(given) {
     [program, offset] = compiled(message.code, [console, callTool]);
   } catch (error) {
     const row = placesIn(error, 2)[0]?.[1] ?? 1;
-    const hint = `correct line ${row} and send the whole program again`;
+    const hint = `programs here are JavaScript: correct line ${row} and send the whole program again`;
     done.exit = 1;
     done.error = { ...describe(error, name, 2, message.code), kind: "SYNTAX", line: row, hint };
   }
@@ -114,6 +114,7 @@ async function run(given) {
   try {
     ask(done);
   } catch {
+    if (done.value !== undefined) done.lost = "value: the result has no room for it; give large data as text or bytes";
     delete done.value;
     if (done.text) done.text = cut(done.text, 2000);
     state.maxBytes += 65536;
@@ -123,14 +124,15 @@ async function run(given) {
 
 function describeValue(value, done) {
   done.text = cut(inspect(value, 1), MAX_TEXT);
-  let json;
+  const most = state.maxBytes / 4;
   try {
-    checkPlain(value, "the value");
-    json = JSON.stringify(value);
-  } catch {
-    return;
+    const [json, blobs] = shared.writeMessage({ value });
+    const size = blobs.reduce((sum, blob) => sum + blob.length, json.length);
+    if (size <= most) done.value = value;
+    else done.lost = `value: a message of ${size} bytes; the limit is ${most} (a quarter of message_bytes)`;
+  } catch (error) {
+    done.lost = (error instanceof shared.CannotCross ? error.within("value") : "value: looking at it threw").slice(0, 400);
   }
-  if (json !== undefined && json.length <= state.maxBytes / 4) done.value = JSON.parse(json);
 }
 
 const process = {

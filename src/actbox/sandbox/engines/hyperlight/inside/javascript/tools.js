@@ -1,10 +1,11 @@
 // The run's tools as the program sees them: async functions by name, and `call_tool`.
 
 class ToolError extends Error {
-  constructor(message, tool = "", refused = false) {
+  constructor(message, tool = "", { refused = false, builtin = "" } = {}) {
     super(message);
     this.tool = tool;
     this.refused = refused;
+    this.builtin = builtin; // the name of the built-in exception of Python that the tool raised
   }
 }
 ToolError.prototype.name = "ToolError";
@@ -17,11 +18,11 @@ function call(tool, args) {
   try {
     answer = ask({ t: "call", id: ++state.lastCall, tool, args });
   } catch (error) {
-    if (!(error instanceof TooLong || error instanceof TypeError)) throw error;
-    const what = error instanceof TooLong ? "are too large" : "must be JSON values or bytes";
-    throw new ToolError(`the arguments ${what}: ${error.message}`, tool);
+    if (error instanceof TooLong) throw new ToolError(`the arguments are too large: ${error.message}`, tool);
+    if (!(error instanceof shared.CannotCross)) throw error;
+    throw new ToolError(error.within("the call was not made: arguments"), tool);
   }
-  if (answer.error !== undefined) throw new ToolError(answer.error, tool, Boolean(answer.refused));
+  if (answer.error !== undefined) throw new ToolError(answer.error, tool, answer);
   return answer.value;
 }
 

@@ -1,0 +1,48 @@
+"""Reserves descriptors while a program runs, so that its failure can be reported even if it used up all others.
+
+Describing an error takes imports and the source lines of the program's own modules, each of which opens a file.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, List
+
+# An import has two open at once; a session that is forked gets four, and opens a pipe.
+_COUNT = 8
+# If few descriptors are allowed, at most one in this many is reserved.
+_SHARE = 8
+
+
+class SpareDescriptors:
+    """A context manager that holds descriptors open during its block. They count as the program's."""
+
+    def __init__(self) -> None:
+        self._held: List[int] = []
+
+    def __enter__(self) -> None:
+        self._release()  # the last block may have been interrupted at its very end
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        count = _COUNT if limit == resource.RLIM_INFINITY else min(_COUNT, limit // _SHARE)
+        try:
+            while len(self._held) < count:
+                self._held.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass  # an earlier program of a session has left too few
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        while self._held:
+            descriptor = self._held.pop()
+            try:
+                # A program may have closed it, and its number may be another file's now.
+                if os.path.samestat(os.fstat(descriptor), os.stat(os.devnull)):
+                    os.close(descriptor)
+            except OSError:
+                pass  # the program has closed it

@@ -1,0 +1,96 @@
+"""Pid 1 stops the processes of its sandbox and lets them go on, whatever they are doing meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import select
+import signal
+import time
+import traceback
+from typing import NoReturn
+
+import pytest
+
+from actbox.sandbox.nursery import linux
+from actbox.sandbox.nursery.machine_files import MachineFiles
+from actbox.sandbox.nursery.watch import Watcher
+
+_MAPPINGS = 20_000  # with so many a fork takes longer than a stop
+
+
+@pytest.mark.parametrize("keeps_one_stopped", [False, True], ids=["none is stopped", "the program stopped one"])
+@pytest.mark.own_process(linux.CLONE_NEWPID | linux.CLONE_NEWNS)
+def test_what_is_forked_while_the_processes_are_stopped_goes_on_with_them(keeps_one_stopped: bool) -> None:
+    pid = os.fork()
+    if pid == 0:
+        _be_pid_1(keeps_one_stopped)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+class _NoMachineFiles(MachineFiles):
+    def __init__(self) -> None:
+        """Mount nothing."""
+
+    def update(self, used_pages: int, used_seconds: float) -> None:
+        """Tell nobody."""
+
+
+def _be_pid_1(keeps_one_stopped: bool) -> NoReturn:
+    try:
+        proc = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=linux.detached_mount("proc", {}))
+        said, says = os.pipe2(os.O_NONBLOCK)
+        if os.fork() == 0:
+            _fork_again_and_again(says)
+        stopped = _stopped_child() if keeps_one_stopped else 0
+        watcher = Watcher(proc, {}, _NoMachineFiles())
+        assert _hears(said)
+        for _ in range(200):
+            with watcher.stopped():
+                pass
+            time.sleep(0.001)
+            watcher.look(lambda: None)
+        for _ in range(100):  # as pid 1 looks again and again
+            watcher.look(lambda: None)
+            time.sleep(0.01)
+        with contextlib.suppress(BlockingIOError):
+            while os.read(said, 4096):
+                pass
+        assert _hears(said), "no fork has ended since the processes were let go on"
+        assert not keeps_one_stopped or os.waitpid(stopped, os.WNOHANG | os.WCONTINUED) == (0, 0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _stopped_child() -> int:
+    child = os.fork()
+    while child == 0:
+        time.sleep(0.01)
+    os.kill(child, signal.SIGSTOP)
+    os.waitpid(child, os.WUNTRACED)
+    return child
+
+
+def _hears(said: int) -> bool:
+    """Wait for a fork and its child's end; return whether there was one within ten seconds."""
+    poll = select.poll()
+    poll.register(said, select.POLLIN)
+    return bool(poll.poll(10_000) and os.read(said, 1))
+
+
+def _fork_again_and_again(says: int) -> NoReturn:
+    libc = ctypes.CDLL(None)
+    memory = mmap.mmap(-1, _MAPPINGS * 2 * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for number in range(_MAPPINGS):
+        libc.mprotect(ctypes.c_void_p(start + number * 2 * mmap.PAGESIZE), mmap.PAGESIZE, mmap.PROT_READ)
+    while True:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.write(says, b"x")
