@@ -11,14 +11,12 @@ in_venv = venv=$$(scripts/setup $(for)) && PATH="$$(cd "$$venv" && pwd)/bin:$$PA
 # Documents are left out: ruff would also format the code blocks in them.
 code = $(wildcard src tests benchmarks examples noxfile.py) $(shell grep -l "^\#!.*python" scripts/*)
 
-# The suite ends with its own list of skipped tests and their reasons (tests/conftest.py), so -r leaves them out.
+# A layer of the tests, on all processors, with a second chance for what fails (tests/layers.py).
+layer = $(in_venv) && python -m tests.layers
 pytest = python -m pytest -rfEX
-# Two workers more than processors: many tests wait for time to pass. A further worker would take longer to collect
-# the tests than it saves. Each worker begins with adjacent tests, so that few import the same framework.
-workers = -n $$(python -c 'import os; print((os.cpu_count() or 1) + 2)') --dist worksteal
 # The figures that `make test-hyperlight` measures along with the tests, so that the machine starts only once.
 emulated = build/hyperlight-figures.json
-# The options of benchmarks/engines.py at the end of `make test-engines`; figures=--check measures nothing.
+# The options of benchmarks/engines.py; figures=--check measures nothing.
 figures = --figures $(emulated)
 
 .DEFAULT_GOAL := help
@@ -34,11 +32,15 @@ demo: ## an agent solves a task with code, in a sandbox; needs no account and no
 
 .PHONY: test
 test: ## run the tests but those marked slow, on all processors; ends with what could not run here, and why
-	@$(in_venv) && $(pytest) $(workers) -m "not slow and not long and not engines"
+	@$(layer) test
+
+.PHONY: test-slow
+test-slow: ## run the tests marked slow (over 0.1 s of processor time each)
+	@$(layer) test-slow
 
 .PHONY: test-all
-test-all: ## run these and those marked slow (over 0.1 s of processor time each): what a change must pass
-	@$(in_venv) && $(pytest) $(workers) -m "not long and not engines"
+.NOTPARALLEL:
+test-all: test test-slow test-engines test-hyperlight ## run all of these: what a change must pass before it is called done
 
 .PHONY: test-long
 test-long: ## run the tests that take minutes
@@ -46,18 +48,12 @@ test-long: ## run the tests that take minutes
 
 .PHONY: explore
 explore: ## try other examples than the tests' own with Hypothesis, others each time
-	@$(in_venv) && $(pytest) $(workers) --hypothesis-profile explore -m "hypothesis and not long and not engines"
+	@$(in_venv) && $(pytest) -n auto --hypothesis-profile explore -m "hypothesis and not long and not engines"
 
 .PHONY: test-engines
-# `make` written out: a line with $(MAKE) runs even under `make -n`.
-test-engines: ## try the engines that need more than pip: installs Podman, gVisor, sshd and QEMU from Debian (as root)
+test-engines: ## try the engines that need more than pip: installs Podman, gVisor and sshd from Debian (as root)
 	@scripts/engines
-	@log=$$(mktemp) && { make test-hyperlight >"$$log" 2>&1 & machine=$$!; }; \
-	trap 'kill $$machine; cat "$$log"; rm -f "$$log"; exit 130' INT TERM; failed=0; \
-	( $(in_venv) && timeout --foreground --kill-after 60 2400 $(pytest) $(workers) -m "engines and not long and not hyperlight" ) || failed=$$?; \
-	echo "engines: waiting for Hyperlight's machine" >&2; \
-	wait $$machine || failed=$$?; echo; echo "Hyperlight:"; cat "$$log"; rm -f "$$log"; exit $$failed
-	@$(MAKE) engines-page
+	@$(layer) test-engines
 
 .PHONY: test-hyperlight
 test-hyperlight: ## try Hyperlight, in emulated machines where this one has no hypervisor (which takes long)

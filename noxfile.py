@@ -25,14 +25,14 @@ def environment(session: nox.Session, **variables: str) -> dict[str, str]:
 @nox.session
 @nox.parametrize("python", VERSIONS)
 def tests(session: nox.Session) -> None:
-    """Run `make check test-all`, or the targets that are named, on a CPython."""
+    """Run `make check test test-slow`, or the targets that are named, on a CPython."""
     found = subprocess.run(["scripts/setup", "--interpreters"], stdout=subprocess.PIPE, text=True, check=True).stdout
     interpreters = dict(line.split(" ", 1) for line in found.splitlines())
     fitting = [path for version, path in interpreters.items() if version.startswith(f"{session.python}.")]
     if not fitting:
         session.skip(f"CPython {session.python} is not here, or cannot make environments")
     variables = {"ACTBOX_VENV": f".venv-{session.python}", "ACTBOX_PYTHON": fitting[-1]}
-    session.run("make", *(session.posargs or ["check", "test-all"]), env=variables, external=True)
+    session.run("make", *(session.posargs or ["check", "test", "test-slow"]), env=variables, external=True)
 
 
 @nox.session

@@ -355,7 +355,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not reasons:
         terminalreporter.write_line("nothing: everything ran")
     if left_out.is_left_out(["slow"]):
-        terminalreporter.write_line("     left to `make test-all`: what is marked slow")
+        terminalreporter.write_line("     left to `make test-slow`: what is marked slow")
     if "not engines" in terminalreporter.config.option.markexpr:
         apart = ", ".join(sorted(INSTALLED_APART))
         terminalreporter.write_line(
