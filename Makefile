@@ -50,6 +50,12 @@ test-long: ## run the tests that take minutes
 explore: ## try other examples than the tests' own with Hypothesis, others each time
 	@$(in_venv) && $(pytest) -n auto --hypothesis-profile explore -m "hypothesis and not long and not engines"
 
+.PHONY: flakes
+runs = 3
+busy = 2
+flakes: ## run the layers again and again (runs=3) beside busy processes (busy=2); prints what failed, and how often
+	@$(in_venv) && python -m tests.flakes --runs $(runs) --busy $(busy) $(layers)
+
 .PHONY: test-engines
 test-engines: ## try the engines that need more than pip: installs Podman, gVisor and sshd from Debian (as root)
 	@scripts/engines

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import json
 import os
 import signal
@@ -31,6 +30,8 @@ from actbox.sandbox.registry import TABLE
 from tests import left_out
 from tests.clock import Clock
 from tests.engines.ssh.ssh_server import WITHOUT_SSHD, SshServer, find_sshd, ssh_server
+
+pytest_plugins = ["tests.leaks"]
 
 # A slow example on a busy machine is no failure. The same code is tried with the same examples, so that whether a
 # change passes is no matter of luck; `make explore` tries others. If slow tests are left out, Hypothesis makes fewer
@@ -266,18 +267,6 @@ async def isolated_box(isolated_engine: str, open_box: OpenBox) -> Sandbox:
 async def clock() -> Clock:
     """The time of the test's event loop. It stays turned until the loop is closed, as timers are set by it."""
     return Clock(asyncio.get_running_loop())
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Exempt the many thousand test objects from garbage collection: they live as long as the process."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.collect()
-        gc.freeze()
-        gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

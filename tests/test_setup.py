@@ -111,6 +111,17 @@ def test_another_interpreter_is_taken_where_it_is_named(machine):
     assert "ACTBOX_PYTHON=no-such-python is no released CPython" in done.stderr
 
 
+def test_the_environment_itself_makes_no_new_one(machine, tmp_path):
+    outside = machine.has("python3.11", "3.11.2 ensurepip")
+    environment = tmp_path / "environment"
+    inside = environment / "bin" / "python3.13"
+    inside.parent.mkdir(parents=True)
+    inside.write_text("#!/bin/sh\necho 3.13.9 ensurepip\n")
+    inside.chmod(0o755)
+    activated = {"PATH": f"{inside.parent}:{machine.bin}", "ACTBOX_VENV": str(environment)}
+    assert machine.setup("--interpreter", **activated).stdout.strip() == str(outside)
+
+
 def test_all_that_can_make_an_environment_are_listed_oldest_first(machine):
     newest = machine.has("3.13.10", "3.13.10 ensurepip", pyenv=True)
     older = machine.has("python3.11", "3.11.2 pip")

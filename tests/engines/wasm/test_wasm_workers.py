@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -112,6 +113,28 @@ def test_a_host_that_ends_leaves_nothing() -> None:
 
 
 @pytest.mark.slow
+def test_no_worker_that_waits_lives_when_a_host_that_ends_removes_their_files() -> None:
+    program = """
+import asyncio, actbox
+from actbox.sandbox.engines.wasm import runtime
+from actbox.sandbox.engines.wasm.pool import worker_pool
+async def main():
+    async with actbox.open_sandbox("wasm") as box:
+        await box.run("1")
+        return list(worker_pool()._idle)
+waiting = asyncio.run(main())
+remove = runtime.remove_tree
+def watched(folder):
+    print(len(waiting), any(worker.alive for worker in waiting))
+    remove(folder)
+runtime.remove_tree = watched
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    waiting, is_any_alive = told.stdout.split()
+    assert (int(waiting) > 0, is_any_alive, told.stderr) == (True, "False", "")
+
+
+@pytest.mark.slow
 async def test_a_worker_that_waits_is_taken_by_the_next_run(box: Sandbox) -> None:
     await box.run("1")
     processes = {worker._process.pid for worker in worker_pool()._idle}
@@ -210,3 +233,21 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         actbox.open_sandbox("wasm")
     found = actbox.check("wasm")
     assert found.advice == "pip install 'actbox[wasm]'" and "pip install" not in found.reason
+
+
+def test_output_that_looks_like_the_beginning_of_the_mark_is_sent_without_waiting_for_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker_process = pytest.importorskip("actbox.sandbox.engines.wasm.worker_process", exc_type=ImportError)
+    monkeypatch.setattr(worker_process.secrets, "token_bytes", lambda size: b"\n" + bytes(size - 1))
+    descriptor = os.dup(1)
+    sent: queue.Queue[tuple[bytes, bytes]] = queue.Queue()
+    try:
+        printed = worker_process._Printed(descriptor, lambda kind, data: sent.put((kind, data)))
+        os.write(descriptor, b"begun\n")
+        assert sent.get(timeout=60) == (b"%d" % descriptor, b"begun\n")
+        os.write(descriptor, b"more\n")
+        worker_process._Printed.flush([printed])
+        assert b"".join(sent.get_nowait()[1] for _ in range(sent.qsize())) == b"more\n"
+    finally:
+        os.close(descriptor)

@@ -47,8 +47,11 @@ _IDLE_SECONDS, _IDLE_SECONDS_WITH_MEMORY = 0.4, 0.1
 
 # It runs or is ready to run; or it waits in the kernel for something short, such as memory.
 _WANTS_PROCESSOR = (b"R", b"D")
-# A child whose fork goes on for longer than this after the tree was stopped stays stopped.
-_LONGEST_FORK_SECONDS = 2.0
+# Stopped by a signal; or a thread that has ended and waits to be reaped.
+_STOPPED_OR_ENDED = (b"T", b"Z", b"X")
+# A process that has computed for so long since it was continued has left the fork in which it was stopped. The kernel
+# scales its counts, so a single tick proves nothing.
+_TICKS_BEYOND_A_FORK = 2
 # The kernel writes a child's id into its memory.
 _FAULTS_OF_A_FORK = 1
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -62,30 +65,42 @@ class _Process:
         key: tuple[int, int],
         virtual_bytes: int,
         pages: int,
+        user_ticks: int,
         own_seconds: float,
         children_seconds: float,
         threads: int,
-        is_zombie: bool,
-        stopped: bool,
-        wants_processor: bool,
+        state: bytes,
         page_faults: int,
     ) -> None:
         self.key = key
         """The process's id and start time; the id alone may be reused."""
         self.virtual_bytes = virtual_bytes
         self.pages = pages
+        self.user_ticks = user_ticks
+        """Processor time outside the kernel, in ticks of the clock."""
         self.own_seconds = own_seconds
         self.children_seconds = children_seconds
         """Processor time of the children that it has waited for, in seconds."""
         self.threads = threads
-        self.is_zombie = is_zombie
-        """True if all its threads have ended, so that it holds no resources."""
-        self.stopped = stopped
-        """True if a signal has stopped it."""
-        self.wants_processor = wants_processor
-        """True if its first thread runs or is ready to run."""
+        self.state = state
+        """The state letter of its first thread."""
         self.page_faults = page_faults
         """The number of pages that the kernel had to bring in at its first access to them."""
+
+    @property
+    def is_zombie(self) -> bool:
+        """True if all its threads have ended, so that it holds no resources."""
+        return self.state == b"Z" and self.threads <= 1
+
+    @property
+    def stopped(self) -> bool:
+        """True if a signal has stopped it."""
+        return self.state == b"T"
+
+    @property
+    def wants_processor(self) -> bool:
+        """True if its first thread runs or is ready to run."""
+        return self.state in _WANTS_PROCESSOR
 
 
 class Watcher:
@@ -104,7 +119,9 @@ class Watcher:
         self._share: Share | None = None
         self._stopped_before: set[int] = set()
         self._known: set[int] = set()
-        self._born_stopped_until = 0.0
+        self._forking: dict[tuple[int, int], int] = {}
+        """Processes that may still be in the fork during which the tree was stopped, with their user ticks then."""
+        self._forked_lately = False
         self._limits: dict[str, float] = {}
         self._own_seconds: dict[tuple[int, int], float] = {}
         self._told_crowded = False
@@ -194,11 +211,14 @@ class Watcher:
     def let_go_on(self) -> None:
         """Continue a stopped tree, except the processes that the program itself had stopped.
 
-        Children continue before their parents, who would otherwise see them as stopped (`WUNTRACED`). Each process gets
-        one `SIGCONT`, because programs may handle it.
+        A process that has not stopped by now may be inside a fork, whose child is stopped when the fork ends: `look`
+        continues that child. Children continue before their parents, who would otherwise see them as stopped
+        (`WUNTRACED`). Each process gets one `SIGCONT`, because programs may handle it.
         """
+        unstopped = [process for process in self._processes() if not self._has_stopped(process)]
+        self._forking = {process.key: process.user_ticks for process in unstopped}
+        # Listed after that: a fork that had ended by then has its child in this list.
         self._known = set(self.pids())
-        self._born_stopped_until = time.monotonic() + _LONGEST_FORK_SECONDS
         for pid in sorted(self._known - self._stopped_before, reverse=True):
             _signal(pid, signal.SIGCONT)
 
@@ -208,13 +228,29 @@ class Watcher:
         The kernel passes the signal on to such a child when the fork ends, which may be after the tree was continued.
         The child has not run since: a process that has run has more page faults.
         """
-        is_new = process.key[0] not in self._known and time.monotonic() < self._born_stopped_until
-        return is_new and process.page_faults <= _FAULTS_OF_A_FORK
+        may_be_new = process.key[0] not in self._known and (bool(self._forking) or self._forked_lately)
+        return may_be_new and process.page_faults <= _FAULTS_OF_A_FORK
 
     def _let_newborns_go_on(self, processes: list[_Process]) -> None:
         for process in processes:
             if process.stopped and self._was_born_stopped(process):
                 _signal(process.key[0], signal.SIGCONT)
+        if self._forking or self._forked_lately:
+            found = {process.key: process for process in processes}
+            still = {key: ticks for key, ticks in self._forking.items() if self._may_fork_on(found.get(key), ticks)}
+            # The child of a fork that ended during this look may be missing in `processes`; the next look has it.
+            self._forked_lately = len(still) < len(self._forking)
+            self._forking = still
+
+    def _may_fork_on(self, process: _Process | None, ticks: int) -> bool:
+        """Return whether a process may still be in the fork in which it was, at `ticks`, when the tree continued."""
+        if process is None or process.user_ticks >= ticks + _TICKS_BEYOND_A_FORK:
+            return False
+        return any(state in _WANTS_PROCESSOR for state in self._thread_states(process))
+
+    def _has_stopped(self, process: _Process) -> bool:
+        """Return whether no thread of a process is in the kernel or runs any more, as it is stopped or has ended."""
+        return all(state in _STOPPED_OR_ENDED for state in self._thread_states(process))
 
     def pause(self) -> float:
         """Return the seconds until the next check is due."""
@@ -290,12 +326,11 @@ class Watcher:
                     key,
                     int(fields[20]),
                     int(fields[21]),
+                    int(fields[11]),
                     user + system,
                     children_user + children_system,
                     int(fields[17]),
-                    _state(text) == b"Z" and int(fields[17]) <= 1,
-                    _state(text) == b"T",
-                    _state(text) in _WANTS_PROCESSOR,
+                    fields[0],
                     int(fields[7]),
                 )
             )
@@ -303,20 +338,24 @@ class Watcher:
 
     def _wants_processor(self, process: _Process) -> bool:
         """Return whether any thread of a process runs or is ready to run."""
-        if process.wants_processor or process.threads == 1:
-            return process.wants_processor
+        return process.wants_processor or any(state in _WANTS_PROCESSOR for state in self._thread_states(process))
+
+    def _thread_states(self, process: _Process) -> list[bytes]:
+        """Return the state letters of a process's threads; none once it has ended."""
+        if process.threads == 1:
+            return [process.state]
         tasks = "%d/task" % process.key[0]
         try:
             folder = os.open(tasks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
         except OSError:  # the process has ended
-            return False
+            return []
         try:
             texts = [self._read("%s/%s/stat" % (tasks, name)) for name in os.listdir(folder)]
         except OSError:
-            return False
+            return []
         finally:
             os.close(folder)
-        return any(_state(text) in _WANTS_PROCESSOR for text in texts if text is not None)
+        return [_state(text) for text in texts if text is not None]
 
     def _read(self, path: str) -> bytes | None:
         try:

@@ -50,6 +50,9 @@ class WorkerPool:
             self._runtime = ready
             if first:
                 self._idle.append(ready.first_worker)
+                # Registered later than the removal of the directory, and so called before it: living workers would add
+                # files meanwhile, and could not remove them themselves once they are killed.
+                atexit.register(self._end_at_exit, os.getpid())
             wants_one = not self._idle
             self._sandboxes += 1
         if wants_one:
@@ -140,6 +143,10 @@ class WorkerPool:
             with worker.preparing:
                 worker.end()
 
+    def _end_at_exit(self, process: int) -> None:
+        if os.getpid() == process:  # in a forked child the workers are its parent's
+            self.end()
+
     # Done in a thread, while nobody waits
 
     def _do(self, job: Callable[[], None]) -> None:
@@ -205,4 +212,3 @@ def _forget() -> None:
 
 
 in_a_forked_child(_forget)
-atexit.register(lambda: _pool.end())

@@ -88,12 +88,16 @@ _Say = Callable[[bytes, bytes], None]
 class _Printed:
     """Replaces a descriptor, and makes frames of the data printed there."""
 
+    _flushing = threading.Lock()
+
     def __init__(self, descriptor: int, say: _Say) -> None:
         self._descriptor = descriptor
         self._say = say
         # The end of one program's output is marked with these bytes, which programs cannot guess.
         self._mark = secrets.token_bytes(16)
         self._marks = threading.Semaphore(0)
+        self._written = self._found = 0
+        """How many marks `flush` has begun to write, and how many were found in the output."""
         reading, writing = os.pipe()
         os.dup2(writing, descriptor)
         os.close(writing)
@@ -102,10 +106,12 @@ class _Printed:
     @staticmethod
     def flush(all_printed: list[_Printed]) -> None:
         """Return when everything printed so far has been sent."""
-        for printed in all_printed:
-            _write(printed._descriptor, printed._mark)
-        for printed in all_printed:
-            printed._marks.acquire()
+        with _Printed._flushing:
+            for printed in all_printed:
+                printed._written += 1
+                _write(printed._descriptor, printed._mark)
+            for printed in all_printed:
+                printed._marks.acquire()
 
     def _relay(self, reading: int) -> None:
         kind, mark = b"%d" % self._descriptor, self._mark
@@ -116,8 +122,13 @@ class _Printed:
                 if at:
                     self._say(kind, held[:at])
                 held = held[at + len(mark) :]
+                self._found += 1
                 self._marks.release()
-            kept = next((n for n in range(len(mark) - 1, 0, -1) if held.endswith(mark[:n])), 0)
+            # Only part of a mark may have come. If none is being written, bytes that look like one are the program's,
+            # which may never print more.
+            is_expected = self._written > self._found
+            lengths = range(len(mark) - 1, 0, -1) if is_expected else ()
+            kept = next((n for n in lengths if held.endswith(mark[:n])), 0)
             if len(held) > kept:
                 self._say(kind, held[: len(held) - kept])
                 held = held[len(held) - kept :]
