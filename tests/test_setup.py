@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -71,8 +76,6 @@ def test_an_interpreter_that_can_make_no_environment_is_passed_over(machine):
 
 @pytest.mark.slow
 def test_a_real_interpreter_tells_its_version(machine):
-    import sys
-
     (machine.bin / "python3").symlink_to(sys.executable)
     assert machine.chosen() == str(machine.bin / "python3")
 
@@ -205,3 +208,33 @@ def test_uv_trusts_the_certificates_of_the_system_unless_told_otherwise(tmp_path
     assert run_setup(root, "demo", **variables).returncode == 0
     lines = Path(f"{told}-certificates").read_text().splitlines()
     assert [line for line in lines if line.startswith("uv")] == [f"uv {expected}"] * 2
+
+
+@pytest.mark.slow
+def test_a_registry_that_fails_is_asked_three_times_for_each_file(tmp_path):
+    asked: Counter[str] = Counter()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked[self.path] += 1
+            self.send_error(503)
+
+        def log_message(self, *_):
+            pass
+
+    root, _ = checkout(tmp_path)
+    for lock in ("setup", "demo"):
+        line = f"{lock}-package==1 --hash=sha256:{'0' * 64}\n"
+        (root / "requirements" / f"{lock}.txt").write_text(line)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as registry:
+        threading.Thread(target=registry.serve_forever).start()
+        try:
+            index = f"http://127.0.0.1:{registry.server_port}"
+            kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+            variables = {"PIP_INDEX_URL": index, "PIP_CONFIG_FILE": os.devnull, "ACTBOX_PYTHON": sys.executable}
+            done = run_setup(root, "demo", **{**kept, **variables, "ACTBOX_VENV": str(tmp_path / "environment")})
+        finally:
+            registry.shutdown()
+    assert done.returncode != 0
+    assert "uv cannot install them here" in done.stderr
+    assert (asked["/setup-package/"], asked["/demo-package/"]) == (3, 3), done.stderr
