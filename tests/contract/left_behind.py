@@ -175,7 +175,7 @@ async def nothing_left_behind() -> AsyncIterator[None]:
     await settle()
     before = seen()
     yield
-    deadline = time.monotonic() + 30  # a busy machine may take seconds to end what was ended
+    deadline = time.monotonic() + 60  # a busy machine may take seconds to end what was ended
     while True:
         await settle()  # again each time: what was being made during the last is there only now
         left = seen() - before
@@ -185,8 +185,8 @@ async def nothing_left_behind() -> AsyncIterator[None]:
 
 
 async def settled_counts(expected: dict[str, int] | None = None) -> dict[str, int]:
-    """Return the counts once no sandbox is starting or ending; wait some seconds for the expected ones."""
-    deadline = time.monotonic() + 30
+    """Return the counts once no sandbox is starting or ending; wait a minute at most for the expected ones."""
+    deadline = time.monotonic() + 60
     last = None
     while True:
         await settle()  # again each time: what was being made during the last is there only now
