@@ -29,6 +29,7 @@ from actbox import (
 from actbox.sandbox.channel.questions import MAX_EDITS, MAX_QUESTIONS
 from tests.clock import Clock
 from tests.conftest import OpenBox
+from tests.waiting import until
 
 pytestmark = pytest.mark.one_engine_first
 
@@ -74,6 +75,7 @@ PAYS_AND_SHOUTS = """
 import threading, time
 
 def shout():
+    until_asked()
     while True:
         print('x' * 1000, flush=True)
         time.sleep(0.01)
@@ -95,6 +97,15 @@ def till() -> Till:
 
 def asking(clerk: Clerk, *tools: Any) -> Toolset:
     return Toolset.of(tools).asking(clerk)
+
+
+def telling_when_asked(clerk: Clerk) -> actbox.Tool:
+    """Return the tool `until_asked`, by which a program waits for its question."""
+
+    async def until_asked() -> None:
+        await clerk.called.wait()
+
+    return actbox.Tool.from_function(until_asked, description="Wait until somebody is asked.")
 
 
 async def events_and_result(box: Any, code: str, tools: Toolset) -> tuple[list[Event], actbox.ExecutionResult]:
@@ -496,10 +507,10 @@ async def test_the_limit_on_processor_time_holds_while_a_call_waits(open_box: Op
     box = await open_box(cpu_seconds=1)
     clerk = Clerk(never)
     code = (
-        "import threading\n\ndef burn():\n    while True:\n        pass\n\n"
+        "import threading\n\ndef burn():\n    until_asked()\n    while True:\n        pass\n\n"
         "threading.Thread(target=burn, daemon=True).start()\npay(1)"
     )
-    events, result = await events_and_result(box, code, asking(clerk, till.tool))
+    events, result = await events_and_result(box, code, asking(clerk, till.tool, telling_when_asked(clerk)))
     assert result.error is not None
     assert result.error.limit == "cpu_seconds"
     await assert_withdrawn(events, clerk, till)
@@ -511,9 +522,7 @@ async def test_the_limit_on_processor_time_holds_while_a_call_waits(open_box: Op
 async def assert_withdrawn(events: list[Event], clerk: Clerk, till: Till) -> None:
     (decided,) = [event for event in events if isinstance(event, ApprovalDecided)]
     assert decided.decision == "withdrawn"
-    async with asyncio.timeout(30):
-        while not clerk.withdrawn:  # the approver is told in its next turn
-            await asyncio.sleep(0)
+    await until(lambda: clerk.withdrawn)  # the approver is told in its next turn
     assert (clerk.withdrawn, till.paid) == (1, [])
 
 
@@ -567,7 +576,7 @@ async def test_stopping_the_sandbox_withdraws_the_question(box: Sandbox, till: T
 async def test_a_limit_that_is_reached_withdraws_the_question(open_box: OpenBox, till: Till) -> None:
     box = await open_box(output_bytes=10_000)
     clerk = Clerk(never)
-    events, result = await events_and_result(box, PAYS_AND_SHOUTS, asking(clerk, till.tool))
+    events, result = await events_and_result(box, PAYS_AND_SHOUTS, asking(clerk, till.tool, telling_when_asked(clerk)))
     assert result.error is not None
     assert result.error.kind is ErrorKind.OUTPUT_LIMIT
     await assert_withdrawn(events, clerk, till)
@@ -575,12 +584,8 @@ async def test_a_limit_that_is_reached_withdraws_the_question(open_box: OpenBox,
 
 async def test_a_program_that_ends_before_the_decision_withdraws_the_question(box: Sandbox, till: Till) -> None:
     clerk = Clerk(never)
-
-    async def until_asked() -> None:
-        await clerk.called.wait()
-
     code = "import threading\nthreading.Thread(target=pay, args=(1,), daemon=True).start()\nuntil_asked()"
-    events, result = await events_and_result(box, code, asking(clerk, till.tool, until_asked))
+    events, result = await events_and_result(box, code, asking(clerk, till.tool, telling_when_asked(clerk)))
     assert result.error is None
     await assert_withdrawn(events, clerk, till)
 
@@ -602,7 +607,8 @@ async def test_an_approval_that_comes_after_its_question_was_withdrawn_is_none(
     box = await open_box(output_bytes=10_000)
     clerk = Clerk(stubborn)
     code = PAYS_AND_SHOUTS if ends_by == "output_bytes" else "pay(1)"
-    run = asyncio.create_task(events_and_result(box, code, asking(clerk, till.tool)))
+    tools = asking(clerk, till.tool, telling_when_asked(clerk))
+    run = asyncio.create_task(events_and_result(box, code, tools))
     await clerk.called.wait()
     if ends_by == "stop":
         await box.stop()

@@ -6,6 +6,8 @@ import asyncio
 import os
 import select
 import threading
+import time
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -34,19 +36,26 @@ def spend(clock: Clock, seconds: float) -> None:
 
 
 class Blocker:
-    """A tool that keeps the event loop from everything until no process with a marker is left."""
+    """A tool that keeps the event loop from everything until no process with a marker is left.
+
+    The processes are looked for before their time is nearly over: from then on they may end at any moment.
+    """
 
     def __init__(self, marker: str) -> None:
         self.marker = marker
+        self.processes: list[int] = []
         self.found = self.ended = 0
 
+    def find(self) -> None:
+        self.processes = [os.pidfd_open(process) for process in alive_with(self.marker)]
+        self.found = len(self.processes)
+
     def wait(self) -> None:
-        processes = [os.pidfd_open(process) for process in alive_with(self.marker)]
-        self.found = len(processes)
+        processes, self.processes = self.processes, []
         for process in processes:
             ended = select.poll()
             ended.register(process, select.POLLIN)
-            self.ended += bool(ended.poll(30_000))
+            self.ended += bool(ended.poll(60_000))
             os.close(process)
 
 
@@ -57,6 +66,7 @@ async def test_a_tool_that_blocks_the_event_loop_does_not_keep_a_program_alive(o
 
     async def block() -> None:
         """Block the event loop, with little time left."""
+        blocker.find()
         spend(clock, SECONDS - 0.5)
         blocker.wait()
 
@@ -76,6 +86,7 @@ async def test_a_tool_that_blocks_the_event_loop_does_not_keep_a_session_alive(o
 
     async def block() -> None:
         """Block the event loop, with little time left."""
+        blocker.find()
         spend(clock, SECONDS - 0.5)
         blocker.wait()
 
@@ -93,18 +104,26 @@ async def test_a_session_whose_guest_was_ended_just_after_its_program_has_lost_i
     open_box: OpenBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop hears of the program's end only once the watchdog has ended the guest."""
-    monkeypatch.setattr(watchdog, "GRACE_SECONDS", 1.0)
+    monkeypatch.setattr(watchdog, "GRACE_SECONDS", 60.0)
     box = await open_box()
     blocker = Blocker(f"sleep\0{os.getpid()}.5")
     interrupt = sessions._SessionRun._interrupt
 
     def interrupt_and_block(run: sessions._SessionRun) -> None:
+        interrupts = run._live.interrupts
         interrupt(run)
+        if run._live.interrupts == interrupts:
+            return  # the guest has not read its program yet, and is interrupted later
+        assert run._link is not None
+        assert select.select([run._link._sock], [], [], 60)[0], "the program has not ended"
+        _, end = watchdog.WATCHDOG._due[run._clock]
+        watchdog.WATCHDOG.watch(run._clock, 0.0, end)  # as where the loop is blocked for as long as the grace
         blocker.wait()
 
     async with box.session() as session:
         begin = f"import subprocess\nsubprocess.Popen(['setsid', 'sleep', '{os.getpid()}.5'])"
         assert (await session.run(begin)).success
+        blocker.find()
         monkeypatch.setattr(sessions._SessionRun, "_interrupt", interrupt_and_block)
         result = await session.run("while True: pass", timeout=1)
         assert blocker.found
@@ -119,23 +138,29 @@ async def test_a_session_whose_guest_was_ended_just_after_its_program_has_lost_i
 @pytest.mark.slow
 @pytest.mark.one_engine_first
 async def test_the_watchdog_does_not_count_the_time_that_an_approval_waits(
-    open_box: OpenBox, monkeypatch: pytest.MonkeyPatch
+    open_box: OpenBox, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.setattr(watchdog, "GRACE_SECONDS", 0.1)
     box = await open_box()
+    watched: list[int] = []
+    left: list[float] = []
 
     class Approver:
         async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-            await asyncio.sleep(6)
+            watched.append(len(watchdog.WATCHDOG._due))
+            clock.turn(SECONDS + 5)
             return ApprovalDecision(True)
 
-    def pay() -> str:
+    async def pay() -> str:
         """Pay."""
+        left.extend(at - time.monotonic() for at, _ in watchdog.WATCHDOG._due.values())
         return "paid"
 
     tools = Toolset.of([Tool.from_function(pay, approval="always_require")]).asking(Approver())
-    result = await box.run("pay()", tools=tools, timeout=5)
+    result = await box.run("pay()", tools=tools, timeout=SECONDS)
     assert result.value == "paid"
+    assert watched == [0]
+    assert len(left) == 1 and left[0] > 1
 
 
 @pytest.mark.slow
@@ -151,11 +176,14 @@ async def test_runs_do_not_wake_the_watchdog(open_box: OpenBox) -> None:
 
 
 @pytest.mark.one_engine_first
-async def test_a_shorter_run_is_not_overlooked_after_a_longer_one() -> None:
+async def test_a_shorter_run_is_not_overlooked_after_a_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0  # stands still until the second run is forgotten, however long that takes
+    monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=lambda: now))
     dog, over = watchdog.Watchdog(), threading.Event()
     dog.watch("long", 3600, over.set)
     dog.watch("forgotten", 0.01, lambda: pytest.fail("it was forgotten"))
     dog.forget("forgotten")
     dog.watch("short", 0.02, over.set)
-    assert await asyncio.to_thread(over.wait, 30)
+    now = 0.02
+    assert await asyncio.to_thread(over.wait, 60)
     dog.forget("long")

@@ -24,9 +24,11 @@ from actbox import (
     Session,
     Unsupported,
 )
+from actbox.sandbox import sessions
 from tests.clock import Clock
 from tests.conftest import OpenBox
 from tests.contract.left_behind import nothing_left_behind
+from tests.waiting import until
 
 OpenSession = Callable[..., Awaitable[Session]]
 
@@ -212,8 +214,13 @@ async def test_copies_run_at_once(origin: Session) -> None:
 
 
 async def test_a_copy_waits_for_the_program_that_runs(origin: Session) -> None:
-    running = asyncio.create_task(origin.run("import time\ntime.sleep(0.2)\nx = 1"))
-    await asyncio.sleep(0.05)
+    begun = asyncio.Event()
+
+    async def begin() -> None:
+        begun.set()
+
+    running = asyncio.create_task(origin.run("import time\nbegin()\ntime.sleep(0.2)\nx = 1", tools=[begin]))
+    await begun.wait()
     copy = await origin.fork()
     assert running.done()
     assert (await copy.run("x")).value == 1
@@ -458,7 +465,13 @@ async def test_what_a_copy_started_ends_with_it_and_nothing_else_does(origin: Se
     alive = f"import os\n[os.path.exists(f'/proc/{{n}}/root') for n in ({ours}, {theirs})]"
     assert (await origin.run(alive)).value == [True, True]
     await copy.close()
-    assert (await origin.run(alive)).value == [True, False]
+
+    async def theirs_has_ended() -> bool:
+        seen = (await origin.run(alive)).value
+        assert seen[0] is True
+        return seen[1] is False
+
+    await until(theirs_has_ended)
 
 
 @pytest.mark.slow
@@ -473,7 +486,8 @@ async def test_nothing_is_left_of_copies(open_box: OpenBox) -> None:
             copies = [await session.fork() for _ in range(3)]
             await copies[0].run("import os\nos._exit(1)")
             cancelled = asyncio.create_task(session.fork())
-            await asyncio.sleep(0.003)
+            for _ in range(2):  # it has begun, and needs several answers of the guest
+                await asyncio.sleep(0)
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cancelled
@@ -493,8 +507,13 @@ async def test_the_sandbox_ends_its_copies(open_box: OpenBox) -> None:
         pytest.skip("no forks")
     session = box.session(forkable=True)
     copy = await session.fork()
-    running = asyncio.create_task(copy.run("import time\ntime.sleep(60)"))
-    await asyncio.sleep(0.2)
+    begun = asyncio.Event()
+
+    async def begin() -> None:
+        begun.set()
+
+    running = asyncio.create_task(copy.run("import time\nbegin()\ntime.sleep(60)", tools=[begin]))
+    await begun.wait()
     await box.stop()
     result = await running
     assert result.error is not None and result.error.kind is ErrorKind.CANCELLED
@@ -611,22 +630,29 @@ async def test_a_copy_that_says_it_is_another_is_refused(origin: Session) -> Non
 
 
 @pytest.mark.slow
-async def test_a_copy_that_does_not_get_ready_is_ended(open_forkable: OpenSession) -> None:
-    origin = await open_forkable(wall_seconds=1)
+async def test_a_copy_that_does_not_get_ready_is_ended(origin: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     # The second process that is forked is the copy.
     hang = "while os.getppid() == 1 or os.getppid() != first: pass"
     await origin.run(
         f"import os\nfirst = os.getpid()\ndef hook():\n    {hang}\nos.register_at_fork(after_in_child=hook)"
     )
+    begin = sessions.LocalSession._begin
+
+    async def begin_within_a_second(copy: sessions.LocalSession, adopt: Callable[[int], Awaitable[None]]) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(sessions, "_STEP_SECONDS", 1.0)
+            await begin(copy, adopt)
+
+    monkeypatch.setattr(sessions.LocalSession, "_begin", begin_within_a_second)
     for _ in range(2):
         with pytest.raises((actbox.SandboxUnavailable, CannotFork)):
             await asyncio.wait_for(origin.fork(), 60)
     busy = "[name for name in os.listdir('/proc') if name.isdigit() and int(name) > first]"
-    for _ in range(100):
-        if (left := (await origin.run(busy)).value) == []:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(left)
+
+    async def none_is_left() -> bool:
+        return (await origin.run(busy)).value == []
+
+    await until(none_is_left)
 
 
 @pytest.mark.slow

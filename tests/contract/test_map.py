@@ -18,8 +18,10 @@ import pytest
 
 import actbox
 from actbox import ErrorKind, InvalidValue, Program, Sandbox, SandboxStopped
+from tests.clock import Clock
 from tests.conftest import OpenBox
 from tests.contract.left_behind import FAMILY, alive_with, nothing_left_behind
+from tests.waiting import until
 
 pytestmark = pytest.mark.one_engine_first
 
@@ -111,9 +113,7 @@ async def test_an_endless_source_is_read_only_as_results_are_taken(box: Sandbox,
     async with aclosing(results):
         for given in range(1, 4):
             await anext(results)
-            async with asyncio.timeout(60):
-                while source.taken <= given:
-                    await asyncio.sleep(0.01)
+            await until(lambda given=given: source.taken > given)
             await asyncio.sleep(0.1)  # what was taken is run meanwhile, and then no more is taken
             assert source.taken <= given + (16 if ordered else 4)
 
@@ -178,9 +178,12 @@ async def test_the_policy_holds_for_each(open_box: OpenBox) -> None:
 
 
 @pytest.mark.slow
-async def test_the_timeout_is_each_programs_own(box: Sandbox) -> None:
-    kinds = [result.error and result.error.kind async for result in box.map(["while True: pass", "1"], timeout=3)]
-    assert kinds == [ErrorKind.TIMEOUT, None]
+async def test_the_timeout_is_each_programs_own(box: Sandbox, clock: Clock) -> None:
+    async def spend() -> None:
+        clock.turn(30)
+
+    results = box.map(["spend()\nwhile True: pass", "1"], tools=[spend], concurrency=1, timeout=30)
+    assert [result.error and result.error.kind async for result in results] == [ErrorKind.TIMEOUT, None]
 
 
 @pytest.mark.slow

@@ -20,7 +20,9 @@ import actbox
 from actbox import FileChange, FileMount, Limits, Policy, Sandbox
 from actbox.core.mounts import MountMode
 from actbox.sandbox.languages import FULL_CPYTHON
+from tests.clock import Clock
 from tests.conftest import OpenBox, engine_check, literal
+from tests.waiting import until
 
 SECRET = "the host's own"
 MODES: tuple[MountMode, ...] = ("ro", "rw", "overlay")
@@ -435,11 +437,17 @@ async def test_a_session_returns_what_was_changed_since_it_began(open_box: OpenB
 
 
 @pytest.mark.slow
-async def test_changes_are_kept_of_a_program_that_failed_or_was_stopped(open_box: OpenBox, folder: Path) -> None:
+async def test_changes_are_kept_of_a_program_that_failed_or_was_stopped(
+    open_box: OpenBox, folder: Path, clock: Clock
+) -> None:
     box = await open_box(with_mount(folder, "overlay", keep=True))
     write = "open('/data/a.txt', 'w').write('half')\n"
-    for code, timeout in (("1 / 0", None), ("while True: pass", 1.0), ("import os\nos.kill(os.getpid(), 9)", None)):
-        result = await box.run(write + "import sys\n" + code, timeout=timeout)
+    for code in ("1 / 0", "while True: pass", "import os\nos.kill(os.getpid(), 9)"):
+        program = write + "import sys\nprint('written', flush=True)\n" + code
+        if "while" in code:
+            result = await clock.run_out(box.stream(program, timeout=30), 30, after="written")
+        else:
+            result = await box.run(program)
         assert not result.success
         assert told(result.changes) == [("changed", "a.txt", b"half")], code
     async with box.session() as session:
@@ -768,7 +776,7 @@ async def test_what_is_written_to_an_overlay_counts_as_memory_where_nothing_else
     policy = Policy(limits=limits, mounts=(FileMount(folder, "/data", "overlay", keep_changes=True),))
     box = await open_box(policy)
     code = "import time\nwith open('/data/full', 'wb', 0) as file:\n    for _ in range(400):\n"
-    code += "        file.write(bytes(2**20))\ntime.sleep(5)"
+    code += "        file.write(bytes(2**20))\ntime.sleep(300)"
     result = await box.run(code)
     assert result.error is not None
     assert result.error.kind is actbox.ErrorKind.MEMORY
@@ -811,11 +819,7 @@ async def test_nothing_of_an_overlay_is_left(open_box: OpenBox, folder: Path) ->
     await session.run(changing("/data"))
     await box_2.stop()
     await box.stop()
-    for _ in range(100):
-        if not upper_layers():
-            break
-        await asyncio.sleep(0.1)
-    assert upper_layers() == 0
+    await until(lambda: upper_layers() == 0)
 
 
 def _descriptors() -> list[str]:

@@ -10,6 +10,7 @@ import actbox
 from actbox import InvalidValue, Sandbox
 from actbox.sandbox import run_slots
 from tests.clock import Clock
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ async def test_runs_beyond_the_cap_wait_their_turn_and_say_for_how_long(box: San
 
 @pytest.mark.slow
 @pytest.mark.one_engine_first
-async def test_time_in_the_queue_is_not_the_programs(box: Sandbox, clock: Clock) -> None:
+async def test_time_in_the_queue_is_not_the_programs(box: Sandbox, clock: Clock, two_at_once: run_slots.Slots) -> None:
     both_are_here, over = asyncio.Barrier(3), asyncio.Event()
 
     async def stay() -> None:
@@ -61,6 +62,7 @@ async def test_time_in_the_queue_is_not_the_programs(box: Sandbox, clock: Clock)
     inside = [asyncio.create_task(box.run("stay()", tools=[stay])) for _ in range(2)]
     await both_are_here.wait()
     waiting = [asyncio.create_task(box.run("1", timeout=30)) for _ in range(3)]
+    await until(lambda: len(two_at_once._waiting) == 3)
     await asyncio.sleep(0.3)
     clock.turn(30)
     over.set()
@@ -91,7 +93,7 @@ async def test_whoever_goes_away_while_waiting_takes_no_turn(box: Sandbox, two_a
 
 
 @pytest.mark.slow
-async def test_sessions_queue_too(box: Sandbox) -> None:
+async def test_sessions_queue_too(box: Sandbox, two_at_once: run_slots.Slots) -> None:
     if not box.traits.sessions:
         pytest.skip("no sessions")
     both_are_here, over = asyncio.Barrier(3), asyncio.Event()
@@ -104,6 +106,7 @@ async def test_sessions_queue_too(box: Sandbox) -> None:
         running = [asyncio.create_task(box.run("stay()", tools=[stay])) for _ in range(2)]
         await both_are_here.wait()
         waiting = asyncio.create_task(session.run("1"))
+        await until(lambda: two_at_once._waiting)
         await asyncio.sleep(0.2)
         over.set()
         assert (await waiting).usage.queue_ms > 100

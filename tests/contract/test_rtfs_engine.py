@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -29,6 +29,7 @@ from actbox import (
     Unsupported,
     tool,
 )
+from tests.clock import Clock
 
 ENDLESS = "(defn forever [n] (forever (+ n 1))) (forever 0)"
 
@@ -236,12 +237,13 @@ async def test_a_timeout_ends_the_program(box: Sandbox) -> None:
 
 
 async def test_the_event_loop_goes_on_while_a_program_runs(box: Sandbox) -> None:
-    running = asyncio.create_task(box.run(ENDLESS, timeout=0.2))
-    turns = 0
-    while not running.done():
+    running = asyncio.create_task(box.run(ENDLESS, timeout=30))
+    for _ in range(20):
         await asyncio.sleep(0)
-        turns += 1
-    assert turns > 5
+        assert not running.done()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), True, "5"])
@@ -409,22 +411,25 @@ def delete(path: str) -> str:
 
 
 class Answers:
-    def __init__(self, approved: bool) -> None:
+    def __init__(self, approved: bool, think: Callable[[], None] = lambda: None) -> None:
         self.approved = approved
+        self.think = think
         self.asked: list[ApprovalRequest] = []
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         self.asked.append(request)
-        await asyncio.sleep(0.15)
+        self.think()
         return ApprovalDecision(self.approved, "" if self.approved else "not today")
 
 
-async def test_a_call_that_requires_approval_waits_for_it_and_the_clock_stands_still(box: Sandbox) -> None:
-    approver = Answers(True)
-    result = await box.run('(call :delete "x")', tools=Toolset.of([delete]).asking(approver), timeout=0.1)
+async def test_a_call_that_requires_approval_waits_for_it_and_the_clock_stands_still(
+    box: Sandbox, clock: Clock
+) -> None:
+    approver = Answers(True, lambda: clock.turn(40))
+    result = await box.run('(call :delete "x")', tools=Toolset.of([delete]).asking(approver), timeout=30)
     assert result.value == "deleted x", result.error
     assert [request.arguments for request in approver.asked] == [{"path": "x"}]
-    assert result.usage.approval_ms >= 100
+    assert result.usage.approval_ms >= 40_000
 
 
 async def test_a_refused_call_is_not_made(box: Sandbox) -> None:

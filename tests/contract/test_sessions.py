@@ -12,11 +12,11 @@ import pytest_asyncio
 
 import actbox
 from actbox import Completed, ErrorKind, Output, Program, Sandbox, SandboxStopped, Session, ToolStarted
-from actbox.sandbox import sessions
 from actbox.sandbox.channel.link import Link
 from tests.clock import Clock
 from tests.conftest import OpenBox
 from tests.contract.left_behind import nothing_left_behind
+from tests.waiting import until
 
 pytestmark = pytest.mark.one_engine_first
 
@@ -30,17 +30,13 @@ async def session(box: Sandbox) -> AsyncIterator[Session]:
         yield opened
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a program that is interrupted long enough to end also on a busy machine."""
-    monkeypatch.setattr(sessions, "GRACE_SECONDS", 60.0)
-
-
 async def is_there(box: Sandbox, name: str) -> None:
     """Wait until a file is in the workspace."""
-    async with asyncio.timeout(60):
-        while name not in {entry.path for entry in await box.list_files()}:
-            await asyncio.sleep(0.01)
+
+    async def found() -> bool:
+        return name in {entry.path for entry in await box.list_files()}
+
+    await until(found)
 
 
 OpenSession = Callable[..., Awaitable[Session]]
@@ -412,16 +408,20 @@ async def test_a_program_whose_time_is_over_before_its_guest_has_read_it_is_inte
 @pytest.mark.parametrize(
     "refusal",
     [
-        "import time\nwhile True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass",
-        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
+        "import time\nwhile True:\n    try:\n        print('begun', flush=True)\n        time.sleep(60)\n"
+        "    except KeyboardInterrupt: pass",
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('begun')\nwhile True: pass",
         pytest.param(
-            "import asyncio\nwhile True:\n    try: await asyncio.sleep(60)\n    except asyncio.CancelledError: pass",
+            "import asyncio\nwhile True:\n    try:\n        print('begun', flush=True)\n"
+            "        await asyncio.sleep(60)\n    except asyncio.CancelledError: pass",
             marks=pytest.mark.long,
         ),
     ],
 )
-async def test_a_program_that_refuses_to_be_interrupted_ends_its_session(session: Session, refusal: str) -> None:
-    result = await session.run(refusal, timeout=2)
+async def test_a_program_that_refuses_to_be_interrupted_ends_its_session(
+    session: Session, clock: Clock, refusal: str
+) -> None:
+    result = await clock.run_out(session.stream(refusal, timeout=30), 30, after="begun")
     assert result.error is not None
     assert result.error.kind is ErrorKind.TIMEOUT
     assert "state of the session is lost" in result.error.hint
@@ -440,6 +440,7 @@ async def test_output_of_a_program_that_is_interrupted_is_its_own(session: Sessi
 
 
 @pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("patient")
 @pytest.mark.slow
 async def test_a_handler_for_interrupts_does_not_outlast_its_program(session: Session) -> None:
     await session.run("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)")
@@ -456,6 +457,7 @@ async def test_an_interrupt_between_two_runs_is_ignored(box: Sandbox, session: S
     assert (await session.run("'fine'")).value == "fine"
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.slow
 async def test_a_program_may_interrupt_itself(session: Session) -> None:
     code = "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass"
@@ -463,21 +465,25 @@ async def test_a_program_may_interrupt_itself(session: Session) -> None:
     assert (await session.run("while True: pass", timeout=0.2)).state_kept is True
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "code", "kind"),
     [
         ({"output_bytes": 10_000}, "while True: print('x' * 100)", ErrorKind.OUTPUT_LIMIT),
         ({"tool_calls": 5}, "while True: add(1)", ErrorKind.BUDGET),
-        ({"wall_seconds": 0.5}, "while True: pass", ErrorKind.TIMEOUT),
+        ({"wall_seconds": 30}, "print('begun')\nwhile True: pass", ErrorKind.TIMEOUT),
     ],
 )
 async def test_limits_that_hold_for_each_run_leave_the_state(
-    open_session: OpenSession, limit: dict[str, float], code: str, kind: ErrorKind
+    open_session: OpenSession, clock: Clock, limit: dict[str, float], code: str, kind: ErrorKind
 ) -> None:
     session = await open_session(**limit)
     for _ in range(2):
-        result = await session.run(f"x = 1\n{code}", tools=[add])
+        if kind is ErrorKind.TIMEOUT:
+            result = await clock.run_out(session.stream(f"x = 1\n{code}"), 30, after="begun")
+        else:
+            result = await session.run(f"x = 1\n{code}", tools=[add])
         assert result.error is not None
         assert (result.error.kind, result.state_kept) == (kind, True)
     assert (await session.run("x")).value == 1
@@ -619,15 +625,23 @@ async def test_runs_of_one_session_queue_in_the_order_of_their_calls(session: Se
 
 
 async def test_a_run_that_waits_in_the_queue_can_be_cancelled(session: Session) -> None:
-    first = asyncio.create_task(session.run("import time\ntime.sleep(0.3)\nx = 1"))
-    await asyncio.sleep(0)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await go_on.wait()
+
+    first = asyncio.create_task(session.run("hold()\nx = 1", tools=[hold]))
+    await begun.wait()
     second = asyncio.create_task(session.run("x = 2"))
     await asyncio.sleep(0.05)
     second.cancel()
+    go_on.set()
     assert (await first).success
     assert (await session.run("x")).value == 1
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_cancelled_run_is_interrupted_and_the_state_survives(session: Session) -> None:
     begun = asyncio.Event()
 
@@ -642,6 +656,7 @@ async def test_a_cancelled_run_is_interrupted_and_the_state_survives(session: Se
     assert (await session.run("x")).value == 1
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.slow
 async def test_closing_a_stream_interrupts_the_program(session: Session) -> None:
     events = session.stream("x = 1\nprint('begun', flush=True)\nwhile True: pass")
@@ -699,6 +714,7 @@ async def test_a_closed_session_says_so(box: Sandbox, session: Session) -> None:
     assert (await box.run("1")).value == 1
 
 
+@pytest.mark.usefixtures("patient")
 async def test_closing_ends_the_interpreter_as_a_script_ends(box: Sandbox, session: Session) -> None:
     await session.run(
         "import asyncio, atexit\natexit.register(lambda: open('at-exit', 'w').write('done'))\n"
@@ -712,9 +728,14 @@ async def test_closing_ends_the_interpreter_as_a_script_ends(box: Sandbox, sessi
 
 
 async def test_closing_cancels_the_program_that_runs(session: Session) -> None:
-    running = asyncio.create_task(session.run("import time\ntime.sleep(60)"))
+    begun = asyncio.Event()
+
+    async def begin() -> None:
+        begun.set()
+
+    running = asyncio.create_task(session.run("import time\nbegin()\ntime.sleep(60)", tools=[begin]))
     waiting = asyncio.create_task(session.run("1"))
-    await asyncio.sleep(0.3)
+    await begun.wait()
     await session.close()
     result = await running
     assert result.error is not None

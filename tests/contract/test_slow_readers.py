@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from actbox import Completed, ErrorKind, Event, ExecutionResult, Output, Sandbox
+from actbox.sandbox.wall_clock import WallClock
+from tests.clock import Clock
 from tests.conftest import OpenBox
 from tests.contract.left_behind import nothing_left_behind
 
@@ -36,6 +38,32 @@ async def read_slowly(
     raise AssertionError("a stream ended without Completed")
 
 
+@pytest.fixture
+def has_ended(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """An event that is set when the host stops a run's clock, which it does as it hears that the program has ended."""
+    ended, stop = asyncio.Event(), WallClock.stop
+
+    def stop_and_tell(clock: WallClock) -> None:
+        stop(clock)
+        ended.set()
+
+    monkeypatch.setattr(WallClock, "stop", stop_and_tell)
+    return ended
+
+
+async def read_late(
+    events: AsyncIterator[Event], seconds: float, clock: Clock, has_ended: asyncio.Event
+) -> ExecutionResult:
+    """Read one event and then, so many seconds after the program's end, the others."""
+    has_ended.clear()
+    assert isinstance(await anext(events), Output)
+    await asyncio.wait_for(has_ended.wait(), 60)
+    clock.turn(seconds)
+    last = [event async for event in events][-1]
+    assert isinstance(last, Completed)
+    return last.result
+
+
 @pytest.mark.parametrize(
     ("code", "exit_code", "kind"),
     [
@@ -56,19 +84,19 @@ async def test_a_slow_reader_gets_the_same_verdict(
 
 
 @pytest.mark.slow
-async def test_a_reader_slower_than_the_timeout_does_not_make_it_one(box: Sandbox) -> None:
-    # Long enough for a program to begin and end in time also where many tests run at once.
-    results = await asyncio.gather(
-        read_slowly(box.execute_stream("echo done", timeout=5), pause=5.5),
-        read_slowly(box.stream("print('done')", timeout=5), pause=5.5),
-    )
-    assert [result.error for result in results] == [None, None]
+async def test_a_reader_slower_than_the_timeout_does_not_make_it_one(
+    box: Sandbox, clock: Clock, has_ended: asyncio.Event
+) -> None:
+    for events in (box.execute_stream("echo done", timeout=30), box.stream("print('done')", timeout=30)):
+        assert (await read_late(events, 31, clock, has_ended)).error is None
 
 
 @pytest.mark.long  # if it were, the test before this would be a timeout
-async def test_time_that_a_reader_takes_is_not_the_programs(box: Sandbox) -> None:
-    result = await read_slowly(box.execute_stream("echo done"), pause=3)
-    assert result.usage.wall_ms < 3000
+async def test_time_that_a_reader_takes_is_not_the_programs(
+    box: Sandbox, clock: Clock, has_ended: asyncio.Event
+) -> None:
+    result = await read_late(box.execute_stream("echo done"), 60, clock, has_ended)
+    assert result.usage.wall_ms < 60_000
 
 
 async def test_stopping_while_a_reader_is_slow_is_a_cancellation(open_box: OpenBox) -> None:

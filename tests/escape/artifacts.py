@@ -60,7 +60,7 @@ def _holds_up(what: str, code: str) -> None:
     async def holds_up(ground: Ground) -> Verdict:
         box = await ground.open(artifacts=10, artifact_mib=4)
         try:
-            result = await asyncio.wait_for(box.run("import os, socket\n" + code, timeout=10), 30)
+            result = await asyncio.wait_for(box.run("import os, socket\n" + code, timeout=10), 120)
         except TimeoutError:
             return escaped_if(True, "the host waits still")
         after = await box.run("'alive'")

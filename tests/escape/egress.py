@@ -21,15 +21,23 @@ _REACHED = "answered by the " + "forbidden host"
 _ALLOWED = "answered by the allowed host"
 
 _PRELUDE = """
+import re
+
+def is_whole(got):
+    head, end, body = got.partition(b"\\r\\n\\r\\n")
+    length = re.search(rb"(?i)\\r\\ncontent-length: *([0-9]+)", head)
+    return bool(end) and (length is None or len(body) >= int(length[1]))
+
 def send(data, port=3128):
-    with socket.create_connection(("127.0.0.1", port), 10) as way:
+    with socket.create_connection(("127.0.0.1", port), 30) as way:
         way.sendall(data)
-        way.settimeout(10)
+        way.settimeout(30)
         got = b""
         try:
             while piece := way.recv(65536):
                 got += piece
-                way.settimeout(0.3)  # the connection may be kept; an answer comes in one go
+                is_over = is_whole(got) or data.startswith(b"HEAD ")
+                way.settimeout(0.3 if is_over else 30)  # the connection may be kept
         except OSError:
             pass
     return got
@@ -62,7 +70,7 @@ class _Server:
             except OSError:
                 return
             with connection, contextlib.suppress(OSError):
-                connection.settimeout(5)
+                connection.settimeout(30)
                 self.asked.append(connection.recv(65536))
                 connection.sendall(self._answer(self.asked[-1]))
 

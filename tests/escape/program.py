@@ -76,6 +76,13 @@ def denied_or_ended(make_call):
     status = os.waitpid(child, 0)[1]
     verdict(os.WIFEXITED(status) and os.WEXITSTATUS(status) == 42, status)
 
+# What is over a limit is held until it is ended. In pieces: where the whole machine stands still meanwhile, whoever
+# ends it has a turn before this is over.
+def wait_to_be_ended():
+    import time
+    for _ in range(5):
+        time.sleep(2)
+
 print("BEGUN")
 """
 

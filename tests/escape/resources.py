@@ -55,22 +55,23 @@ _exhausts("take four times its memory", _EATS + "refused(lambda: eat(512))", Err
 _exhausts(
     "take memory in many processes",
     _EATS
-    + "import time\nfor _ in range(8):\n    if os.fork() == 0:\n        eat(60)\n        time.sleep(20)\n        os._exit(0)\n"
-    "time.sleep(8)\nverdict(True, 'eight processes hold 480 MiB')",
+    + "import time\nread, write = os.pipe()\nfor _ in range(8):\n    if os.fork() == 0:\n        eat(60)\n        os.write(write, b'x')\n"
+    "        time.sleep(60)\n        os._exit(0)\n"
+    "for _ in range(8): os.read(read, 1)\nwait_to_be_ended()\nverdict(True, 'eight processes hold 480 MiB')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )
 _exhausts(
     "take memory that processes share",
     "import mmap, time\ndef take():\n    held = mmap.mmap(-1, 300 << 20)\n"
-    "    for at in range(0, 300 << 20, 4096): held[at] = 1\n    time.sleep(2)\n    return '300 MiB'\nrefused(take)",
+    "    for at in range(0, 300 << 20, 4096): held[at] = 1\n    wait_to_be_ended()\n    return '300 MiB'\nrefused(take)",
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )
 _exhausts(
     "take memory by files in /tmp",
     _FILLS
-    + "import time\nfill('/tmp/a', 100)\nfill('/tmp/b', 100)\nfill('/tmp/c', 100)\ntime.sleep(2)\nverdict(True, '300 MiB')",
+    + "import time\nfill('/tmp/a', 100)\nfill('/tmp/b', 100)\nfill('/tmp/c', 100)\nwait_to_be_ended()\nverdict(True, '300 MiB')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH, ErrorKind.DISK),
     memory_mib=128,
 )
@@ -90,21 +91,23 @@ _exhausts(
     _MAPS
     + "import time\nsize = 1 << 39\nat = reserve(size, 1)\nlibc.madvise(ctypes.c_void_p(at), ctypes.c_size_t(size), 15)\n"
     "for place in range(at, at + size, 1 << 21): ctypes.c_char.from_address(place).value\n"
-    "time.sleep(2)\nverdict(True, '1 GiB of tables')",
+    "wait_to_be_ended()\nverdict(True, '1 GiB of tables')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )
 _exhausts(
     "take memory by mappings",
-    _MAPS + "import time\nfor _ in range(30):\n    if os.fork() == 0:\n        at = reserve(65_000 << 13, 0)\n"
+    _MAPS
+    + "import time\nread, write = os.pipe()\nfor _ in range(30):\n    if os.fork() == 0:\n        at = reserve(65_000 << 13, 0)\n"
     "        for n in range(64_900): libc.mprotect(ctypes.c_void_p(at + (n << 13)), 4096, 1)\n"
-    "        time.sleep(20)\n        os._exit(0)\ntime.sleep(8)\nverdict(True, 'two million mappings')",
+    "        os.write(write, b'x')\n        time.sleep(60)\n        os._exit(0)\n"
+    "for _ in range(30): os.read(read, 1)\nwait_to_be_ended()\nverdict(True, 'two million mappings')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )
 _exhausts(
     "take memory by names of links",
-    "import time\nfor n in range(131_000): os.symlink('x' * 127, f'/tmp/{n:0240}')\ntime.sleep(2)\nverdict(True, '131,000 links')",
+    "import time\nfor n in range(131_000): os.symlink('x' * 127, f'/tmp/{n:0240}')\nwait_to_be_ended()\nverdict(True, '131,000 links')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH, ErrorKind.DISK),
     memory_mib=64,
 )
@@ -112,7 +115,7 @@ _exhausts(
     "take memory by sockets that wait to be accepted",
     "import time\nheld = []\ndef leave(name):\n    one = socket.socket(socket.AF_UNIX)\n    one.setblocking(False)\n    one.connect(name)\n"
     "for n in range(100):\n    held.append(socket.socket(socket.AF_UNIX))\n    held[-1].bind(f'\\0left{n}')\n    held[-1].listen(2000)\n"
-    "    for _ in range(2000): leave(f'\\0left{n}')\ntime.sleep(2)\nverdict(True, '200,000 sockets')",
+    "    for _ in range(2000): leave(f'\\0left{n}')\nwait_to_be_ended()\nverdict(True, '200,000 sockets')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )
@@ -122,7 +125,7 @@ _SHARED_HOLES = (
     "def hide(flags, file):\n    at = libc.mmap(None, 32 << 20, 3, flags, file, 0)\n"
     "    if at == -1: raise OSError('it cannot be mapped')\n    ctypes.memset(ctypes.c_void_p(at), 1, 32 << 20)\n"
     "    libc.munmap(ctypes.c_void_p(at + 4096), ctypes.c_size_t((32 << 20) - 4096))\n"
-    "def hide_all(flags, file):\n    for _ in range(16): hide(flags, file)\n    time.sleep(2)\n    return '512 MiB'\n"
+    "def hide_all(flags, file):\n    for _ in range(16): hide(flags, file)\n    wait_to_be_ended()\n    return '512 MiB'\n"
 )
 _exhausts(
     "keep shared memory of which hardly any is mapped",
@@ -143,7 +146,7 @@ _exhausts(
     "        opened[-2].setblocking(False)\n        file = os.open('/tmp/pages%d' % os.getpid(), os.O_CREAT | os.O_RDWR)\n"
     "        os.write(file, b'x' * (2 << 20))\n        for page in range(512): os.sendfile(opened[-2].fileno(), file, page << 12, 1)\n"
     "        os.ftruncate(file, 0)\n        os.close(file)\n"
-    "for _ in range(7):\n    if os.fork() == 0:\n        try: send()\n        except OSError: os._exit(1)\n        time.sleep(6)\n        os._exit(0)\n"
+    "for _ in range(7):\n    if os.fork() == 0:\n        try: send()\n        except OSError: os._exit(1)\n        time.sleep(20)\n        os._exit(0)\n"
     "ends = [os.wait()[1] for _ in range(7)]\nverdict(0 in ends, ends)",
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
@@ -306,11 +309,13 @@ _exhausts(
     *(ErrorKind.TIMEOUT, ErrorKind.CRASH),
     cpu_seconds=1.0,
 )
-_exhausts("stay longer than it may", "import time\ntime.sleep(5)\nverdict(True)", ErrorKind.TIMEOUT, wall_seconds=0.3)
+_exhausts(
+    "stay longer than it may", "import time\nwait_to_be_ended()\nverdict(True)", ErrorKind.TIMEOUT, wall_seconds=0.3
+)
 _exhausts(
     "ignore every signal and stay",
     "import signal, time\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass\n"
-    "time.sleep(5)\nverdict(True)",
+    "wait_to_be_ended()\nverdict(True)",
     ErrorKind.TIMEOUT,
     wall_seconds=0.3,
 )
@@ -324,7 +329,7 @@ _exhausts(
     "put its limit of time off",
     "import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0)\nfor kind in ('RLIMIT_CPU', 'RLIMIT_RTTIME'):\n"
     "    import resource\n    try: resource.setrlimit(getattr(resource, kind), (-1, -1))\n    except (OSError, ValueError): pass\n"
-    "time.sleep(5)\nverdict(True)",
+    "wait_to_be_ended()\nverdict(True)",
     ErrorKind.TIMEOUT,
     wall_seconds=0.3,
 )

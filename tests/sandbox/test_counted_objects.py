@@ -73,24 +73,22 @@ def test_watches_that_forked_processes_share_count_once() -> None:
 # Processes with all descriptors that they may have make a count long. Others fork and end before it reaches them.
 HOPPING = """
 import os, select, time
-end = time.monotonic() + 10
 def fill():
     try:
         while True: os.eventfd(0)
     except OSError: pass
-    time.sleep(60)
+    time.sleep(600)
 def hop():
     kept = [os.eventfd(0) for _ in range(100)]
     for _ in range(100):
         kept.append(select.epoll())
         for number in kept[:100]: kept[-1].register(number, select.EPOLLIN)
-    while time.monotonic() < end:
+    while True:
         time.sleep(0.05)
         if os.fork(): os._exit(0)
-    os._exit(0)
 for what in [fill] * 24 + [hop] * 8:
     if os.fork() == 0: what()
-time.sleep(12)
+time.sleep(600)
 """
 
 
@@ -215,7 +213,7 @@ for _ in range(40):
 @pytest.mark.slow
 @needs_linux
 def test_a_program_cannot_keep_its_processor_time_uncounted_by_long_descriptors() -> None:
-    limits = actbox.Limits(open_files=1024, cpu_seconds=3, wall_seconds=30)
+    limits = actbox.Limits(open_files=1024, cpu_seconds=3)
     result = actbox.run(f"{LONG_DESCRIPTORS}while True: pass", engine="linux", policy=actbox.Policy(limits=limits))
     assert result.error is not None
     assert result.error.limit == "cpu_seconds"
@@ -233,7 +231,7 @@ async def test_a_program_cannot_keep_its_memory_uncounted_by_long_descriptors(mo
         "for _ in range(6):\n    if os.fork() == 0:\n        own = b'x' * (150 * 2**20)\n        time.sleep(60)\n"
         "time.sleep(60)"
     )
-    limits = actbox.Limits(open_files=1024, memory_mib=512, wall_seconds=20)
+    limits = actbox.Limits(open_files=1024, memory_mib=512)
     async with actbox.open_sandbox("linux", policy=actbox.Policy(limits=limits)) as box:
         result = await box.run(code)
     assert result.error is not None

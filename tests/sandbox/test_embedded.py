@@ -238,8 +238,13 @@ async def test_stopping_the_sandbox_ends_programs_and_says_so() -> None:
     box = ToySandbox(Policy())
     await box.start()
     folder = Path((await box.run("value = evaluation.folder")).value)
-    running = asyncio.create_task(box.run("await asyncio.sleep(60)"))
-    await asyncio.sleep(0.05)
+    begun = asyncio.Event()
+
+    async def begin() -> None:
+        begun.set()
+
+    running = asyncio.create_task(box.run("await call('begin')\nawait asyncio.sleep(60)", tools=[begin]))
+    await begun.wait()
     await box.stop()
     error = (await running).error
     assert error is not None and error.kind is ErrorKind.CANCELLED
@@ -330,8 +335,13 @@ async def test_a_session_ends_with_its_sandbox() -> None:
     async with ToySandbox(Policy()) as box:
         session = box.session()
         await session.run("1")
-        running = asyncio.create_task(session.run("await asyncio.sleep(60)"))
-        await asyncio.sleep(0.05)
+        begun = asyncio.Event()
+
+        async def begin() -> None:
+            begun.set()
+
+        running = asyncio.create_task(session.run("await call('begin')\nawait asyncio.sleep(60)", tools=[begin]))
+        await begun.wait()
     assert not (await running).success
     assert not session.alive
     with pytest.raises(actbox.SandboxStopped):

@@ -24,7 +24,7 @@ from actbox.sandbox.run_slots import slots
 from tests.contract.left_behind import descriptors, groups, processes, settle
 from tests.sandbox.faults import Fault, Faults
 
-HANG_SECONDS = 10.0
+HANG_SECONDS = 60.0
 # About so many faults of each scenario are tried in the run that everybody makes.
 SAMPLE = 11
 LEAST_STEP = 5

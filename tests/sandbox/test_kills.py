@@ -30,6 +30,7 @@ from tests.sandbox.killing import (
     randomness,
     result_of,
 )
+from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -153,8 +154,6 @@ asyncio.run(main())
 _MOMENTS = ("running", "begun")
 # Long enough, from such a moment on, that several runs begin and end.
 _LONGEST_HOST_SECONDS = 0.4
-# What is left of a host must be gone after so long.
-_GONE_SECONDS = 3
 
 
 @pytest.mark.slow
@@ -172,7 +171,7 @@ def test_a_host_that_is_killed_at_any_moment_leaves_no_process_and_the_next_host
             host.kill()
             host.wait()
             killed.append(host.pid)
-            _await_end_of(mark)
+            wait_until(lambda mark=mark: not alive_and_marked(mark))
             assert [path.name for path in tmp_path.iterdir() if path.name.startswith("actbox")] == []
         _run_in_another_host()
         assert [group for host in killed for group in groups(host)] == []
@@ -185,13 +184,6 @@ def _start_host(mark: int, moment: str) -> subprocess.Popen[str]:
     with host.stdout:
         assert f"{moment}\n" in iter(host.stdout.readline, "")
     return host
-
-
-def _await_end_of(mark: int) -> None:
-    deadline = time.monotonic() + _GONE_SECONDS
-    while left := alive_and_marked(mark):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.01)
 
 
 def _run_in_another_host() -> None:

@@ -17,7 +17,7 @@ from actbox.sandbox.guest.mailbox.folder import FolderTransport, read_piece, rem
 from actbox.sandbox.guest.mailbox.relay import Relay
 from actbox.sandbox.guest.mailbox.transport import InvalidPiece, Transport, TransportFailed
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Scripted(Mailbox):

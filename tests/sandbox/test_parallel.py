@@ -12,6 +12,7 @@ import pytest
 from actbox import ErrorKind, ExecutionResult, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.sandbox.mapping import result_of
 from actbox.sandbox.parallel import in_parallel
+from tests.waiting import until
 
 
 async def echo(item: int) -> int:
@@ -106,7 +107,8 @@ async def test_calls_go_on_while_the_caller_is_busy() -> None:
 
     async with aclosing(in_parallel(itertools.count(), call, concurrency=2, ordered=False)) as pairs:
         await anext(pairs)
-        await asyncio.sleep(0.01)
+        for _ in range(100):  # no call waits for anything but its turn of the event loop
+            await asyncio.sleep(0)
         assert len(called) == 5  # the one given out, and twice the concurrency ahead
 
 
@@ -129,9 +131,10 @@ async def test_closing_waits_for_calls_that_take_their_time_to_end() -> None:
 
 
 async def test_cancelling_waits_for_the_calls_however_often_it_is_done() -> None:
-    ended = []
+    begun, ended = [], []
 
     async def call(item: int) -> None:
+        begun.append(item)
         try:
             await asyncio.sleep(60)
         finally:
@@ -143,7 +146,7 @@ async def test_cancelling_waits_for_the_calls_however_often_it_is_done() -> None
             raise AssertionError("no call returns here")
 
     task = asyncio.create_task(consume())
-    await asyncio.sleep(0.01)
+    await until(lambda: len(begun) == 3)
     for _ in range(4):
         task.cancel()
         await asyncio.sleep(0)

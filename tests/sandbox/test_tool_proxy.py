@@ -25,7 +25,7 @@ from actbox.sandbox.channel.http import HttpMailbox, ToolProxy
 from tests.engines.shell.local_shell import LocalShell
 
 MESSAGE_BYTES = 100_000
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest_asyncio.fixture

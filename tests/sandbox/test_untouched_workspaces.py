@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from actbox import Sandbox, open_sandbox
+from tests.waiting import until
 
 LOOK = """
 import os
@@ -59,11 +60,14 @@ async def test_a_single_program_sees_nothing_of_what_another_did(box: Sandbox, m
 
 async def test_a_workspace_in_which_nothing_was_done_is_used_again(box: Sandbox) -> None:
     await box.run_alone("1")
-    places = set()
-    for _ in range(6):
-        await asyncio.sleep(0.05)
-        places.add((await box.run_alone(WHERE)).value)
-    assert len(places) < 6
+    places = []
+
+    async def one_was_used_again() -> bool:
+        await asyncio.sleep(0.05)  # what a program had is given to the next only once all its processes have ended
+        places.append((await box.run_alone(WHERE)).value)
+        return len(set(places)) < len(places)
+
+    await until(one_was_used_again)
 
 
 async def test_files_that_were_given_to_a_single_program_are_not_there_for_the_next(box: Sandbox) -> None:

@@ -50,7 +50,7 @@ read(length)
 def hostile(then: str) -> Agent:
     """Return an agent that runs this once it is asked for something; `stream` is what for."""
     source = _HOSTILE + textwrap.dedent(then) + "\nwhile True: os.read(0, 65536) or os._exit(0)\n"
-    return Agent.start([sys.executable, "-I", "-c", source], AgentConfig(), seconds=20)
+    return Agent.start([sys.executable, "-I", "-c", source], AgentConfig(), seconds=60)
 
 
 ENDING = {"exit_code": 0, "signal": None, "limit": "", "cpu_ms": 0.0, "max_rss_bytes": 0, "failure": ""}
