@@ -14,6 +14,7 @@ import pytest
 import actbox
 from actbox import AllowedDomain, ErrorKind, Limits, NetworkRequest, Policy, Sandbox, Secret
 from actbox.sandbox.egress.upstream import Upstream
+from tests.clock import Clock
 from tests.conftest import engine_check
 from tests.sandbox.egress.conftest import Net, net, no_proxy_of_this_machine, public_authority  # noqa: F401
 from tests.sandbox.egress.hosts import Asked, response
@@ -93,7 +94,7 @@ import asyncio
 answers = await asyncio.gather(*[http_request('{host.url}/' + str(n)) for n in range(3)])
 [answer['text'] for answer in answers]
 """
-    async with opened(net, allowed(host)) as box, asyncio.timeout(30):
+    async with opened(net, allowed(host)) as box, asyncio.timeout(60):
         assert (await box.run(code)).value == ["/0", "/1", "/2"]
 
 
@@ -193,14 +194,21 @@ async def test_an_answer_that_is_too_long_or_breaks_off_is_an_error(net: Net) ->
             assert said in error.message
 
 
-async def test_a_request_ends_with_its_program(net: Net) -> None:  # noqa: F811
+async def test_a_request_ends_with_its_program(net: Net, clock: Clock) -> None:  # noqa: F811
+    waiting = asyncio.Event()
+
     async def hang(asked: Asked) -> bytes:
-        await asyncio.sleep(60)
+        waiting.set()
+        await asyncio.Event().wait()
         return b""
 
     host = await net.host("api.example", answer=hang)
-    async with opened(net, allowed(host)) as box, asyncio.timeout(30):
-        result = await box.run(f"http_request('{host.url}')", timeout=0.3)
+    async with opened(net, allowed(host)) as box:
+        running = asyncio.create_task(box.run(f"http_request('{host.url}')", timeout=30))
+        async with asyncio.timeout(60):
+            await waiting.wait()
+        clock.turn(30)
+        result = await running
         assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
         assert not [task for task in asyncio.all_tasks() if task.get_name() == "actbox-http-request"]
 

@@ -22,11 +22,14 @@ FOR_EVER = 10**9
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AgentCoreSandbox, "cleanup_seconds", 0.5)
-    monkeypatch.setattr(cancellation, "LET_GO_SECONDS", 0.2)
-    monkeypatch.setattr(engine, "_BESIDES_SECONDS", 0.5)
-    monkeypatch.setattr(kernel, "_STOP_SECONDS", 0.5)
+def impatient() -> Iterator[pytest.MonkeyPatch]:
+    """Have the engine wait briefly for a service that fails; `undo` once it works, as that may take longer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AgentCoreSandbox, "cleanup_seconds", 0.5)
+        patch.setattr(cancellation, "LET_GO_SECONDS", 0.2)
+        patch.setattr(engine, "_BESIDES_SECONDS", 0.5)
+        patch.setattr(kernel, "_STOP_SECONDS", 0.5)
+        yield patch
 
 
 def freeze(service: CodeService) -> None:
@@ -38,12 +41,13 @@ def freeze(service: CodeService) -> None:
 
 
 @pytest_asyncio.fixture
-async def box(service: CodeService) -> AsyncIterator[Sandbox]:
+async def box(service: CodeService, impatient: pytest.MonkeyPatch) -> AsyncIterator[Sandbox]:
     service.faults.clear()
     opened = actbox.open_sandbox("agentcore", region="eu-west-1")
     await opened.start()
     yield opened
     service.faults.clear()
+    impatient.undo()
     await opened.stop()
 
 
@@ -106,7 +110,7 @@ async def test_a_caller_who_goes_away_is_let_go_of_by_a_service_that_says_nothin
 
 @pytest.mark.slow
 async def test_a_session_whose_program_is_not_said_to_have_ended_is_lost(
-    box: Sandbox, service: CodeService, clock: Clock
+    box: Sandbox, service: CodeService, clock: Clock, impatient: pytest.MonkeyPatch
 ) -> None:
     session = box.session()
     await session.run("x = 1")
@@ -126,6 +130,7 @@ async def test_a_session_whose_program_is_not_said_to_have_ended_is_lost(
     assert (completed.result.error.kind, completed.result.state_kept) == (ErrorKind.TIMEOUT, False)
     # What was too late for the run goes on, and ends the program once the service is itself again.
     service.faults.clear()
+    impatient.undo()
     await session.close()
     async with box.session() as another:
         assert (await another.run("1")).value == 1
@@ -191,7 +196,7 @@ async def test_a_call_that_is_not_answered_fails(
 
 @pytest.mark.slow
 async def test_a_start_lets_go_of_its_caller_and_stops_what_starts_too_late(
-    service: CodeService, held: threading.Event
+    service: CodeService, held: threading.Event, impatient: pytest.MonkeyPatch
 ) -> None:
     before = len(service.running)
     service.faults.append(Fault("StartCodeInterpreterSession", held=held))
@@ -201,6 +206,7 @@ async def test_a_start_lets_go_of_its_caller_and_stops_what_starts_too_late(
     starting.cancel()
     await let_go_of(starting)
     assert starting.cancelled()
+    impatient.undo()
     async with opened:  # which the session that starts too late does not disturb
         service.calls.clear()
         held.set()

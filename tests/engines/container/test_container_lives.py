@@ -317,8 +317,14 @@ def test_a_sandbox_that_only_a_forked_child_starts_is_the_childs() -> None:
 async def test_a_container_that_is_removed_under_a_run_is_a_failed_result() -> None:
     client = needs()
     async with actbox.open_sandbox("container") as box:
-        running = asyncio.ensure_future(box.run("import time\ntime.sleep(60)"))
-        await asyncio.sleep(0.5)
+        begun = asyncio.Event()
+
+        async def begin() -> None:
+            begun.set()
+
+        running = asyncio.create_task(box.run("begin()\nimport time\ntime.sleep(600)", tools=[begin]))
+        async with asyncio.timeout(60):
+            await begun.wait()
         await asyncio.to_thread(client.run, "rm", "--force", container_of(box).name)
         result = await running
         assert result.error is not None and result.error.kind is actbox.ErrorKind.SANDBOX

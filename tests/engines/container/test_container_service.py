@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from actbox import FileMount, Policy, SandboxUnavailable
 from actbox.sandbox.engines.container import control_groups
 from actbox.sandbox.engines.container.client import find_client
 from tests.engines.container.containers import names_of, needs
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.engines
 
@@ -30,10 +30,7 @@ def socket() -> Iterator[str]:
         socket = f"{folder}/socket"
         service = subprocess.Popen(client.command("system", "service", "--time", "0", f"unix://{socket}"))
         try:
-            for _ in range(600):
-                if Path(socket).exists():
-                    break
-                time.sleep(0.1)
+            wait_until(lambda: Path(socket).exists())
             yield socket
         finally:
             service.terminate()

@@ -39,10 +39,6 @@ class InMachines(Cases):
             cls._ground.run(pool.close())
         super().teardown_class()
 
-    async def brief(self, box: Sandbox) -> float:
-        # A machine that is emulated beside others is many times slower at one moment than at the next.
-        return await super().brief(box) * (4 if EMULATED else 1)
-
     @pytest.fixture(autouse=True)
     def _about(self, request: Any) -> None:
         self._is_about_lives = request.function.__qualname__.startswith(_LIVES)

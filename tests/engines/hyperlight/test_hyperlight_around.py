@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from importlib import import_module
 from pathlib import Path
@@ -25,8 +24,10 @@ from actbox.sandbox.engines.hyperlight.machine import Machine, MachineLost
 from actbox.sandbox.engines.hyperlight.options import GuestOptions
 from actbox.sandbox.workspace import Workspace, open_folder
 from actbox.testing import SandboxContract
+from tests.clock import Clock
 from tests.engines.hyperlight.conftest import STAND_IN
 from tests.sandbox.deep_folders import deepen, deepened, few_descriptors
+from tests.waiting import wait_until
 
 trying = import_module("actbox.sandbox.engines.hyperlight.check")
 pytestmark = pytest.mark.usefixtures("stand_in")
@@ -102,9 +103,12 @@ async def test_further_machines_are_given_what_the_first_has_compiled(
 
 
 @pytest.mark.slow
-async def test_what_a_program_printed_comes_before_it_is_ended_and_its_process_is_gone(box: HyperlightSandbox) -> None:
+async def test_what_a_program_printed_comes_before_it_is_ended_and_its_process_is_gone(
+    box: HyperlightSandbox, clock: Clock
+) -> None:
     (pid,) = waiting(box)
-    result = await box.run("print('before')\nwhile True: pass", timeout=5)
+    events = box.stream("print('before')\nwhile True: pass", timeout=30)
+    result = await clock.run_out(events, 30, after="before\n")
     assert result.error is not None
     assert (result.error.kind, result.stdout) == (ErrorKind.TIMEOUT, "before\n")
     assert not is_there(pid)
@@ -246,20 +250,18 @@ from actbox.sandbox.engines.hyperlight import engine
 engine.why_no_hypervisor = lambda: ("", "")
 async def main():
     async with actbox.open_sandbox("hyperlight") as box:
-        print(box._pool._waiting[0].pid, flush=True)
-        await box.run("while True: pass")
+        pid = box._pool._waiting[0].pid
+        async def begin():
+            print(pid, flush=True)
+        await box.run("begin()\\nwhile True: pass", tools=[begin])
 asyncio.run(main())
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None
         pid = int(host.stdout.readline())
-        time.sleep(0.3)
         host.kill()
         host.wait()
-        until = time.monotonic() + 60
-        while is_there(pid) and time.monotonic() < until:
-            time.sleep(0.02)
-    assert not is_there(pid)
+    wait_until(lambda: not is_there(pid))
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 import actbox
 from actbox import AllowedDomain, ErrorKind, Limits, NetworkRequest, Policy, Sandbox, Secret
 from actbox.sandbox.egress.upstream import Upstream
+from tests.clock import Clock
 from tests.sandbox.egress.conftest import Net, net, no_proxy_of_this_machine, public_authority  # noqa: F401
 from tests.sandbox.egress.hosts import Asked, response
 
@@ -127,14 +128,21 @@ async def test_an_answer_is_as_large_as_a_message_may_be_and_no_larger(net: Net)
         assert (result.error.kind, result.error.type) == (ErrorKind.NETWORK, "OSError")
 
 
-async def test_a_request_ends_with_its_program(net: Net) -> None:  # noqa: F811
+async def test_a_request_ends_with_its_program(net: Net, clock: Clock) -> None:  # noqa: F811
+    waiting = asyncio.Event()
+
     async def hang(asked: Asked) -> bytes:
-        await asyncio.sleep(600)
+        waiting.set()
+        await asyncio.Event().wait()
         return b""
 
     host = await net.host("api.example", answer=hang)
-    async with opened(net, AllowedDomain(host.place, private=True)) as box, asyncio.timeout(60):
-        result = await box.run(f"http_request('{host.url}')", timeout=0.5)
+    async with opened(net, AllowedDomain(host.place, private=True)) as box:
+        running = asyncio.create_task(box.run(f"http_request('{host.url}')", timeout=30))
+        async with asyncio.timeout(60):
+            await waiting.wait()
+        clock.turn(30)
+        result = await running
         assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
         assert not [task for task in asyncio.all_tasks() if task.get_name() == "actbox-http-request"]
 

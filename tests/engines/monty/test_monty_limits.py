@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 import actbox
-from actbox import ErrorKind, Limits, Policy, Sandbox
+from actbox import ErrorKind, ExecutionResult, Limits, Policy, Sandbox
 from actbox.sandbox.engines.monty import MontySandbox
 from tests.clock import Clock
 
@@ -92,6 +92,19 @@ def test_a_share_of_a_processor_is_refused() -> None:
         actbox.open_sandbox("monty", policy=Policy(limits=Limits(cpus=0.5)))
 
 
+async def endless(box: Sandbox) -> asyncio.Task[ExecutionResult]:
+    """Return the run of a program that has begun, and does not end."""
+    begun = asyncio.Event()
+
+    async def begin() -> None:
+        begun.set()
+
+    running = asyncio.create_task(box.run("await begin()\nwhile True: pass", tools=[begin]))
+    async with asyncio.timeout(60):
+        await begun.wait()
+    return running
+
+
 def workers() -> set[int]:
     found = set()
     for name in os.listdir("/proc"):
@@ -112,8 +125,7 @@ async def test_a_program_whose_caller_goes_is_over_when_that_returns() -> None:
     async with actbox.open_sandbox("monty") as box:
         await box.run("1")
         before = workers()
-        running = asyncio.create_task(box.run("while True: pass"))
-        await asyncio.sleep(0.2)
+        running = await endless(box)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -130,13 +142,7 @@ async def test_a_program_whose_caller_goes_is_over_when_that_returns() -> None:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are looked up in /proc")
 async def test_a_worker_that_dies_takes_its_program_with_it_and_nothing_else(box: Sandbox) -> None:
-    begun = asyncio.Event()
-
-    async def begin() -> None:
-        begun.set()
-
-    running = asyncio.create_task(box.run("await begin()\nwhile True: pass", tools=[begin]))
-    await begun.wait()
+    running = await endless(box)
     for pid in workers():
         os.kill(pid, signal.SIGABRT)
     result = await running
@@ -148,9 +154,8 @@ async def test_a_worker_that_dies_takes_its_program_with_it_and_nothing_else(box
 async def test_stopping_ends_what_runs() -> None:
     box = actbox.open_sandbox("monty")
     await box.start()
-    running = asyncio.create_task(box.run("while True: pass"))
-    await asyncio.sleep(0.2)
-    async with asyncio.timeout(30):
+    running = await endless(box)
+    async with asyncio.timeout(60):
         await box.stop()
         error = (await running).error
     assert error is not None and error.kind is ErrorKind.CANCELLED

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from typing_extensions import TypedDict
 
 import actbox
 from actbox import ErrorKind, Limits, Policy, Program, Sandbox
+from actbox.sandbox.engines.monty import evaluating
+from actbox.sandbox.engines.monty.evaluating import Evaluating
+from tests.clock import Clock
 
 
 def double(n: int) -> int:
@@ -110,22 +114,42 @@ async def test_a_session_says_that_its_state_was_lost_with_what_had_to_be_ended(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "waits",
+    ("waits", "within"),
     [
-        "import time\ntime.sleep(60)",
-        "import asyncio\nawait asyncio.sleep(60)",
-        "hang()",
-        "await hang()",
-        "import asyncio\nawait asyncio.gather(hang(), hang())",
+        ("import time\ntime.sleep(600)", "_slept"),
+        ("import asyncio\nawait asyncio.sleep(600)", "_settled"),
+        ("hang()", "hang"),
+        ("await hang()", "_settled"),
+        ("import asyncio\nawait asyncio.gather(hang(), hang())", "_settled"),
     ],
 )
-async def test_a_session_outlives_a_program_that_was_ended_while_it_waited(box: Sandbox, waits: str) -> None:
-    async def hang() -> None:
-        await asyncio.sleep(60)
+async def test_a_session_outlives_a_program_that_was_ended_while_it_waited(
+    box: Sandbox, clock: Clock, monkeypatch: pytest.MonkeyPatch, waits: str, within: str
+) -> None:
+    waiting = asyncio.Event()
 
+    def noting(name: str, wait: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        async def noted(*given: object) -> object:
+            if name == within:
+                waiting.set()
+            return await wait(*given)
+
+        return noted
+
+    async def hang() -> None:
+        await noting("hang", asyncio.Event().wait)()
+
+    # Where the host waits for what a waiting program waits for: it computes until then.
+    monkeypatch.setattr(evaluating, "_slept", noting("_slept", evaluating._slept))
+    monkeypatch.setattr(Evaluating, "_settled", noting("_settled", Evaluating._settled))
+    monkeypatch.setattr(evaluating, "_INTERRUPT_SECONDS", 60.0)
     async with box.session() as session:
         assert (await session.run("1")).success
-        result = await session.run(f"n = 1\n{waits}\nn = 2", tools=[hang], timeout=ENOUGH_SECONDS)
+        running = asyncio.create_task(session.run(f"n = 1\n{waits}\nn = 2", tools=[hang], timeout=30))
+        async with asyncio.timeout(60):
+            await waiting.wait()
+        clock.turn(30)
+        result = await running
         assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
         assert result.state_kept is True
         assert (await session.run("n")).value == 1

@@ -108,7 +108,7 @@ def ssh_server(folder: Path) -> Iterator[SshServer]:
     # In the background, as on another machine: what the engine holds ready there is below nobody here.
     subprocess.run([sshd, "-E", str(folder / "log"), "-f", str(folder / "config")], check=True)
     pid = folder / "pid"
-    for _ in range(400):
+    for _ in range(1200):
         if pid.exists() and pid.read_text().endswith("\n") and _answers(port):
             break
         time.sleep(0.05)

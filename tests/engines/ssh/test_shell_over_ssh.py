@@ -11,6 +11,7 @@ import pytest
 
 from actbox import ErrorKind, Limits, Policy, ProcessShell, ToolAddress, shell_traits
 from actbox.sandbox.engines.ssh import SshTarget
+from tests.clock import Clock
 from tests.engines.ssh.ssh_server import SshServer
 
 pytestmark = pytest.mark.engines
@@ -50,17 +51,23 @@ async def test_programs_there_call_tools_here(server: SshServer, way: str) -> No
 
 
 @pytest.mark.parametrize("way", list(ADDRESSES))
-async def test_a_program_there_that_runs_out_of_time_in_a_call_is_ended_with_it(server: SshServer, way: str) -> None:
-    cancelled = asyncio.Event()
+async def test_a_program_there_that_runs_out_of_time_in_a_call_is_ended_with_it(
+    server: SshServer, way: str, clock: Clock
+) -> None:
+    called, cancelled = asyncio.Event(), asyncio.Event()
 
     async def hang() -> None:
+        called.set()
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.set()
 
     async with shell_on(server, way) as box:
-        result = await box.run("hang()", tools=[hang], timeout=3)
+        running = asyncio.create_task(box.run("hang()", tools=[hang], timeout=30))
+        await called.wait()
+        clock.turn(30)
+        result = await running
         assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
         await cancelled.wait()
         assert (await box.run("double(3)", tools=[double])).value == 6

@@ -10,6 +10,7 @@ import pytest
 
 import actbox
 from actbox import ErrorKind, Limits, Policy, Sandbox
+from tests.clock import Clock
 from tests.engines.ssh.ssh_server import SshServer
 
 pytestmark = pytest.mark.engines
@@ -73,9 +74,9 @@ async def test_a_program_that_is_alone_sees_no_files_of_others_and_leaves_none(b
     assert not Path(result.stdout.strip()).exists()
 
 
-async def test_a_timeout_ends_the_whole_tree_there(box: Sandbox) -> None:
+async def test_a_timeout_ends_the_whole_tree_there(box: Sandbox, clock: Clock) -> None:
     program = "import subprocess, time\nprint(subprocess.Popen(['sleep', '600']).pid, flush=True)\ntime.sleep(600)"
-    result = await box.run(program, timeout=3)
+    result = await clock.run_out(box.stream(program, timeout=30), 30, after="\n")
     assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
     assert not Path(f"/proc/{int(result.stdout)}").exists()
 

@@ -14,6 +14,7 @@ import pytest
 
 from actbox import ErrorKind, FileError, InvalidValue, Program, Sandbox, ToolError, tool
 from tests.clock import Clock
+from tests.waiting import until
 
 
 @pytest.mark.slow
@@ -93,7 +94,6 @@ async def test_timers_of_asyncio_go_on_beside_calls(box: Sandbox) -> None:
         "    timed_out = True\n"
         "[timed_out, *await asyncio.gather(hold(), later())]",
         tools=[hold, release],
-        timeout=20,
     )
     assert result.value == [True, "held", "released"], result.error
 
@@ -309,11 +309,8 @@ async def test_a_run_that_is_cancelled_leaves_no_thread_and_no_process(box: Sand
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    for _ in range(400):
-        if threading.active_count() <= before + 4:  # another worker has taken the place of the one that was ended
-            break
-        await asyncio.sleep(0.05)
-    assert threading.active_count() <= before + 4
+    # Another worker has taken the place of the one that was ended.
+    await until(lambda: threading.active_count() <= before + 4)
     assert (await box.run("1 + 1")).value == 2
 
 

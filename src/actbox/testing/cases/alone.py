@@ -10,9 +10,10 @@ import pytest
 from actbox.core.errors import ErrorKind, InvalidValue
 from actbox.core.events import Completed, Output, ToolFinished, ToolStarted
 from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 
-from .ground import NO_ERROR, Cases, failed
+from .ground import NO_ERROR, Cases, failed, ran_out_of_time
 from .needs import FILES, PARTIAL, TOOLS, case, word
 
 
@@ -141,7 +142,11 @@ class MapCases(Cases):
     async def test_a_timeout_is_for_each_program(self, box: Sandbox) -> None:
         """`timeout`, in seconds, is for each program."""
         programs = [self._plus_one(1), self.program(self.words.forever()), self._plus_one(2)]
-        results = [result async for result in box.map(programs, timeout=await self.brief(box), concurrency=1)]
+
+        async def attempt(seconds: float) -> list[ExecutionResult]:
+            return [result async for result in box.map(programs, timeout=seconds, concurrency=1)]
+
+        results = await self.with_enough_time(attempt, lambda results: not any(map(ran_out_of_time, results[::2])))
         assert [result.success for result in results] == [True, False, True]
         assert results[1].error is not None, NO_ERROR
         assert results[1].error.kind is ErrorKind.TIMEOUT

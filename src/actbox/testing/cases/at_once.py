@@ -68,22 +68,17 @@ class AtOnceCases(Cases):
     @case()
     async def test_one_that_takes_for_ever_does_not_hold_up_another(self, box: Sandbox) -> None:
         """A short run ends while a long one goes on."""
-        slow = asyncio.create_task(box.run(self.program(self.words.forever()), timeout=20))
-        await asyncio.sleep(0.1)
-        await self.still_works(box)
-        assert not slow.done()
-        slow.cancel()
-        await asyncio.gather(slow, return_exceptions=True)
+        async with self.going_on(box) as slow:
+            await self.still_works(box)
+            assert not slow.done()
 
     @case()
     async def test_the_host_goes_on_while_a_program_computes(self, box: Sandbox) -> None:
         """The host's event loop goes on while a program computes."""
-        running = asyncio.create_task(box.run(self.program(self.words.forever()), timeout=1))
-        turns = 0
-        while not running.done():
-            await asyncio.sleep(0.01)
-            turns += 1
-        assert turns > 10
+        async with self.going_on(box) as running:
+            for _ in range(11):
+                await asyncio.sleep(0.01)
+                assert not running.done()
 
     @case(FILES)
     async def test_two_sandboxes_share_no_files(self, open_box: OpenBox) -> None:
@@ -103,13 +98,10 @@ class AtOnceCases(Cases):
     @case(FILES, word("write"))
     async def test_file_methods_answer_while_a_program_runs(self, box: Sandbox) -> None:
         """The workspace is shared by runs and file methods, at once."""
-        running = asyncio.create_task(box.run(self.program(self.words.forever()), timeout=20))
-        await asyncio.sleep(0.1)
-        await box.write_text("a.txt", "x")
-        assert await box.read_text("a.txt") == "x"
-        assert not running.done()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with self.going_on(box) as running:
+            await box.write_text("a.txt", "x")
+            assert await box.read_text("a.txt") == "x"
+            assert not running.done()
 
     @case(FILES)
     async def test_many_files_are_written_and_read_at_once(self, box: Sandbox) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -21,29 +18,10 @@ from .needs import FILES, PARTIAL, SESSIONS, TOOLS, case, python, word
 class CancellingCases(Cases):
     """A program that is cancelled ends."""
 
-    @asynccontextmanager
-    async def _going_on(self, box: Sandbox, **given: Any) -> AsyncIterator[asyncio.Task[ExecutionResult]]:
-        """Provide a running program that never ends by itself, and that has called a tool, so that it surely runs."""
-        begun = asyncio.Event()
-
-        def begin() -> None:
-            loop.call_soon_threadsafe(begun.set)
-
-        loop = asyncio.get_running_loop()
-        program = self.program(self.words.let("x", self.words.call("begin")), self.words.forever())
-        task = asyncio.create_task(box.run(program, tools=[begin], **given))
-        try:
-            async with asyncio.timeout(self.patience):
-                await begun.wait()
-            yield task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
     @case(TOOLS)
     async def test_cancelling_ends_a_program_that_computes(self, box: Sandbox) -> None:
         """Cancelling the task that waits for a run ends the program."""
-        async with self._going_on(box) as task:
+        async with self.going_on(box) as task:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -97,7 +75,7 @@ class CancellingCases(Cases):
         other = asyncio.create_task(self.answer(box, self.words.answer(self.words.call("wait")), tools=[wait]))
         async with asyncio.timeout(self.patience):
             await begun.wait()
-        async with self._going_on(box) as task:
+        async with self.going_on(box) as task:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         release.set()
@@ -158,7 +136,7 @@ class CancellingCases(Cases):
     async def test_stopping_the_sandbox_ends_what_runs_as_cancelled(self, open_box: OpenBox) -> None:
         """`stop()` ends every run, and each has a result."""
         box = await open_box()
-        async with self._going_on(box) as one, self._going_on(box) as other:
+        async with self.going_on(box) as one, self.going_on(box) as other:
             await box.stop()
             async with asyncio.timeout(self.patience):
                 for result in await asyncio.gather(one, other):
@@ -186,16 +164,19 @@ class CancellingCases(Cases):
     @case(TOOLS)
     async def test_a_timeout_while_a_tool_works_cancels_the_tool(self, box: Sandbox) -> None:
         """The time limit includes time in tools: a timeout cancels a running tool."""
-        cancelled = asyncio.Event()
+        begun, cancelled = asyncio.Event(), asyncio.Event()
 
         async def for_ever() -> None:
+            begun.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 cancelled.set()
 
         program = self.program(self.words.let("x", self.words.call("for_ever")))
-        result = await box.run(program, tools=[for_ever], timeout=await self.brief(box))
+        result = await self.with_enough_time(
+            lambda seconds: box.run(program, tools=[for_ever], timeout=seconds), lambda result: begun.is_set()
+        )
         assert result.error is not None, NO_ERROR
         assert result.error.kind is ErrorKind.TIMEOUT
         async with asyncio.timeout(self.patience):

@@ -360,7 +360,7 @@ with multiprocessing.get_context("spawn").Pool(1) as pool:
     (found,) = pool.map(work, [[Place(1, 2), Item("tea", 7)]])
 [found[0].y, found[1].price, found[1].count, found[2]]
 """
-        result = await box.run(code, timeout=20)
+        result = await box.run(code)
         assert result.error is None, result
         *fields, said = result.value
         assert fields == [2, 7, 1]

@@ -99,8 +99,13 @@ class EventCases(Cases):
                 raise
 
         program = self.program(self.words.let("x", self.words.call("for_ever")))
-        seconds = await self.brief(box)
-        events: list[Event] = [event async for event in box.stream(program, tools=[for_ever], timeout=seconds)]
+
+        async def attempt(seconds: float) -> list[Event]:
+            return [event async for event in box.stream(program, tools=[for_ever], timeout=seconds)]
+
+        events = await self.with_enough_time(
+            attempt, lambda events: any(isinstance(event, ToolStarted) for event in events)
+        )
         assert [type(event) for event in events if not isinstance(event, Output)] == [ToolStarted, Completed]
         assert isinstance(events[-1], Completed) and events[-1].result.error is not None
         assert events[-1].result.error.kind is ErrorKind.TIMEOUT

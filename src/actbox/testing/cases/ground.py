@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import Any, ClassVar, Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import pytest
 
-from actbox.core.errors import InvalidValue, Unsupported
+from actbox.core.errors import ErrorKind, InvalidValue, Unsupported
 from actbox.core.limits import Limits
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
-from actbox.sandbox.contract import Sandbox, Tools
+from actbox.sandbox.contract import Sandbox, Session, Tools
 from actbox.sandbox.traits import Traits
 from actbox.testing.words import Words, words_of
+
+_T = TypeVar("_T")
 
 NO_ERROR: Final = "a run that fails has a result with `error`, an ErrorInfo that says why, and this one has none"
 
@@ -121,14 +123,43 @@ class Cases:
         """Return the seconds after which an ended program must be gone."""
         return self.seconds_for_a_case / 4
 
-    async def brief(self, box: Sandbox) -> float:
-        """Return a time limit, in seconds, that a program of a few lines keeps here however busy the machine is.
+    async def with_enough_time(self, attempt: Callable[[float], Awaitable[_T]], was_enough: Callable[[_T], bool]) -> _T:
+        """Make an attempt with a time limit, in seconds, that leaves enough time, and return its outcome.
 
-        A program keeps it even if its guest has to be started first, because the last one was killed.
+        On a busy machine a program may run out of time before it comes to what the case is about. Such an attempt shows
+        nothing of the sandbox, and is followed by one with twice the time. The last one has `patience`, and its outcome
+        is returned whatever it is.
         """
-        begun = time.perf_counter()
-        await self.still_works(box)
-        return max(1.0, 10 * (time.perf_counter() - begun))
+        seconds = min(1.0, self.patience)
+        while True:
+            outcome = await attempt(seconds)
+            if seconds >= self.patience or was_enough(outcome):
+                return outcome
+            seconds = min(2 * seconds, self.patience)
+
+    @asynccontextmanager
+    async def going_on(self, place: Sandbox | Session) -> AsyncIterator[asyncio.Task[ExecutionResult]]:
+        """Provide a running program that never ends by itself. If the engine has tools, the program has called one, so
+        that it surely runs.
+        """
+        begun = asyncio.Event()
+
+        def begin() -> None:
+            loop.call_soon_threadsafe(begun.set)
+
+        loop, tools = asyncio.get_running_loop(), [begin] if self.traits.tools else None
+        first = self.words.let("x", self.words.call("begin")) if tools else ""
+        task = asyncio.create_task(place.run(self.program(first, self.words.forever()), tools=tools))
+        try:
+            if tools:
+                async with asyncio.timeout(self.patience):
+                    await begun.wait()
+            else:
+                await asyncio.sleep(0.1)
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 class _Ground:
@@ -208,6 +239,11 @@ async def refuses_value(attempt: Awaitable[Any]) -> str:
         await attempt
     assert str(caught.value)
     return str(caught.value)
+
+
+def ran_out_of_time(result: ExecutionResult) -> bool:
+    """Return whether a time limit ended the run."""
+    return result.error is not None and result.error.kind is ErrorKind.TIMEOUT
 
 
 def failed(result: ExecutionResult) -> None:

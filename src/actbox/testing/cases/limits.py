@@ -11,7 +11,7 @@ from actbox.core.limits import Limits
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 
-from .ground import NO_ERROR, Cases, OpenBox, failed
+from .ground import NO_ERROR, Cases, OpenBox, failed, ran_out_of_time
 from .needs import FILES, LINES, PARTIAL, SESSIONS, TOOLS, NotTried, case, limit, word
 
 _NO_SUCH_THING: Final = (
@@ -39,13 +39,18 @@ class LimitCases(Cases):
             assert result.error.limit == limit, result.error
 
     @case(limit("wall_seconds"))
-    async def test_wall_time_ends_a_program(self, box: Sandbox, open_box: OpenBox) -> None:
+    async def test_wall_time_ends_a_program(self, open_box: OpenBox) -> None:
         """`TIMEOUT`: wall time ran out, and 124 is the exit code."""
-        box = await open_box(wall_seconds=await self.brief(box))
-        result = await box.run(self.program(self.words.forever()))
+
+        async def attempt(seconds: float) -> tuple[ExecutionResult, ExecutionResult]:
+            box = await open_box(wall_seconds=seconds)
+            endless = await box.run(self.program(self.words.forever()))
+            return endless, await box.run(self.program(self.words.answer(self.words.plus("1", "1"))))
+
+        result, after = await self.with_enough_time(attempt, lambda results: not ran_out_of_time(results[1]))
         self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
         assert result.exit_code == 124
-        await self.still_works(box)
+        assert after.success and self.words.answered(after) == 2, after
 
     @case(limit("wall_seconds"))
     async def test_a_timeout_lowers_the_wall_limit(self, box: Sandbox) -> None:
@@ -64,8 +69,19 @@ class LimitCases(Cases):
     @case(limit("wall_seconds"), PARTIAL, word("say"))
     async def test_what_was_printed_before_the_time_ran_out_is_kept(self, box: Sandbox) -> None:
         """Output printed before a timeout is kept (the trait `partial_output`)."""
-        program = self.program(self.words.say("begun"), self.words.forever())
-        result = await box.run(program, timeout=await self.brief(box))
+        called: list[None] = []
+
+        def call() -> None:
+            called.append(None)
+
+        tools = [call] if self.traits.tools else None
+        then = self.words.let("x", self.words.call("call")) if tools else ""
+        program = self.program(self.words.say("begun"), then, self.words.forever())
+        result = await self.with_enough_time(
+            lambda seconds: box.run(program, tools=tools, timeout=seconds),
+            lambda result: bool(called if tools else result.stdout),  # a call follows what was printed
+        )
+        assert ran_out_of_time(result), result
         assert result.stdout == "begun\n"
 
     @case(limit("cpu_seconds"))
@@ -170,7 +186,7 @@ class LimitCases(Cases):
         if not there:
             self._untried("processes", "no program here can have a thread or a process of its own")
         for kind in there:
-            result = await box.run(self.program(self.words.have_alive(40)[kind]), timeout=20)
+            result = await box.run(self.program(self.words.have_alive(40)[kind]))
             self._ended(result, ErrorKind.PROCESSES)
             await self.still_works(box)
 
@@ -250,14 +266,19 @@ class LimitCases(Cases):
         raise NotTried(f"limit: {name} ({self.traits.enforced[name]}), which cannot be tried: {why}")
 
     @case(limit("wall_seconds"), SESSIONS)
-    async def test_a_session_keeps_to_the_wall_limit_in_each_run(self, box: Sandbox, open_box: OpenBox) -> None:
+    async def test_a_session_keeps_to_the_wall_limit_in_each_run(self, open_box: OpenBox) -> None:
         """The limit on wall time holds for each run."""
-        box = await open_box(wall_seconds=await self.brief(box))
-        async with box.session() as session:
-            assert (await session.run(self.program(self.words.answer("1")))).success
-            result = await session.run(self.program(self.words.forever()))
-            self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
-            assert result.state_kept is session.alive
+
+        async def attempt(seconds: float) -> tuple[ExecutionResult, ExecutionResult, bool]:
+            box = await open_box(wall_seconds=seconds)
+            async with box.session() as session:
+                first = await session.run(self.program(self.words.answer("1")))
+                return first, await session.run(self.program(self.words.forever())), session.alive
+
+        first, result, alive = await self.with_enough_time(attempt, lambda outcome: not ran_out_of_time(outcome[0]))
+        assert first.success, first
+        self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
+        assert result.state_kept is alive
 
     @pytest.mark.parametrize("name", Limits().to_dict())
     @case()

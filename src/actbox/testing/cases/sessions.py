@@ -230,9 +230,7 @@ class SessionLifeCases(Cases):
         """`close` ends the interpreter, by force if a program runs."""
         session = box.session()
         await session.start()
-        task = asyncio.create_task(session.run(self.program(self.words.forever())))
-        await asyncio.sleep(0.3)
-        async with asyncio.timeout(30):
+        async with self.going_on(session) as task, asyncio.timeout(self.patience):
             await session.close()
             found = (await asyncio.gather(task, return_exceptions=True))[0]
         assert isinstance(found, SandboxStopped) or not getattr(found, "success", True), found

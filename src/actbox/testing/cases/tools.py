@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import time
+import threading
 from typing import Any
 
 from actbox.core.errors import ErrorKind
@@ -283,17 +283,13 @@ class ToolCases(Cases):
     @case(TOOLS)
     async def test_a_tool_that_blocks_does_not_hold_up_the_host(self, box: Sandbox) -> None:
         """A plain function runs beside the event loop."""
-        turns = 0
+        loop, turned = asyncio.get_running_loop(), threading.Event()
 
-        def block() -> int:
-            time.sleep(0.3)
-            return turns
+        def block() -> bool:
+            loop.call_soon_threadsafe(turned.set)
+            return turned.wait(self.patience)
 
-        running = asyncio.create_task(box.run(self.program(self.words.answer(self.words.call("block"))), tools=[block]))
-        while not running.done():
-            await asyncio.sleep(0.01)
-            turns += 1
-        assert self.words.answered(await running) > 3
+        assert await self.answer(box, self.words.answer(self.words.call("block")), tools=[block]) is True
 
     @case(TOOLS)
     async def test_a_tool_that_is_cancelled_by_itself_is_a_failed_call(self, box: Sandbox) -> None:

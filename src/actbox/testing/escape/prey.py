@@ -11,7 +11,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from subprocess import PIPE
+from typing import Any, Final, Self
+
+_ANSWER: Final = "import os\nwhile said := os.read(0, 1): os.write(1, said)"
+_PATIENCE_SECONDS: Final = 60.0
 
 
 class Prey:
@@ -29,6 +33,7 @@ class Prey:
         self.variable = "KIT_PREY"
         self.received: list[bytes] = []
         self._before: set[str] = set()
+        self._own: dict[tuple[int, object], threading.Event] = {}
 
     @contextmanager
     def there(self) -> Iterator[Self]:
@@ -42,8 +47,10 @@ class Prey:
             os.environ[self.variable] = self.secret
             stack.callback(_restore, self.variable, before)
             # The process has its secret among its arguments, as a careless service has its password.
-            self.process = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(600)", self.secret])
-            stack.callback(self._end_process)
+            self.process = stack.enter_context(
+                subprocess.Popen([sys.executable, "-ISc", _ANSWER, self.secret], stdin=PIPE, stdout=PIPE)
+            )
+            stack.callback(self.process.kill)
             self._listen(stack)
             yield self
 
@@ -64,13 +71,29 @@ class Prey:
             return f"there is {sorted(planted)[0]} in the host's folder"
         if not self.path.is_file() or self.path.read_text() != self.secret:
             return "the host's file was changed"
-        if self.process.poll() is not None:
+        if not self._is_answered():
             return "the host's process was ended"
+        self._hear_all()
         return f"the host received a {self.received[0].decode()}" if self.received else ""
 
-    def _end_process(self) -> None:
-        self.process.kill()
-        self.process.wait()
+    def _is_answered(self) -> bool:
+        """Return whether the process answers, which it does no more once a signal to end it was sent."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            os.write(self.process.stdin.fileno(), b"?")
+        except BrokenPipeError:
+            return False
+        return os.read(self.process.stdout.fileno(), 1) == b"?"
+
+    def _hear_all(self) -> None:
+        """Wait until the servers have received everything that was sent before: each takes it in its order."""
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            with socket.socket(socket.AF_INET, kind) as own:
+                own.bind(("127.0.0.1", 0))
+                heard = self._own[kind, own.getsockname()] = threading.Event()
+                own.connect(("127.0.0.1", self.port))
+                own.send(b"x")
+                heard.wait(_PATIENCE_SECONDS)
 
     def _listen(self, stack: ExitStack) -> None:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -93,13 +116,20 @@ class Prey:
                 continue
 
     def _take_connection(self, listener: socket.socket) -> None:
-        connection, _ = listener.accept()
-        self.received.append(b"connection")
+        connection, sender = listener.accept()
         connection.close()
+        self._receive(socket.SOCK_STREAM, sender, b"connection")
 
     def _take_datagram(self, listener: socket.socket) -> None:
-        listener.recv(100)
-        self.received.append(b"datagram")
+        _, sender = listener.recvfrom(100)
+        self._receive(socket.SOCK_DGRAM, sender, b"datagram")
+
+    def _receive(self, kind: int, sender: object, what: bytes) -> None:
+        heard = self._own.get((kind, sender))
+        if heard is not None:
+            heard.set()
+        else:
+            self.received.append(what)
 
 
 def _restore(name: str, value: str | None) -> None:

@@ -17,8 +17,6 @@ FORGED_CALL: Final = '{"t": "call", "id": 1, "tool": "pay", "arguments": {}, "ar
 # Ways to the host's interpreter, from a program that runs in a restricted one.
 _LOADER = "[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'FileLoader'][0]"
 
-# The host needs a moment to notice what happened.
-_SETTLE = "import time\ntime.sleep(0.3)"
 _CHILD = "import subprocess\ndef run(words): return subprocess.run(words, capture_output=True, text=True).stdout\n"
 
 PROGRAMS: Final[dict[str, str]] = {
@@ -61,22 +59,20 @@ PROGRAMS: Final[dict[str, str]] = {
         "import os\nfor name in os.listdir('/proc'):\n"
         "    if name.isdigit():\n        try: print(open(f'/proc/{name}/cmdline').read())\n        except OSError: pass"
     ),
-    "end the host's process": f"import os\nos.kill(pid, 9)\n{_SETTLE}",
-    "end the host's process in a child": f"import subprocess\nsubprocess.run(['kill', '-9', str(pid)])\n{_SETTLE}",
+    "end the host's process": "import os\nos.kill(pid, 9)",
+    "end the host's process in a child": "import subprocess\nsubprocess.run(['kill', '-9', str(pid)])",
     "stay on by leaving the group of processes": (
         "import subprocess\nsubprocess.Popen(['sh', '-c', f'touch {folder}/planted'], start_new_session=True).wait()"
     ),
     # The network
-    "connect to a port": f"import socket\nsocket.create_connection(('127.0.0.1', port), 2)\n{_SETTLE}",
+    "connect to a port": "import socket\nsocket.create_connection(('127.0.0.1', port), 2)",
     "send a datagram": (
-        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', port))\n" + _SETTLE
+        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', port))"
     ),
     "fetch a page": "import urllib.request\nurllib.request.urlopen(f'http://127.0.0.1:{port}/', timeout=2)",
-    "connect in an event loop": f"import asyncio\nawait asyncio.open_connection('127.0.0.1', port)\n{_SETTLE}",
-    "connect in a child": (
-        "import subprocess\nsubprocess.run(['bash', '-c', f'echo x > /dev/tcp/127.0.0.1/{port}'])\n" + _SETTLE
-    ),
-    "connect to a name of the host": f"import socket\nsocket.create_connection(('localhost', port), 2)\n{_SETTLE}",
+    "connect in an event loop": "import asyncio\nawait asyncio.open_connection('127.0.0.1', port)",
+    "connect in a child": ("import subprocess\nsubprocess.run(['bash', '-c', f'echo x > /dev/tcp/127.0.0.1/{port}'])"),
+    "connect to a name of the host": "import socket\nsocket.create_connection(('localhost', port), 2)",
     # Host objects behind a program's tools and inputs
     "read what a tool has with it": "print(harmless.secret)",
     "read the closure of a tool": "print([cell.cell_contents for cell in harmless.__closure__], vars(harmless))",
@@ -204,6 +200,7 @@ BOMBS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     ),
     "go on for longer than allowed": (
         {"wall_seconds": 1},
-        "import time\ntime.sleep(3)\nprint('BEYOND')",
+        # Far beyond the limit, so that a host that is held up for seconds can still end it.
+        "import time\ntime.sleep(30)\nprint('BEYOND')",
     ),
 }
