@@ -26,7 +26,7 @@ def actbox() -> Callable[..., Completed]:
         if not set(options) - {"input"}:
             return Completed(["actbox", *arguments], *run_module("actbox", arguments, options.get("input", b"")))
         return subprocess.run(
-            [sys.executable, "-m", "actbox", *arguments], capture_output=True, timeout=60, check=False, **options
+            [sys.executable, "-m", "actbox", *arguments], capture_output=True, timeout=240, check=False, **options
         )
 
     return run
