@@ -20,7 +20,7 @@ async def until(condition: Callable[[], object], seconds: float = 60) -> None:
         held = condition()
         if await held if inspect.isawaitable(held) else held:
             return
-        assert time.monotonic() < end, f"still not so after {seconds} seconds"
+        assert time.monotonic() < end, f"still not so after {seconds} seconds: {inspect.getsource(condition).strip()}"
         await asyncio.sleep(_BETWEEN_LOOKS)
 
 
@@ -28,5 +28,5 @@ def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Return when the condition holds; fail after `seconds` of real time."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"still not so after {seconds} seconds"
+        assert time.monotonic() < end, f"still not so after {seconds} seconds: {inspect.getsource(condition).strip()}"
         time.sleep(_BETWEEN_LOOKS)
