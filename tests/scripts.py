@@ -29,7 +29,7 @@ def run(job):
     os.environ.clear()
     os.environ.update(job["variables"])
     os.setsid()
-    signal.alarm(60)
+    signal.alarm(240)  # before pytest gives up
     for number, name in ((0, job["stdin"]), (1, job["stdout"]), (2, job["stderr"])):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), number)
     sys.path[:0] = job["paths"]

@@ -168,7 +168,6 @@ def run_benchmark(*arguments: str, **variables: str) -> subprocess.CompletedProc
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
 
@@ -258,7 +257,6 @@ def measured_by_make_bench(subject: str) -> list[dict[str, Any]]:
         cwd=ROOT / "benchmarks",
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

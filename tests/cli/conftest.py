@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,10 +26,36 @@ def actbox() -> Callable[..., Completed]:
         if not set(options) - {"input"}:
             return Completed(["actbox", *arguments], *run_module("actbox", arguments, options.get("input", b"")))
         return subprocess.run(
-            [sys.executable, "-m", "actbox", *arguments], capture_output=True, timeout=60, check=False, **options
+            [sys.executable, "-m", "actbox", *arguments], capture_output=True, timeout=240, check=False, **options
         )
 
     return run
+
+
+_TIME_PASSES = """
+import asyncio.base_events, contextlib, pathlib, runpy, sys, threading, time
+file, turned, loops, passed = pathlib.Path(sys.argv.pop(1)), 0, set(), asyncio.base_events.BaseEventLoop.time
+def loop_time(loop):
+    loops.add(loop)
+    return passed(loop) + turned
+def watch():
+    global turned
+    while not file.exists() or {words!r} not in file.read_bytes():
+        time.sleep(0.01)
+    turned = 60
+    for loop in list(loops):
+        with contextlib.suppress(RuntimeError):  # it is closed
+            loop.call_soon_threadsafe(int)
+asyncio.base_events.BaseEventLoop.time = loop_time
+threading.Thread(target=watch, daemon=True).start()
+runpy.run_module("actbox", run_name="__main__", alter_sys=True)
+"""
+
+
+def run_out(*arguments: str, file: Path, words: bytes, **options: Any) -> Completed:
+    """Run the command line, for which a minute passes at once when a file of its output has these words in it."""
+    command = [sys.executable, "-c", _TIME_PASSES.format(words=words), str(file), *arguments]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, **options)
 
 
 @pytest.fixture

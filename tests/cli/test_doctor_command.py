@@ -141,9 +141,9 @@ def test_what_an_engine_lacks_and_what_to_do_stands_in_its_line(capsys):
 
 
 @pytest.mark.long  # each trial once more
-def test_the_table_says_what_works_in_words(actbox):
-    done = actbox("doctor", "--full")
-    text = done.stdout.decode()
+def test_the_table_says_what_works_in_words():
+    command = [sys.executable, "-m", "actbox", "doctor", "--full"]
+    text = subprocess.run(command, capture_output=True, check=False).stdout.decode()
     for engine in ENGINES:
         assert f"{engine}: {'works' if check(engine).works else 'does not work here'}" in text
     assert "process: works, and does not isolate" in text

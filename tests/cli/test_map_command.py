@@ -7,17 +7,17 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import run_out
 from tests.cli.test_run_command import live_children, orphans_come_here  # noqa: F401 (a fixture)
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.one_engine_first
 
@@ -105,14 +105,15 @@ def test_no_programs_are_no_error(actbox, on_one_engine, tmp_path, out):
 
 
 @pytest.mark.slow
-def test_timeouts_hold_for_each_program_and_a_line_may_say_less(actbox, on_engine, tmp_path, out):
+def test_timeouts_hold_for_each_program_and_a_line_may_say_less(on_engine, tmp_path, out):
     endless = "while True: pass"
-    lines = [{"id": 1, "code": endless, "timeout": 0.5}, {"id": 2, "code": endless}, {"id": 3, "code": "1"}]
-    done = actbox("map", write_lines(tmp_path / "in", *lines), "--out", str(out), "--timeout", "3", *on_engine)
+    lines = [{"id": 1, "code": endless, "timeout": 20.5}, {"id": 2, "code": endless}, {"id": 3, "code": "1"}]
+    arguments = [write_lines(tmp_path / "in", *lines), "--out", str(out), "--timeout", "30", "--concurrency", "3"]
+    done = run_out("map", *arguments, *on_engine, file=out, words=b'"id": 3')
     assert done.returncode == 0
     results = {result["id"]: result for result in results_in(out)}
-    assert "0.5 seconds" in results[1]["error"]["message"]
-    assert "after 3 seconds" in results[2]["error"]["message"]
+    assert "20.5 seconds" in results[1]["error"]["message"]
+    assert "after 30 seconds" in results[2]["error"]["message"]
     assert results[3]["value"] == 1
 
 
@@ -198,7 +199,8 @@ def test_a_program_that_the_sandbox_fails_has_its_line_and_the_exit_code_says_so
         running.stdin.write(b'{"id": 1, "code": "1"}\n')
         running.stdin.flush()
         wait_for_lines(out, 1)
-        shutil.rmtree(temporary)  # so that there is no room for a further workspace
+        # So that there is no room for a further workspace; at once, as the sandbox may be removing the first one.
+        temporary.rename(tmp_path / "elsewhere")
         _, stderr = running.communicate(b'{"id": 2, "code": "2"}\n', timeout=40)
     assert running.returncode == 125
     assert b"1 failed by the sandbox" in stderr
@@ -331,10 +333,7 @@ def start(*arguments: str, **options) -> subprocess.Popen:
 
 
 def wait_for_lines(path: Path, count: int) -> None:
-    deadline = time.monotonic() + 30
-    while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: path.exists() and path.read_bytes().count(b"\n") >= count)
 
 
 @pytest.mark.slow
@@ -352,7 +351,7 @@ def test_a_signal_loses_nothing_that_was_done_and_resume_runs_the_rest(
 ):  # fmt: skip
     before = live_children()
     lines = [{"id": n, "code": "1"} for n in range(60)]
-    long = [{"id": n, "code": "import time\ntime.sleep(60)"} for n in range(10, 60)]
+    long = [{"id": n, "code": "import time\ntime.sleep(600)"} for n in range(10, 60)]
     file = write_lines(tmp_path / "in", *lines[:10], *long)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -369,27 +368,23 @@ def test_a_signal_loses_nothing_that_was_done_and_resume_runs_the_rest(
     assert f"interrupted: {len(done)} programs done" in said and "--resume" in said
     assert all(result["success"] for result in done)
     assert list(temporary.iterdir()) == []
-    assert live_children() <= before
+    wait_until(lambda: live_children() <= before)  # what was killed may be on its way out
     file = write_lines(tmp_path / "in", *lines)
     assert actbox("map", file, "--out", str(out), "--resume", *on_engine).returncode == 0
     assert sorted(result["id"] for result in results_in(out)) == list(range(60))
 
 
 @pytest.mark.long  # another way to interrupt it is tried below
-def test_in_order_ctrl_c_keeps_what_still_waited_for_its_turn(on_one_engine, tmp_path, out):
-    lines = [{"id": 0, "code": "import time\ntime.sleep(60)"}, *({"id": n, "code": "1"} for n in range(1, 200))]
-    file = write_lines(tmp_path / "in", *lines)
-    done: list[int] = []
-    for seconds in (2, 8, 30):  # the first holds up all others, so only time can pass; how much depends on the machine
-        with start(file, "--out", str(out), "--resume", "--ordered", "--concurrency", "2", *on_one_engine) as running:
-            wait_for_lines(out, 0)
-            time.sleep(seconds)
-            assert out.read_bytes() == b""
-            running.send_signal(signal.SIGINT)
-            running.communicate(timeout=40)
-        done = [result["id"] for result in results_in(out)]
-        if done:
-            break
+def test_in_order_ctrl_c_keeps_what_still_waited_for_its_turn(on_one_engine, out):
+    lines = [{"id": 0, "code": "import time\ntime.sleep(600)"}, *({"id": n, "code": "1"} for n in range(1, 10))]
+    with start("-", "--out", str(out), "--ordered", "--concurrency", "2", *on_one_engine, stdin=-1) as running:
+        for line in lines:  # each is longer than what is read, or held by the pipe, ahead of the programs that run
+            running.stdin.write(json.dumps({**line, "inputs": {"padding": "x" * 2**19}}).encode() + b"\n")
+        running.stdin.flush()  # as nearly all of it was read, several programs have ended
+        assert out.read_bytes() == b""
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=40)
+    done = [result["id"] for result in results_in(out)]
     assert running.returncode == 130
     assert done == sorted(done) and done and 0 not in done
 

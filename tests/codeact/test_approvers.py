@@ -13,6 +13,7 @@ import actbox
 from actbox import ApprovalDecision, ApprovalRequest, InvalidValue, Sandbox, Toolset
 from actbox.codeact import CallbackApprover, PendingApprovals
 from actbox.tools.approval import decision_of
+from tests.waiting import until
 
 
 def request(name: str = "q1") -> ApprovalRequest:
@@ -153,12 +154,6 @@ def test_a_timeout_that_makes_no_sense_is_refused(timeout: Any) -> None:
 
 
 # The queue
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.slow

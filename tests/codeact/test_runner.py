@@ -175,7 +175,8 @@ async def test_a_success_has_exactly_four_keys(runner: CodeActRunner) -> None:
     ],
 )
 async def test_a_failure_has_its_error_in_stderr_and_an_exit_code(runner: CodeActRunner, code: str, words: str) -> None:
-    shape = (await did(runner, frozen(limits=Limits(wall_seconds=3)), code)).to_json_shape()
+    limits = Limits(wall_seconds=1) if words == "TIMEOUT" else Limits()
+    shape = (await did(runner, frozen(limits=limits), code)).to_json_shape()
     assert list(shape) == ["stdout", "stderr", "exit_code", "success"]
     assert words in shape["stderr"]
     assert shape["exit_code"] != 0

@@ -11,8 +11,10 @@ import pytest_asyncio
 
 from actbox import ErrorKind, Tool
 from actbox.codeact import ApprovalNeeded, CodeActConfig, CodeActOutcome, CodeActRunner, FrozenRun
+from tests.clock import Clock
 from tests.codeact.runners import Opener
 from tests.codeact.tills import YES, Till, answer, asked, execute, failed, frozen
+from tests.waiting import until
 
 pytestmark = pytest.mark.one_engine_first
 
@@ -124,15 +126,16 @@ async def test_of_a_run_that_is_gone_the_calls_that_had_happened_are_told(opener
 
 
 async def test_what_came_of_a_program_that_nobody_answered_is_there_once_with_its_calls(
-    opener: Opener, till: Till
+    opener: Opener, till: Till, clock: Clock
 ) -> None:
-    runner, run = CodeActRunner(opener, approval_timeout=1), frozen(till, "nested")
+    runner, run = CodeActRunner(opener, approval_timeout=300), frozen(till, "nested")
     code = "look()\ntry:\n    pay(1)\nexcept ToolError as error:\n    print(error)\n'went on'"
     assert runner.ended(scope="s", call_id="c") is None
     await asked(runner, run, code)
+    clock.turn(300)
     outcome = await until_ended(runner)
     assert outcome.result.value == "went on"
-    assert "nobody decided within 1 second" in outcome.text
+    assert "nobody decided within 300 seconds" in outcome.text
     assert "1. look() → returned" in outcome.text
     assert runner.ended(scope="s", call_id="c") is None
     assert failed(await answer(runner, run, code, YES)) == GONE
@@ -141,9 +144,9 @@ async def test_what_came_of_a_program_that_nobody_answered_is_there_once_with_it
 
 
 async def test_an_outcome_stays_when_another_question_takes_the_place_of_its_program(
-    opener: Opener, till: Till
+    opener: Opener, till: Till, clock: Clock
 ) -> None:
-    runner, run = CodeActRunner(opener, approval_timeout=1, most_waiting=1), frozen(till, "nested")
+    runner = CodeActRunner(opener, approval_timeout=300, most_waiting=1)
     waits = asyncio.Event()
 
     async def rest() -> None:
@@ -152,9 +155,9 @@ async def test_an_outcome_stays_when_another_question_takes_the_place_of_its_pro
     config = CodeActConfig(tools=[*till.tools, Tool.from_function(rest)], approval_style="nested")
     run = config.freeze()
     await asked(runner, run, "try:\n    pay(1)\nfinally:\n    rest()")
+    clock.turn(300)
     await waits.wait()
-    while not runner._approvals._open["s", "c"].waits.paused._task.done():  # type: ignore[union-attr]
-        await asyncio.sleep(0.01)
+    await until(lambda: runner._approvals._open["s", "c"].waits.paused.is_over)  # type: ignore[union-attr]
     await asked(runner, run, "pay(2)", "d")
     outcome: Any = runner.ended(scope="s", call_id="c")
     assert failed(outcome)[0] is ErrorKind.TOOL
@@ -170,9 +173,14 @@ async def test_a_program_that_still_waits_has_not_ended(runner: CodeActRunner, t
 
 
 async def until_ended(runner: CodeActRunner) -> CodeActOutcome:
-    while (outcome := runner.ended(scope="s", call_id="c")) is None:
-        await asyncio.sleep(0.01)
-    return outcome
+    ended: list[CodeActOutcome] = []
+
+    def has_ended() -> bool:
+        ended.extend(filter(None, [runner.ended(scope="s", call_id="c")]))
+        return bool(ended)
+
+    await until(has_ended)
+    return ended[0]
 
 
 # Programs that are too long to be read

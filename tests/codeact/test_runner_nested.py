@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest_asyncio
 
 from actbox import ErrorKind, Limits, Tool
 from actbox.codeact import ApprovalNeeded, CodeActConfig, CodeActOutcome, CodeActRunner
+from tests.clock import Clock
 from tests.codeact.runners import Opener
 from tests.codeact.tills import NO, YES, Till, answer, asked, execute, failed, frozen
+from tests.waiting import until
 
 pytestmark = pytest.mark.one_engine_first
 
@@ -84,20 +87,20 @@ async def test_changed_code_ends_the_program_that_waits_and_runs_as_a_new_one(
 
 
 @pytest.mark.long  # the sandbox sees to that: tests/contract/test_approval.py
-async def test_the_clock_stands_still_while_somebody_decides(runner: CodeActRunner, till: Till) -> None:
-    run = frozen(till, "nested", limits=Limits(wall_seconds=2))
+async def test_the_clock_stands_still_while_somebody_decides(runner: CodeActRunner, till: Till, clock: Clock) -> None:
+    run = frozen(till, "nested", limits=Limits(wall_seconds=60))
     await asked(runner, run, "pay(1)")
-    await asyncio.sleep(2.2)
+    clock.turn(90)
     outcome = await answer(runner, run, "pay(1)", YES)
     assert outcome.result.value == "paid 1"
-    assert outcome.result.usage.approval_ms > 2000
+    assert outcome.result.usage.approval_ms > 90_000
 
 
 async def test_a_call_that_nobody_answers_in_time_is_refused_and_an_answer_then_is_too_late(
-    opener: Opener, till: Till
+    opener: Opener, till: Till, clock: Clock
 ) -> None:
-    runner, run = CodeActRunner(opener, approval_timeout=1), frozen(till, "nested")
-    over = asyncio.Event()
+    runner = CodeActRunner(opener, approval_timeout=300)
+    over = threading.Event()
 
     def say() -> None:
         over.set()
@@ -106,10 +109,10 @@ async def test_a_call_that_nobody_answers_in_time_is_refused_and_an_answer_then_
     run = config.freeze()
     code = "try:\n    pay(1)\nexcept ToolError as error:\n    found = str(error)\nsay()\nfound"
     await asked(runner, run, code)
-    while not over.is_set():  # set in another thread
-        await asyncio.sleep(0.01)
+    clock.turn(300)
+    await until(over.is_set)
     outcome = await answer(runner, run, code, YES)
-    assert "nobody decided within 1 second" in outcome.result.value
+    assert "nobody decided within 300 seconds" in outcome.result.value
     assert till.done == []
     await runner.close()
 
@@ -237,10 +240,11 @@ async def test_of_two_calls_of_the_same_id_that_run_at_once_the_one_that_asks_la
 
 
 async def test_a_program_that_went_on_unanswered_to_its_end_keeps_no_other_from_asking(
-    opener: Opener, till: Till
+    opener: Opener, till: Till, clock: Clock
 ) -> None:
-    runner, run = CodeActRunner(opener, approval_timeout=1), frozen(till, "nested")
+    runner, run = CodeActRunner(opener, approval_timeout=300), frozen(till, "nested")
     await asked(runner, run, "pay(1)")
+    clock.turn(300)
     while isinstance(came := await execute(runner, run, "pay(2)"), CodeActOutcome):
         assert failed(came) == (ErrorKind.CANCELLED, "Busy")
         await asyncio.sleep(0.01)

@@ -12,6 +12,7 @@ import pytest
 
 from actbox.codeact.static_check import check_available, check_types, checker
 from actbox.core.errors import ErrorKind, InvalidValue, Unsupported
+from tests.clock import Clock
 from tests.codeact.checking import LONG, found
 from tests.codeact.programs_to_check import TOOLS
 
@@ -83,13 +84,16 @@ async def test_a_checker_that_fails_is_not_taken_for_no_findings(
 
 @pytest.mark.slow
 async def test_a_checker_that_takes_too_long_is_killed_with_its_children(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
 ) -> None:
     _use(monkeypatch, f"/bin/sleep 1000 & echo $! > {tmp_path}/child; wait")
-    error = await check_types("search('a')", TOOLS, timeout=3)
+    task = asyncio.create_task(check_types("search('a')", TOOLS, timeout=LONG))
+    await _begun(task, tmp_path / "child")
+    clock.turn(LONG)
+    error = await task
     assert error is not None
     assert error.kind is ErrorKind.SANDBOX
-    assert "did not finish within 3 s" in error.message
+    assert "did not finish within 120 s" in error.message
     await _gone(tmp_path / "child")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from actbox.content.render import LEAST_CHARS, MAX_CHARS, cut, render
 from actbox.core.call_log import MOST_CALLS, CallLog
 from actbox.core.events import Completed, ToolFinished, ToolStarted
 from actbox.tools import ApprovalDecision
+from tests.clock import Clock
 
 NOTHING_RAN = "nothing ran, and no tool was called"
 
@@ -200,13 +203,12 @@ async def test_a_failure_lists_the_calls_before_it_with_what_came_of_them(box: S
 
 @pytest.mark.slow
 @pytest.mark.one_engine_first
-async def test_a_call_under_way_at_the_end_may_have_taken_effect(box: Sandbox) -> None:
-    import asyncio
-
+async def test_a_call_under_way_at_the_end_may_have_taken_effect(box: Sandbox, clock: Clock) -> None:
     async def slow() -> None:
-        await asyncio.sleep(60)
+        clock.turn(30)
+        await asyncio.Event().wait()
 
-    result, text = await ran(box, "slow()", tools=[slow], timeout=3)
+    result, text = await ran(box, "slow()", tools=[slow], timeout=30)
     assert result.error is not None
     assert result.error.kind is ErrorKind.TIMEOUT
     assert text.endswith("1. slow() → was still running when the program ended; it may or may not have taken effect")

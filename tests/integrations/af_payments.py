@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from agent_framework import AgentSession, FunctionTool
 
+from tests.clock import Clock
 from tests.integrations.af_scripted import ScriptedClient, agent_of
+from tests.waiting import until
 
 Ledger = list[str]
 """What was really done, in order."""
@@ -30,10 +31,10 @@ def payment_tools(ledger: Ledger) -> list[FunctionTool]:
     ]
 
 
-async def until_nothing_waits(provider: Any) -> None:
-    """Return when the programs have ended that went on since nobody answered their questions."""
-    while any(not each.waits.paused._task.done() for each in provider._runner._approvals.open()):
-        await asyncio.sleep(0.01)
+async def until_nothing_waits(provider: Any, clock: Clock) -> None:
+    """Let the time of all questions pass, and return when the programs have ended that go on unanswered."""
+    clock.turn(provider._runner._approval_timeout)
+    await until(lambda: all(each.waits.paused.is_over for each in provider._runner._approvals.open()))
 
 
 class Conversation:

@@ -16,6 +16,7 @@ pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework]
 from agent_framework import AgentSession, Content, ContextProvider, FunctionTool, Message, SessionContext
 
 from actbox.integrations.agent_framework import LinuxCodeActProvider
+from tests.clock import Clock
 from tests.integrations.af_payments import Conversation, Ledger, payment_tools, until_nothing_waits
 from tests.integrations.af_scripted import about, answers, code
 
@@ -277,11 +278,13 @@ async def test_the_user_goes_on_and_may_still_answer_later(
     assert ledger == ["paid a 1"]
 
 
-async def test_an_approval_that_comes_too_late_runs_nothing_again(tools: list[FunctionTool], ledger: Ledger) -> None:
-    async with LinuxCodeActProvider(tools=tools, approval_style="nested", approval_timeout=1) as provider:
+async def test_an_approval_that_comes_too_late_runs_nothing_again(
+    tools: list[FunctionTool], ledger: Ledger, clock: Clock
+) -> None:
+    async with LinuxCodeActProvider(tools=tools, approval_style="nested", approval_timeout=300) as provider:
         talk = Conversation(provider, [code("look('a'); pay('a')")], ["done"])
         asked = await talk.say("go")
-        await until_nothing_waits(provider)
+        await until_nothing_waits(provider, clock)
         await talk.say(answers(asked))
     assert ledger == ["looked at a"]
     assert "not approved in time" in talk.client.read()

@@ -13,8 +13,10 @@ pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework]
 
 from agent_framework import AgentSession, Content, FunctionTool, SessionContext, tool
 
-from actbox import InvalidValue, Limits
+from actbox import InvalidValue, Limits, Output
+from actbox.codeact import ProgramEvent
 from actbox.integrations.agent_framework import LinuxCodeActProvider, MontyFileMount
+from tests.clock import Clock
 from tests.integrations.af_scripted import ScriptedClient, agent_of, code, kinds, run_program
 
 
@@ -297,8 +299,12 @@ async def test_json_results_have_exactly_the_fields_of_dotnet(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-async def test_a_timeout_is_a_result_that_the_model_reads() -> None:
-    async with LinuxCodeActProvider(limits=Limits(wall_seconds=3)) as codeact:
+async def test_a_timeout_is_a_result_that_the_model_reads(clock: Clock) -> None:
+    def run_out(event: ProgramEvent) -> None:
+        if isinstance(event.event, Output):
+            clock.turn(30)
+
+    async with LinuxCodeActProvider(limits=Limits(wall_seconds=30), on_event=run_out) as codeact:
         client = await run_program(codeact, "print('so far', flush=True)\nwhile True: pass")
     assert "TIMEOUT" in client.read()
     assert "so far" in client.read()

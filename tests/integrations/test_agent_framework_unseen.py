@@ -12,6 +12,7 @@ pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework]
 from agent_framework import AgentSession
 
 from actbox.integrations.agent_framework import LinuxCodeActProvider
+from tests.clock import Clock
 from tests.integrations.af_payments import Conversation, Ledger, payment_tools, until_nothing_waits
 from tests.integrations.af_scripted import answers, code
 
@@ -29,14 +30,16 @@ def streams(request: pytest.FixtureRequest) -> bool:
 
 
 def nested(ledger: Ledger) -> Any:
-    return LinuxCodeActProvider(tools=payment_tools(ledger), approval_style="nested", approval_timeout=1)
+    return LinuxCodeActProvider(tools=payment_tools(ledger), approval_style="nested", approval_timeout=300)
 
 
-async def test_the_model_reads_of_it_in_the_next_turns_and_after_a_restart(ledger: Ledger, streams: bool) -> None:
+async def test_the_model_reads_of_it_in_the_next_turns_and_after_a_restart(
+    ledger: Ledger, streams: bool, clock: Clock
+) -> None:
     async with nested(ledger) as codeact:
         talk = Conversation(codeact, [code(PROGRAM)], ["second"], ["third"], streams=streams)
         await talk.say("go")
-        await until_nothing_waits(codeact)
+        await until_nothing_waits(codeact, clock)
         for said in ("second", "third"):
             assert (await talk.say("go on")).text == said
             last = talk.client.messages[-1][-1]
@@ -54,11 +57,13 @@ async def test_the_model_reads_of_it_in_the_next_turns_and_after_a_restart(ledge
     assert ledger == ["looked at a", "looked at c"]
 
 
-async def test_an_answer_that_comes_then_is_told_what_was_done_and_nothing_runs_again(ledger: Ledger) -> None:
+async def test_an_answer_that_comes_then_is_told_what_was_done_and_nothing_runs_again(
+    ledger: Ledger, clock: Clock
+) -> None:
     async with nested(ledger) as codeact:
         talk = Conversation(codeact, [code(PROGRAM)], ["second"], ["third"], ["fourth"])
         asked = await talk.say("go")
-        await until_nothing_waits(codeact)
+        await until_nothing_waits(codeact, clock)
         await talk.say("go on")
         await talk.say(answers(asked))
         assert "nothing was run again" in talk.client.read()
@@ -68,11 +73,11 @@ async def test_an_answer_that_comes_then_is_told_what_was_done_and_nothing_runs_
     assert ledger == ["looked at a", "looked at c"]
 
 
-async def test_a_refusal_that_comes_then_leaves_the_model_with_what_was_done(ledger: Ledger) -> None:
+async def test_a_refusal_that_comes_then_leaves_the_model_with_what_was_done(ledger: Ledger, clock: Clock) -> None:
     async with nested(ledger) as codeact:
         talk = Conversation(codeact, [code(PROGRAM)], ["second"], ["third"], ["fourth"])
         asked = await talk.say("go")
-        await until_nothing_waits(codeact)
+        await until_nothing_waits(codeact, clock)
         await talk.say("go on")
         await talk.say(answers(asked, approved=False))
         for _ in range(2):
@@ -83,11 +88,13 @@ async def test_a_refusal_that_comes_then_leaves_the_model_with_what_was_done(led
                 await talk.say("and on")
 
 
-async def test_a_refusal_that_comes_first_does_not_say_that_the_program_was_told_of_it(ledger: Ledger) -> None:
+async def test_a_refusal_that_comes_first_does_not_say_that_the_program_was_told_of_it(
+    ledger: Ledger, clock: Clock
+) -> None:
     async with nested(ledger) as codeact:
         talk = Conversation(codeact, [code(PROGRAM)], ["second"])
         asked = await talk.say("go")
-        await until_nothing_waits(codeact)
+        await until_nothing_waits(codeact, clock)
         await talk.say(answers(asked, approved=False))
     assert "told that its call was not approved" in talk.client.read()
     assert "was not approved in time" in talk.client.read()

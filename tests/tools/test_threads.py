@@ -8,18 +8,32 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import weakref
 
 import pytest
 
 from actbox.tools.threads import ThreadPool, run_in_thread
+from tests.waiting import until
 
 
-async def until(condition) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
+class Gate(threading.Event):
+    """An event that calls wait for; `inside` has the arguments of the calls that have begun, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside: list[int] = []
+
+    def pass_through(self, n: int = 0) -> int:
+        self.inside.append(n)
+        self.wait()
+        return n
+
+
+async def begun_in(pool: ThreadPool, gate: Gate, n: int = 0) -> asyncio.Task[int]:
+    """Make a call that waits at the gate, and return when a thread is inside it."""
+    call = asyncio.create_task(pool.run(gate.pass_through, n))
+    await until(lambda: n in gate.inside)
+    return call
 
 
 async def test_returns_what_the_function_returns_and_raises_what_it_raises():
@@ -38,40 +52,45 @@ async def test_an_idle_thread_is_used_again():
     pool = ThreadPool()
     first = await pool.run(threading.get_ident)
     for _ in range(20):
-        await asyncio.sleep(0.005)  # the thread says that it is idle just after it has answered
+        await until(lambda: pool._free == 1)  # the thread says that it is idle just after it has answered
         assert await pool.run(threading.get_ident) == first
     assert pool.threads == 1
 
 
 async def test_calls_run_at_once_up_to_the_limit_and_then_in_the_order_in_which_they_came():
     pool = ThreadPool(limit=2)
-    gate = threading.Event()
+    gates = [threading.Event() for _ in range(6)]
     begun: list[int] = []
+    ended: list[int] = []
+    at_once: list[int] = []
 
     def work(n: int) -> int:
         begun.append(n)
-        gate.wait(60)
+        at_once.append(len(begun) - len(ended))
+        gates[n].wait()
+        ended.append(n)
         return n
 
     tasks = []
     for n in range(6):
         tasks.append(asyncio.create_task(pool.run(work, n)))
         await asyncio.sleep(0)
-    await until(lambda: len(begun) == 2)
-    await asyncio.sleep(0.02)
-    assert len(begun) == 2 and pool.threads == 2
-    gate.set()
+    for n, gate in enumerate(gates):
+        await until(lambda n=n: len(begun) == min(n + 2, 6))
+        assert pool.threads == 2
+        gate.set()
     assert await asyncio.gather(*tasks) == list(range(6))
-    assert sorted(begun[:2]) == [0, 1] and begun[2] in (2, 3) and begun[-1] in (4, 5)
+    assert sorted(begun[:2]) == [0, 1] and begun[2:] == [2, 3, 4, 5] and max(at_once) == 2
 
 
 async def test_a_dropped_call_that_never_returns_gives_its_place_to_the_next():
     pool = ThreadPool(limit=1)
-    gate = threading.Event()
+    gate = Gate()
     try:
-        for _ in range(3):
+        for n in range(3):
+            call = await begun_in(pool, gate, n)
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(pool.run(gate.wait), 0.02)
+                await asyncio.wait_for(call, 0.02)
         assert await asyncio.wait_for(pool.run(abs, -1), 60) == 1
         assert pool.threads == 1
     finally:
@@ -80,13 +99,12 @@ async def test_a_dropped_call_that_never_returns_gives_its_place_to_the_next():
 
 async def test_a_call_that_waits_gets_the_place_of_a_dropped_one_at_once():
     pool = ThreadPool(limit=1)
-    gate = threading.Event()
+    gate = Gate()
     try:
-        stuck = asyncio.create_task(pool.run(gate.wait))
-        await until(lambda: pool.threads == 1)
+        stuck = await begun_in(pool, gate)
         waiting = asyncio.create_task(pool.run(abs, -1))
-        await asyncio.sleep(0.02)
-        assert not waiting.done()
+        await asyncio.sleep(0)
+        assert not waiting.done() and pool.threads == 1
         stuck.cancel()
         assert await asyncio.wait_for(waiting, 60) == 1
     finally:
@@ -95,31 +113,23 @@ async def test_a_call_that_waits_gets_the_place_of_a_dropped_one_at_once():
 
 async def test_dropped_calls_cannot_pile_up_without_bound():
     pool = ThreadPool(limit=1, dropped_limit=2)
-    gate = threading.Event()
-    begun: list[int] = []
-
-    def stuck(n: int) -> None:
-        begun.append(n)
-        gate.wait()
-
+    gate = Gate()
     for n in range(3):
-        call = asyncio.create_task(pool.run(stuck, n))
-        await until(lambda n=n: len(begun) > n)
+        call = await begun_in(pool, gate, n)
         call.cancel()
     for n in range(3, 6):
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(pool.run(stuck, n), 0.05)
-    assert begun == [0, 1, 2]  # two were dropped, the third keeps the place that the others wait for
+            await asyncio.wait_for(pool.run(gate.pass_through, n), 0.05)
+    assert gate.inside == [0, 1, 2]  # two were dropped, the third keeps the place that the others wait for
     gate.set()
     assert await asyncio.wait_for(pool.run(abs, -1), 60) == 1
 
 
 async def test_a_cancelled_call_that_has_not_begun_never_begins():
     pool = ThreadPool(limit=1)
-    gate = threading.Event()
+    gate = Gate()
     begun: list[int] = []
-    first = asyncio.create_task(pool.run(gate.wait))
-    await asyncio.sleep(0.02)
+    first = await begun_in(pool, gate)
     second = asyncio.create_task(pool.run(begun.append, 1))
     await asyncio.sleep(0)
     second.cancel()
@@ -131,8 +141,11 @@ async def test_a_cancelled_call_that_has_not_begun_never_begins():
 
 async def test_idle_threads_end():
     pool = ThreadPool(idle_seconds=0.05)
-    await asyncio.gather(*(pool.run(time.sleep, 0.01) for _ in range(4)))
-    assert 1 <= pool.threads <= 4
+    gate = Gate()
+    calls = [await begun_in(pool, gate, n) for n in range(4)]
+    assert pool.threads == 4
+    gate.set()
+    await asyncio.gather(*calls)
     await until(lambda: pool.threads == 0)
     assert await pool.run(abs, -1) == 1
 
@@ -154,13 +167,8 @@ async def test_an_idle_thread_keeps_nothing_of_the_last_call_alive():
 
 def test_a_loop_that_ended_while_a_call_ran_leaves_the_pool_usable():
     pool = ThreadPool(limit=1)
-    gate = threading.Event()
-
-    async def abandon() -> None:
-        asyncio.get_running_loop().create_task(pool.run(gate.wait))
-        await asyncio.sleep(0.02)
-
-    asyncio.run(abandon())
+    gate = Gate()
+    asyncio.run(begun_in(pool, gate))
     gate.set()
     assert asyncio.run(pool.run(abs, -1)) == 1
 
@@ -177,8 +185,11 @@ def test_a_call_that_never_returns_does_not_keep_the_interpreter_from_ending():
     program = (
         "import asyncio, threading\n"
         "from actbox.tools.threads import run_in_thread\n"
+        "begun = threading.Event()\n"
         "async def main():\n"
-        "    try: await asyncio.wait_for(run_in_thread(threading.Event().wait), 0.05)\n"
+        "    call = asyncio.create_task(run_in_thread(lambda: begun.set() or threading.Event().wait()))\n"
+        "    await asyncio.to_thread(begun.wait)\n"
+        "    try: await asyncio.wait_for(call, 0.05)\n"
         "    except TimeoutError: print('dropped')\n"
         "asyncio.run(main())\n"
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
+from actbox.sync import background_loop
+from tests.clock import Clock
 from tests.conftest import with_marks
 
 if TYPE_CHECKING:  # modules of tests skip themselves where Strands is not installed
@@ -33,3 +36,18 @@ async def linux() -> AsyncIterator[StrandsSandbox]:
 
     async with sandbox_on("linux") as opened:
         yield opened
+
+
+@pytest.fixture
+def turn() -> Callable[[float], None]:
+    """A function that lets seconds pass at once in the event loop that the programs of all agents run in."""
+    loop = background_loop()
+    clock = _clock_of(loop)
+
+    def turn(seconds: float) -> None:
+        loop.call_soon_threadsafe(clock.turn, seconds)
+
+    return turn
+
+
+_clock_of = functools.cache(Clock)

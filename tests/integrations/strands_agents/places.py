@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import pytest
 from strands import Agent
@@ -12,6 +14,9 @@ from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvi
 from actbox.integrations.strands import StrandsSandbox
 from tests.conftest import engine_check
 from tests.integrations.strands_agents.scripted import ScriptedModel
+from tests.waiting import until
+
+T = TypeVar("T")
 
 
 def sandbox_on(engine: str, **options: Any) -> StrandsSandbox:
@@ -26,6 +31,18 @@ class Foreign(NotASandboxLocalEnvironment):
     """A sandbox that is none of ours and that somebody has given: of Strands' own class for this machine it cannot be
     told.
     """
+
+
+async def run_out(sandbox: StrandsSandbox, call: Awaitable[T], turn: Callable[[float], None], seconds: float) -> T:
+    """Return what a call returns whose time runs out as soon as its program has made `/workspace/begun`."""
+    task = asyncio.ensure_future(call)
+
+    async def has_begun() -> bool:
+        return task.done() or "begun" in {entry.name for entry in await sandbox.list_files()}
+
+    await until(has_begun)
+    turn(seconds)
+    return await task
 
 
 def agent_of(*turns: Any, tools: Any = (), sandbox: Any = None) -> Agent:

@@ -34,6 +34,7 @@ from actbox.integrations.strands import (
     shell,
 )
 from actbox.integrations.strands.program_run import Ended, PendingCall, ProgramRun
+from tests.integrations.strands_agents.places import run_out
 from tests.integrations.strands_agents.programs import CALLER, agent_with, run, seen_by, status_of, text_of
 from tests.integrations.strands_agents.scripted import ScriptedModel
 
@@ -164,9 +165,11 @@ def test_arguments_without_a_program_are_answered_with_how_to_send_it(linux: Str
     assert '{"code": "…"}' in text_of(agent)
 
 
-def test_a_program_over_its_time_is_ended_with_what_it_printed(linux: StrandsSandbox) -> None:
-    caller = make_programmatic_tool_caller(timeout=3)
-    text = run(linux, "print('begun', flush=True)\nwhile True: pass", caller=caller)
+async def test_a_program_over_its_time_is_ended_with_what_it_printed(linux: StrandsSandbox, turn: Any) -> None:
+    program = "print('begun', flush=True)\nopen('/workspace/begun', 'w').close()\nwhile True: pass"
+    agent = agent_with(linux, program, caller=make_programmatic_tool_caller(timeout=30))
+    await run_out(linux, agent.invoke_async("go"), turn, 30)
+    text = text_of(agent)
     assert text.startswith("[stdout]\nbegun")
     assert "[error TIMEOUT, exit code 124]" in text
 
@@ -188,19 +191,20 @@ def test_a_program_gets_no_more_calls_than_it_may_make(linux: StrandsSandbox) ->
 
 
 @pytest.mark.slow
-def test_a_call_that_lasts_longer_than_its_program_is_cancelled(linux: StrandsSandbox) -> None:
+def test_a_call_that_lasts_longer_than_its_program_is_cancelled(linux: StrandsSandbox, turn: Any) -> None:
     ended: list[str] = []
 
     @tool
     async def hang() -> None:
         """Never return."""
+        turn(30)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             ended.append("cancelled")
             raise
 
-    text = run(linux, "hang()", tools=[hang], caller=make_programmatic_tool_caller(timeout=3))
+    text = run(linux, "hang()", tools=[hang], caller=make_programmatic_tool_caller(timeout=30))
     assert "[error TIMEOUT, exit code 124]" in text
     assert "1. hang() → was still running when the program ended" in text
     assert ended == ["cancelled"]

@@ -116,9 +116,12 @@ async def test_nothing_runs_unless_the_model_has_ended_its_turn(linux: StrandsSa
 
 
 @pytest.mark.slow
-async def test_a_program_that_runs_out_of_time_is_told_and_the_loop_goes_on(linux: StrandsSandbox) -> None:
-    agent = acting(linux, block("x = 1\nprint('before', flush=True)\nwhile True: pass"), block("x"), "done", timeout=3)
-    await agent.invoke_async("go")
+async def test_a_program_that_runs_out_of_time_is_told_and_the_loop_goes_on(linux: StrandsSandbox, turn: Any) -> None:
+    hangs = block("x = 1\nprint('before', flush=True)\nwhile True: pass")
+    agent = acting(linux, hangs, block("x"), "done", timeout=30)
+    async for event in agent.stream_async("go"):
+        if told([event], "printed"):
+            turn(30)
     first, second = observations(agent)
     assert "error TIMEOUT" in first
     assert "before" in first

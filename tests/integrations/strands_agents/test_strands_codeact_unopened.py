@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,9 +26,15 @@ def again(messages: Any) -> str:
     return block("1")
 
 
-async def test_a_sandbox_that_cannot_start_is_raised() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that refuses connections, and that nobody else can listen at meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+async def test_a_sandbox_that_cannot_start_is_raised(port: int) -> None:
     sandbox = StrandsSandbox("ssh", host="127.0.0.1", port=port, allow_unisolated=True)
     agent = acting(sandbox, again)
     events: list[Any] = []
@@ -40,9 +47,7 @@ async def test_a_sandbox_that_cannot_start_is_raised() -> None:
     assert str(await agent.invoke_async("and in words?")) == "I cannot.\n"
 
 
-def test_a_plain_call_raises_it_too() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+def test_a_plain_call_raises_it_too(port: int) -> None:
     agent = acting(StrandsSandbox("ssh", host="127.0.0.1", port=port, allow_unisolated=True), again)
     with pytest.raises(SandboxUnavailable):
         agent("go")

@@ -17,7 +17,8 @@ from strands.vended_tools import file_editor, python_repl, shell
 import actbox
 from actbox import InvalidValue, Limits, Policy, Unsupported
 from actbox.integrations.strands import CodeActPlugin, StrandsSandbox
-from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on, shells
+from tests.clock import Clock
+from tests.integrations.strands_agents.places import agent_of, answers, run_out, sandbox_on, shells
 from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
@@ -118,13 +119,17 @@ async def test_an_interpreter_that_there_is_not_is_as_in_strands_own_sandboxes(s
 
 
 @pytest.mark.slow
-async def test_a_timeout_is_strands_error_with_what_was_printed(sandbox: StrandsSandbox) -> None:
-    with pytest.raises(SandboxTimeoutError, match=r"stopped after 3 seconds") as command:
-        await sandbox.execute("echo out; echo err >&2; exec sleep 60", timeout=3)
+async def test_a_timeout_is_strands_error_with_what_was_printed(sandbox: StrandsSandbox, clock: Clock) -> None:
+    hangs = sandbox.execute("echo out; echo err >&2; echo >/workspace/begun; exec sleep 600", timeout=30)
+    with pytest.raises(SandboxTimeoutError, match=r"stopped after 30 seconds") as command:
+        await run_out(sandbox, hangs, clock.turn, 30)
     assert (command.value.stdout, command.value.stderr) == ("out\n", "err\n")
     for cwd in (None, "/tmp"):
+        await sandbox.remove_file("begun")
+        program = "print('out', flush=True)\nopen('/workspace/begun', 'w').close()\nwhile True: pass"
+        hangs = sandbox.execute_code(program, timeout=30, cwd=cwd)
         with pytest.raises(SandboxTimeoutError) as code:
-            await sandbox.execute_code("print('out', flush=True)\nwhile True: pass", timeout=3, cwd=cwd)
+            await run_out(sandbox, hangs, clock.turn, 30)
         assert code.value.stdout == "out\n"
 
 

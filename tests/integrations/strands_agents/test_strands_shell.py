@@ -19,7 +19,8 @@ from actbox.integrations.strands import (
     python,
     shell,
 )
-from tests.integrations.strands_agents.places import Foreign, agent_of, answers, sandbox_on, shells, statuses
+from tests.clock import Clock
+from tests.integrations.strands_agents.places import Foreign, agent_of, answers, run_out, sandbox_on, shells, statuses
 from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
@@ -212,18 +213,18 @@ async def test_what_a_model_reads_of_a_command_is_bounded() -> None:
             assert "characters left out" in said[stream]
 
 
-async def test_a_timeout_has_what_was_printed_and_the_shell_goes_on_as_before() -> None:
+async def test_a_timeout_has_what_was_printed_and_the_shell_goes_on_as_before(clock: Clock) -> None:
     async with sandbox_on("linux") as sandbox:
         agent = agent_of(
             ("shell", {"command": "mkdir a; cd a"}),
-            ("shell", {"command": "echo out; cd /; exec sleep 60", "timeout": 0.5}),
+            ("shell", {"command": "echo out; cd /; echo >/workspace/begun; exec sleep 600", "timeout": 30}),
             ("shell", {"command": "pwd"}),
             ("shell", {"command": "pwd", "timeout": 0}),
             ("python", {"code": "1", "timeout": -1}),
             tools=[shell, python],
             sandbox=sandbox,
         )
-        await agent.invoke_async("go")
+        await run_out(sandbox, agent.invoke_async("go"), clock.turn, 30)
         assert statuses(agent) == ["success", "error", "success", "error", "error"]
         said = answers(agent)
         assert '{"output": "out\\n", "error": "", "exit_code": 124}' in said[1]

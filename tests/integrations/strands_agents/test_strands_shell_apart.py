@@ -15,8 +15,9 @@ from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvi
 from actbox.integrations.strands import StrandsSandbox
 from actbox.integrations.strands.shell_state import ShellState
 from actbox.integrations.strands.shell_wrapper import OWN, Frames, Report, run_wrapped
+from tests.clock import Clock
 from tests.integrations.strands_agents.conftest import ENGINES
-from tests.integrations.strands_agents.places import sandbox_on
+from tests.integrations.strands_agents.places import run_out, sandbox_on
 
 FIRST = {f"{OWN}folder": ".", f"{OWN}before": "", f"{OWN}unset": ""}
 
@@ -128,13 +129,17 @@ async def test_a_command_that_spoils_its_own_shell_keeps_its_output() -> None:
             assert not note or "as they were before it" in note
 
 
-async def test_what_is_printed_before_a_timeout_has_no_frame_in_it() -> None:
+async def test_what_is_printed_before_a_timeout_has_no_frame_in_it(clock: Clock) -> None:
     async with sandbox_on("linux") as box:
-        command = "echo out >&2; __actbox_keep; exec sleep 60"
-        with pytest.raises(SandboxTimeoutError) as caught:
-            async with aclosing(run_wrapped(box, command, 0.5, FIRST, Report())) as output:
+        command = "echo out >&2; __actbox_keep; echo >/workspace/begun; exec sleep 600"
+
+        async def hangs() -> None:
+            async with aclosing(run_wrapped(box, command, 30, FIRST, Report())) as output:
                 async for _ in output:
                     pass
+
+        with pytest.raises(SandboxTimeoutError) as caught:
+            await run_out(box, hangs(), clock.turn, 30)
         assert caught.value.stderr == "out\n"
 
 
