@@ -18,9 +18,10 @@ from actbox.sandbox.wall_clock import call_clock
 from tests.clock import Clock
 from tests.conftest import OpenBox
 from tests.contract.left_behind import alive_with
+from tests.waiting import wait_until
 
 # A program whose child has left its group, and which then calls a tool that blocks the loop.
-PROGRAM = "import subprocess, time\nsubprocess.Popen(['setsid', 'sleep', {seconds!r}])\ntime.sleep(0.1)\nblock()\n"
+PROGRAM = "import subprocess\nsubprocess.Popen(['setsid', 'sleep', {seconds!r}])\nblock()\n"
 
 SECONDS = 30
 """The time of those runs, of which the tool spends most before it blocks the loop."""
@@ -47,7 +48,11 @@ class Blocker:
         self.found = self.ended = 0
 
     def find(self) -> None:
-        self.processes = [os.pidfd_open(process) for process in alive_with(self.marker)]
+        def look() -> bool:
+            self.processes = [os.pidfd_open(process) for process in alive_with(self.marker)]
+            return bool(self.processes)
+
+        wait_until(look)  # a process has no command line while it executes another program
         self.found = len(self.processes)
 
     def wait(self) -> None:

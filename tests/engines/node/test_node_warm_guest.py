@@ -112,6 +112,33 @@ async def test_nobody_waits_for_one_that_is_not_taken(box: Sandbox, clock: Clock
     assert isinstance(box, NodeSandbox) and box._warm_guest._guest is None
 
 
+@pytest.mark.slow
+async def test_nobody_waits_for_one_that_takes_longer_to_be_made_than_it_may_wait(box: Sandbox, clock: Clock) -> None:
+    assert isinstance(box, NodeSandbox)
+    warm, begun, may_be_made = box._warm_guest, threading.Event(), threading.Event()
+    make = warm._make
+
+    def make_late() -> Child:
+        begun.set()
+        may_be_made.wait(60)
+        return make()
+
+    warm._make = make_late
+    await box.run("1")
+    await until(begun.is_set)
+    clock.turn(IDLE_SECONDS)
+    for _ in range(2):  # the timer is called
+        await asyncio.sleep(0)
+    may_be_made.set()
+    guest = await waiting_in(box)
+
+    def has_ended_meanwhile() -> bool:
+        clock.turn(IDLE_SECONDS)
+        return guest.ended
+
+    await until(has_ended_meanwhile)
+
+
 async def test_it_ends_with_its_sandbox(node_works: None) -> None:
     async with actbox.open_sandbox("node") as box:
         await box.run("1")

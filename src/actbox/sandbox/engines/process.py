@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 _SANDBOX_FOLDER = str(Path(__file__).resolve().parents[1])
 # Every process of a run inherits this variable, by which processes that have left the group are found.
 _MARK = "ACTBOX_RUN"
-# The numbers of attempts to kill a run's processes and to remove a sandbox's directory, and the pause between them.
-_END_TRIES, _REMOVE_TRIES, _WAIT_SECONDS = 50, 5, 0.1
+# The number of attempts to remove a sandbox's directory, and the pause after any attempt that failed.
+_REMOVE_TRIES, _WAIT_SECONDS = 5, 0.1
+# For how long a run's processes are killed, and the pause before they are looked for again.
+_END_SECONDS, _LOOK_SECONDS = 5.0, 0.002
 
 TRAITS = Traits(
     engine="process",
@@ -198,19 +200,32 @@ class _Subprocess(GuestProcess):
         )
 
     def _end_tree_surely(self) -> None:
-        for _ in range(_END_TRIES):
-            with contextlib.suppress(OSError):  # such as too many open files in this process
-                self._end_tree()
-                return
-            time.sleep(_WAIT_SECONDS)
-        self._end_tree()
+        """Kill the process tree until nothing of it is seen: processes may fork, or end, while others are looked for.
 
-    def _end_tree(self) -> None:
+        After some seconds the processes that the kernel does not let end are left behind.
+        """
+        deadline = time.monotonic() + _END_SECONDS
+        while True:
+            try:
+                is_over = not self._end_tree()
+            except OSError:  # such as too many open files in this process
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_WAIT_SECONDS)
+                continue
+            if is_over or time.monotonic() > deadline:
+                return
+            time.sleep(_LOOK_SECONDS)
+
+    def _end_tree(self) -> bool:
+        """Kill all that is left of the process tree; return whether there were processes beside the first."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        for process in _marked_processes(f"{_MARK}={self._mark}".encode()):
+        found = _marked_processes(f"{_MARK}={self._mark}".encode())
+        for process in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
+        return bool(found)
 
 
 def _marked_processes(mark: bytes) -> list[int]:

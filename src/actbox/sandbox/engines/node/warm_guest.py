@@ -61,7 +61,7 @@ class WarmGuest:
             guest.leave_to_parent()
 
     def _begin(self, later: Callable[[Callable[[], None]], None]) -> None:
-        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop)
+        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop_idle)
         with self._lock:
             wanted = self._open and self._guest is None and not self._wanted
             self._wanted = self._wanted or wanted
@@ -84,6 +84,14 @@ class WarmGuest:
                     self._guest = guest
         if guest is not None and not kept:
             guest.discard()
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            is_being_made = self._wanted
+        if is_being_made:  # on a busy machine that may take longer than the guest may wait afterwards
+            self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop_idle)
+        else:
+            self._drop()
 
     def _drop(self) -> None:
         if (guest := self.take()) is not None:
