@@ -19,5 +19,5 @@ async def test_processes_are_looked_for_until_none_is_left(monkeypatch: pytest.M
     code = "import subprocess\nfor _ in range(20): subprocess.Popen(['setsid', 'sleep', '600'])"
     async with actbox.open_sandbox("process", allow_unisolated=True) as box:
         assert (await box.run(code)).success
-    assert len(found[0]) == 20
-    assert found[-1] == []
+    assert found[0]  # those that had left the program's group, which is killed at once
+    assert found[-2:] == [[], []]

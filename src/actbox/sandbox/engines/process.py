@@ -202,18 +202,20 @@ class _Subprocess(GuestProcess):
     def _end_tree_surely(self) -> None:
         """Kill the process tree until nothing of it is seen: processes may fork, or end, while others are looked for.
 
-        After some seconds the processes that the kernel does not let end are left behind.
+        Nothing has to be seen twice, because a process shows no variables while it executes another program. After some
+        seconds the processes that the kernel does not let end are left behind.
         """
         deadline = time.monotonic() + _END_SECONDS
+        empty_looks = 0
         while True:
             try:
-                is_over = not self._end_tree()
+                empty_looks = 0 if self._end_tree() else empty_looks + 1
             except OSError:  # such as too many open files in this process
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_WAIT_SECONDS)
                 continue
-            if is_over or time.monotonic() > deadline:
+            if empty_looks == 2 or time.monotonic() > deadline:
                 return
             time.sleep(_LOOK_SECONDS)
 
