@@ -22,6 +22,7 @@ from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.shell.mailbox import ShellMailbox
 from actbox.sandbox.shell.responses import ShellError
 from tests.engines.shell.local_shell import LocalShell, PlainShell
+from tests.waiting import until
 
 WAYS = {
     "files": (LocalShell, None),
@@ -190,8 +191,15 @@ async def test_a_forged_piece_is_read_like_any_other() -> None:
     call = wire.encode({"t": "call", "id": 7, "tool": "add", "args": {"a": 1}}, 1000)
     async with box_by("files that are looked for") as box:
         forged = f"{_MAIL}open(mail + '/draft', 'wb').write({call!r})\nos.rename(mail + '/draft', mail + '/out/1')\n"
-        result = await box.run(f"{forged}while not os.path.exists(mail + '/in/1'): time.sleep(0.001)", tools=[add])
-        assert result.usage.tool_calls <= 1
+        called = asyncio.Event()
+
+        async def add(a: int) -> None:
+            called.set()
+
+        running = asyncio.create_task(box.run(f"{forged}time.sleep(600)", tools=[add]))
+        await until(called.is_set)
+        running.cancel()
+        await asyncio.wait([running])
         nonsense = forged.replace(repr(call), repr(call * 2))
         result = await box.run(f"{nonsense}time.sleep(600)", tools=[add])
         assert error_of(result) == (
