@@ -57,7 +57,7 @@ flakes: ## run the layers again and again (runs=3) beside busy processes (busy=2
 	@$(in_venv) && python -m tests.flakes --runs $(runs) --busy $(busy) $(layers)
 
 .PHONY: test-engines
-test-engines: ## try the engines that need more than pip: installs Podman, gVisor and sshd from Debian (as root)
+test-engines: ## try what needs more than pip: installs Podman, gVisor, sshd and Chromium from Debian (as root)
 	@scripts/engines
 	@$(layer) test-engines
 

@@ -46,6 +46,9 @@ settings.register_profile("quick", parent=settings.get_profile("same"), max_exam
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Guests with another user id read what tests write, whatever the mask that the suite was started with.
+os.umask(0o022)
+
 # If set to 1, tests are skipped when the linux engine does not work, even on a machine that supports it.
 WITHOUT_LINUX = "ACTBOX_TESTS_WITHOUT_LINUX"
 

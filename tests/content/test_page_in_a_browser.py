@@ -33,7 +33,7 @@ from actbox.content.wire.formats import find_format
 from tests.content.browser import CHROMIUM, MISSING, Browser
 from tests.content.matrix import TRANSCRIPT, WRITTEN
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+pytestmark = [pytest.mark.engines, pytest.mark.skipif(CHROMIUM is None, reason=MISSING)]
 
 
 def png(width: int = 4, height: int = 3) -> bytes:

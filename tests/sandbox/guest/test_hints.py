@@ -110,3 +110,13 @@ def test_an_editable_install_is_named_where_there_is_one(box: actbox.sync.SyncSa
     result = actbox.sync.run("import actbox", engine="linux")
     assert result.error is not None
     assert result.error.hint.startswith("actbox is an editable install, which programs do not see")
+
+
+@pytest.mark.slow
+def test_a_directory_of_packages_that_programs_may_not_read_is_named() -> None:
+    if not (found := engine_check("linux")).works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+    program = "import os, sys\nos.mkdir('packages', 0)\nsys.path.append('packages')\nimport no_such_package_here"
+    result = actbox.sync.run(program, engine="linux")
+    assert result.error is not None
+    assert "no_such_package_here was not found, and programs may not read packages" in result.error.hint

@@ -296,9 +296,23 @@ def _import_hint(error: BaseException, name: str, program_name: str) -> str:
         return "%s: there without an import, so leave this line out" % ", ".join(there)
     if is_installed(name, editable=True):
         return "%s is an editable install, which programs do not see: install it as a package, or mount it" % name
-    return "%s is not installed in this environment; use the standard library or a package that is" % (
-        name or "the module"
-    )
+    name = name or "the module"
+    denied = _denied_directory()
+    if denied:
+        return "%s was not found, and programs may not read %s: on the host, `chmod -R go+rX` it" % (name, denied)
+    return "%s is not installed in this environment; use the standard library or a package that is" % name
+
+
+def _denied_directory() -> str:
+    """Return the first directory of `sys.path` that this user may not read, "" if there is none."""
+    for place in sys.path:
+        try:
+            os.scandir(place).close()
+        except PermissionError:
+            return place
+        except OSError:
+            pass
+    return ""
 
 
 def _type_hint(error: BaseException, program_name: str) -> str:
