@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -305,7 +306,7 @@ def test_a_folder_in_which_the_host_has_mounted_something_is_refused(folder: Pat
     if os.geteuid() != 0:
         pytest.skip("only root can mount something on the host")
     inner = folder / "sub"
-    command = f'mount -t {kind} nothing {inner}; exec {sys.executable} -c "$0" {folder}'
+    command = f'mount -t {kind} nothing {inner}; exec {shlex.quote(sys.executable)} -c "$0" {folder}'
     done = subprocess.run(["unshare", "-m", "sh", "-c", command, NESTED], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert str(inner) in done.stdout and said in done.stdout

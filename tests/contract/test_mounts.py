@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import random
+import shlex
 import shutil
 import socket
 import subprocess
@@ -357,7 +358,9 @@ def test_mounts_of_the_host_below_a_folder_come_along_unless_they_are_the_kernel
         pytest.skip("only root can mount something on the host")
     inner = folder / "inner"
     inner.mkdir()
-    command = f'mount -t {kind} nothing {inner}; touch {inner}/file; exec {sys.executable} -c "$0" {folder}'
+    command = (
+        f'mount -t {kind} nothing {inner}; touch {inner}/file; exec {shlex.quote(sys.executable)} -c "$0" {folder}'
+    )
     done = subprocess.run(["unshare", "-m", "sh", "-c", command, NESTED], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     read_only, writable, overlay = json.loads(done.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -320,7 +321,7 @@ def test_a_second_mount_of_what_the_host_runs_is_that_place(tmp_path: Path) -> N
         "except actbox.InvalidValue as error:\n    print(error)"
     )
     for source, inside in (("/etc", "/default"), ("/usr", "/bin"), ("/usr/bin", "")):
-        command = f'mount --bind {source} {alias} && exec {sys.executable} -c "$0" {alias}{inside}'
+        command = f'mount --bind {source} {alias} && exec {shlex.quote(sys.executable)} -c "$0" {alias}{inside}'
         done = subprocess.run(["unshare", "-m", "sh", "-c", command, code], capture_output=True, text=True, check=True)
         assert f"{alias}{inside} cannot be mounted 'rw'" in done.stdout, (source, inside, done.stdout)
 
@@ -358,10 +359,10 @@ def test_a_second_mount_of_a_private_place_is_that_place(home: Path, tmp_path: P
     )
     code += "    print(error)"
     for source, inside in ((home, ""), (home, "/.ssh"), (home / ".ssh", ""), (home / ".ssh", "/id_ed25519")):
-        command = f'mount --bind {source} {alias} && exec {sys.executable} -c "$0" {alias}{inside}'
+        command = f'mount --bind {source} {alias} && exec {shlex.quote(sys.executable)} -c "$0" {alias}{inside}'
         done = subprocess.run(["unshare", "-m", "sh", "-c", command, code], capture_output=True, text=True, check=True)
         assert f"{alias}{inside} cannot be mounted" in done.stdout, (source, inside)
-    command = f'mount --bind {home} {alias} && exec {sys.executable} -c "$0" {alias}/project'
+    command = f'mount --bind {home} {alias} && exec {shlex.quote(sys.executable)} -c "$0" {alias}/project'
     done = subprocess.run(["unshare", "-m", "sh", "-c", command, code], capture_output=True, text=True, check=True)
     assert done.stdout == ""
 

@@ -36,6 +36,9 @@ GROUP = Group(
     ),
 )
 
+# A space in a path is written there as an octal number.
+_MOUNTED = "paths = [l.split()[1].encode().decode('unicode_escape') for l in open('/proc/self/mounts')]\n"
+
 
 def _reads(path: str) -> tuple[str, str]:
     return path, f"refused(lambda: open({path!r}, 'rb').read(100)[0])"
@@ -95,7 +98,7 @@ GROUP.programs(
         # By the flags of the mounts: being nobody there keeps a guest from writing too, but only where root is the host.
         "have a file system that can be written beside its own": (
             "own = {'/workspace', '/tmp', '/dev/shm', '/proc'}\n"
-            "paths = [line.split()[1] for line in open('/proc/self/mounts')]\n"
+            f"{_MOUNTED}"
             "def writable(path):\n"
             "    try: return not os.statvfs(path).f_flag & os.ST_RDONLY\n"
             "    except OSError: return False\n"
@@ -204,11 +207,11 @@ GROUP.programs(
             "verdict(bool(made), made)"
         ),
         "have a file system with programs that change the user": (
-            "paths = [line.split()[1] for line in open('/proc/self/mounts')]\n"
+            f"{_MOUNTED}"
             "found = [p for p in paths if not os.statvfs(p).f_flag & os.ST_NOSUID]\nverdict(bool(found), found)"
         ),
         "have a file system with devices": (
-            "paths = [l.split()[1] for l in open('/proc/self/mounts') if not l.split()[1].startswith('/dev/')]\n"
+            f"{_MOUNTED}paths = [path for path in paths if not path.startswith('/dev/')]\n"
             "found = [p for p in paths if not os.statvfs(p).f_flag & os.ST_NODEV]\nverdict(bool(found), found)"
         ),
         "make the interpreter writable": "refused(lambda: os.chmod(os.path.realpath(sys.executable), 0o777))",

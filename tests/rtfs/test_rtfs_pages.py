@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_the_python_of_the_tour_prints_what_its_comments_say(tmp_path: Path) -> 
 @pytest.mark.parametrize("command", [line for block in of("sh") for line in block.code.splitlines()])
 def test_its_commands_work(command: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = command.replace("actbox ", f"{sys.executable} -m actbox ", 1)
+    command = command.replace("actbox ", f"{shlex.quote(sys.executable)} -m actbox ", 1)
     done = subprocess.run(
         command, shell=True, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
     )

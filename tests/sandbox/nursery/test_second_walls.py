@@ -140,6 +140,8 @@ def open_to_all(folders: list[str]) -> None:
 @pytest.mark.slow
 def test_pid_1_of_an_ordinary_users_sandbox_shows_nothing_of_itself_without_landlock_too() -> None:
     """Both have the same user, and a change of ids, which hides a process too, is made under root only."""
+    if os.geteuid() == 0 and not Path(actbox.__file__).stat().st_mode & 0o004:
+        pytest.skip("no other user could run actbox: only root may read this checkout")
     ended = subprocess.run(
         [sys.executable, "-c", AS_AN_ORDINARY_USER],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TMPDIR": "/tmp"},
