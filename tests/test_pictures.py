@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import actbox
 from tests.content.browser import CHROMIUM, MISSING, Browser
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,3 +136,12 @@ def test_in_a_browser_no_text_overlaps_another_text_or_an_edge(picture: Path, br
     for one, other in combinations(found, 2):
         apart = one[3] <= other[1] or other[3] <= one[1] or one[4] <= other[2] + 4 or other[4] <= one[2] + 4
         assert apart, f"{one[0]!r} overlaps {other[0]!r}"
+
+
+@pytest.mark.slow
+def test_the_transcript_and_the_chart_are_what_the_demo_prints_and_draws() -> None:
+    pytest.importorskip("vega_datasets", reason="the extra actbox[demo] is not installed")
+    if not (found := actbox.check("linux")).works:
+        pytest.skip(found.reason)
+    done = run(ROOT / "scripts" / "demo-page", "--check")
+    assert done.returncode == 0, done.stderr
