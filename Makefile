@@ -94,6 +94,15 @@ bench: ## measure speed and memory beside peers, for a quarter of an hour; print
 		|| echo "some peers cannot be had here; the table says which"; }
 	@$(in_venv) && python benchmarks/run.py
 
+.PHONY: bench-charts
+bench-charts: ## draw the speed chart in docs/images/ from the figures that `make bench` has kept; measures nothing
+	@$(in_venv) && python benchmarks/speed_chart.py
+
+.PHONY: demo-page
+demo-page: for = demo
+demo-page: ## run the demo, and keep its transcript and its chart in docs/images/
+	@$(in_venv) && scripts/demo-page
+
 .PHONY: soak
 soak: ## ten minutes of programs that end in every way; nothing may be left behind or grow
 	@$(in_venv) && PYTHONPATH=. python benchmarks/soak.py

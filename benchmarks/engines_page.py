@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from machine import machine_text
+
 import actbox
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -67,7 +69,7 @@ def table(kept: Mapping[str, Mapping[str, Any]]) -> str:
     for of_it in kept.values():
         if "figures" not in of_it:
             continue
-        machines.setdefault(_machine(of_it["machine"]), []).append(_name(of_it))
+        machines.setdefault(machine_text(of_it["machine"]), []).append(_name(of_it))
     lines += ["", *(f"{', '.join(names)}: {machine}." for machine, names in machines.items())]
     for of_it in kept.values():
         if "figures" not in of_it:
@@ -142,14 +144,6 @@ def _figures(of_it: Mapping[str, Any]) -> list[str]:
 
 def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
-
-
-def _machine(machine: Mapping[str, Any]) -> str:
-    emulated = ", emulated in software, some thirty times slower than a real one" if machine.get("emulated") else ""
-    return (
-        f"{machine['date']}, {machine['processors']} × {machine['processor']}{emulated}, Linux {machine['kernel']},"
-        f" Python {machine['python']}, load before {machine['load']}"
-    )
 
 
 def draw(kept: Mapping[str, Mapping[str, Any]]) -> None:

@@ -86,5 +86,10 @@ def single(value: float, samples: int = 1) -> Figure:
     return Figure(_rounded(value), None, samples)
 
 
+def rounded_text(number: float) -> str:
+    """Return a figure as people read it, with three digits, or all those before the point."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from peers import versions
 
@@ -28,6 +30,15 @@ def machine() -> dict[str, object]:
         "load": round(os.getloadavg()[0], 2),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
+
+
+def machine_text(machine: Mapping[str, Any]) -> str:
+    """Return a machine that was kept with its figures, in one line, with the day."""
+    emulated = ", emulated in software, some thirty times slower than a real one" if machine.get("emulated") else ""
+    return (
+        f"{machine['date']}, {machine['processors']} × {machine['processor']}{emulated}, Linux {machine['kernel']},"
+        f" Python {machine['python']}, load before {machine['load']}"
+    )
 
 
 def _field(path: str, name: str) -> str:

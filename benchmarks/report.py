@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from figures import Figure, Missing, Row
+from figures import Figure, Missing, Row, rounded_text
 from rich.console import Console
 from rich.table import Table
 
@@ -115,4 +115,4 @@ def _ratio(ratio: float) -> str:
 
 
 def _value(number: float, unit: str) -> str:
-    return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
+    return f"{rounded_text(number)} {unit}"

@@ -1,4 +1,4 @@
-"""`make bench`: measure, print a table, keep the figures as JSON and put them into `docs/performance.md`.
+"""`make bench`: measure, print a table, keep the figures as JSON, and make `docs/performance.md` and the speed chart.
 
 python benchmarks/run.py                     all subjects
 python benchmarks/run.py fresh_run wasm      some; the page is left alone, it shows whole runs only
@@ -19,11 +19,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
+from drawing import write
 from effort import FULL, QUICK, Effort
 from figures import Row
 from machine import machine
 from peers import reason_of
 from report import PAGE, Report, show, write_page
+from speed_chart import pictures
 
 import actbox
 
@@ -123,6 +125,8 @@ def main() -> None:
     if whole:
         write_page(report)
         print(f"the table is in {PAGE}")
+        if not report.failures:
+            write(pictures())
     sys.exit(1 if report.failures else 0)
 
 

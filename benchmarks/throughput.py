@@ -1,4 +1,4 @@
-"""How many programs a second are run from the start when several are always under way."""
+"""How many programs a second are run from the start when several are always under way, and how long each takes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from effort import Effort
-from figures import Figure, Missing, Row, Target, single
+from figures import Figure, Missing, Row, Target, figure, single
 from fresh_run import PANDAS, PLAIN, PRELOADING, answer, importing_peers, run_by, run_in
-from peers import POOL_SIZE, BlockingPeer, EryxPool, Peer, Subprocess, Task, ready
+from peers import POOL_SIZE, BlockingPeer, Bubblewrap, EryxPool, Monty, Peer, Subprocess, Task, ready
 from stopwatch import Action
 
 import actbox
@@ -18,34 +19,41 @@ import actbox
 AT_ONCE = POOL_SIZE
 
 
-async def rate(action: Action, seconds: float) -> Figure:
-    """Return how often a second the action was done, with `AT_ONCE` always under way."""
+@dataclass(frozen=True)
+class Sustained:
+    """What was found with `AT_ONCE` runs always under way: runs a second, and how many milliseconds each took."""
+
+    rate: Figure | Missing
+    run: Figure | Missing
+
+
+async def sustain(action: Action, seconds: float) -> Sustained:
+    """Do the action again and again for so long, with `AT_ONCE` always under way."""
     await asyncio.gather(*(action() for _ in range(AT_ONCE)))
-    done = 0
+    taken: list[float] = []
     start = time.perf_counter()
 
     async def work() -> None:
-        nonlocal done
-        while time.perf_counter() - start < seconds:
+        while (begun := time.perf_counter()) - start < seconds:
             await action()
-            done += 1
+            taken.append((time.perf_counter() - begun) * 1000)
 
     await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-    return single(done / (time.perf_counter() - start), done)
+    return Sustained(single(len(taken) / (time.perf_counter() - start), len(taken)), figure(taken))
 
 
-async def rate_of(peer: Peer | Missing, task: Task, seconds: float) -> Figure | Missing:
-    """Return a peer's rate. One that blocks is called in threads, as one would use its pool."""
+async def sustain_peer(peer: Peer | Missing, task: Task, seconds: float) -> Sustained:
+    """Do the same with a peer. One that blocks is called in threads, as one would use its pool."""
     if isinstance(peer, Missing):
-        return peer
+        return Sustained(peer, peer)
     if not isinstance(peer, BlockingPeer):
-        return await rate(run_by(peer, task), seconds)
+        return await sustain(run_by(peer, task), seconds)
     call = peer.call
 
     async def in_thread() -> None:
         task.check(await asyncio.to_thread(call, task.code))
 
-    return await rate(in_thread, seconds)
+    return await sustain(in_thread, seconds)
 
 
 async def rate_of_map(box: actbox.Sandbox, task: Task, seconds: float) -> Figure:
@@ -69,25 +77,22 @@ async def _rows(
     async with AsyncExitStack() as stack:
         box = await stack.enter_async_context(actbox.open_sandbox("linux", policy=policy))
         found = await ready(stack, task, *peers)
-        ours = await rate(run_in(box, task), seconds)
+        ours = await sustain(run_in(box, task), seconds)
         mapped = await rate_of_map(box, task, seconds)
-        beside = {peer_name: await rate_of(peer, task, seconds) for peer_name, peer in found.items()}
+        beside = {peer_name: await sustain_peer(peer, task, seconds) for peer_name, peer in found.items()}
+    rates = {peer_name: found_out.rate for peer_name, found_out in beside.items()}
+    times = {peer_name: found_out.run for peer_name, found_out in beside.items()}
+    manner = f"{AT_ONCE} at once, {seconds:.0f} s"
     return [
-        Row(
-            f"sustained {name}, {AT_ONCE} at once, {seconds:.0f} s", "runs/s", ours, target, beside, more_is_better=True
-        ),
-        Row(
-            f"sustained {name}, by `Sandbox.map`, {AT_ONCE} at once, {seconds:.0f} s",
-            "runs/s",
-            mapped,
-            more_is_better=True,
-        ),
+        Row(f"sustained {name}, {manner}", "runs/s", ours.rate, target, rates, more_is_better=True),
+        Row(f"each of the sustained {name}, {manner}", "ms", ours.run, peers=times),
+        Row(f"sustained {name}, by `Sandbox.map`, {manner}", "runs/s", mapped, more_is_better=True),
     ]
 
 
 async def measure(effort: Effort) -> list[Row]:
     """Measure without preload and with."""
-    plain_peers = (Subprocess(), EryxPool())
+    plain_peers = (Subprocess(), Bubblewrap(), EryxPool(), Monty())
     plain = await _rows("fresh runs", PLAIN, None, Target(p50=500), plain_peers, effort.seconds)
     importing = importing_peers()[1:-1]
     preloaded = await _rows(

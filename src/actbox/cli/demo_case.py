@@ -85,7 +85,7 @@ print(monthly)
 ```
 """,
     """\
-The column is called `temp`, not `temperature`. Mended, with the chart and the answer.
+The column is called `temp`, not `temperature`. Fixed, with the chart and the answer.
 
 ```python
 import calendar
