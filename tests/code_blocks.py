@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +39,12 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
+def commands_of(block: Block) -> list[str]:
+    """Return the commands of a block in the language `sh`, one for each line; none for a block in another language."""
+    lines = block.code.splitlines() if block.language == "sh" else []
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
 def check_python(block: Block, folder: Path, *paths: Path) -> None:
     """Run a block in a directory, and check that its output contains the text of its comments and of the block below
     it.
@@ -48,3 +57,11 @@ def check_python(block: Block, folder: Path, *paths: Path) -> None:
     for said in re.findall(r"print\(.*\) +# (.+)$", block.code, re.MULTILINE):
         assert said in printed, (said, printed)
     assert block.prints in done.stdout, done.stdout
+
+
+def check_command(command: str, folder: Path) -> None:
+    """Run a line of a shell in a directory, with the command `actbox` on PATH, and check that it exits with 0."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    words = command.partition("#")[0]
+    done = subprocess.run(words, shell=True, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    assert done.returncode == 0, (words, done.stdout, done.stderr)

@@ -1,13 +1,11 @@
-"""The pages for contributors name files, make targets and pages that exist."""
+"""The pages for contributors name files and make targets that exist."""
 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -16,22 +14,6 @@ PAGES = [
     *sorted((ROOT / "docs" / "decisions").glob("*.md")),
 ]
 _FILE = re.compile(r"`((?:src|tests|docs|benchmarks|scripts|requirements|changelog\.d)/[\w./-]*)`")
-_LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
-
-
-def _anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub makes them."""
-    tokens = MarkdownIt().parse(page.read_text())
-    headings = [after.content for token, after in pairwise(tokens) if token.type == "heading_open"]
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target, anchor in _LINK.findall(page.read_text()):
-        there = page.parent / target if target else page
-        assert there.exists(), target
-        assert not anchor or anchor in _anchors(there), f"{target}#{anchor}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

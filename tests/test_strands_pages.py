@@ -1,4 +1,4 @@
-"""Every code block of the pages on Strands is run, and every link in them leads somewhere."""
+"""Every code block of the pages on Strands is run."""
 
 from __future__ import annotations
 
@@ -29,12 +29,6 @@ def test_a_block_does_what_its_page_says(page: Path, block: Block, tmp_path: Pat
     if importlib.util.find_spec("strands") is None:
         pytest.skip("Strands is not installed: pip install 'actbox[strands]'")
     check_python(block, tmp_path, ROOT / "examples" / "strands")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / target).exists(), (page.name, target)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
