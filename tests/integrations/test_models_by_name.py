@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import actbox
 from actbox import ActboxError, InvalidValue, Sandbox
+from actbox.cli.demo import demo
+from actbox.cli.demo_case import SCRIPTED_REPLIES
 from actbox.codeact import CodeAgent, ScriptedModel
 from actbox.codeact.instructions import execute_code_spec
 from actbox.integrations.pydantic_ai import PydanticAIModel
@@ -120,6 +125,24 @@ async def test_a_server_of_ones_own_needs_no_key(provider_name: str, idle_box: S
         assert (await agent.run("The capital?")).answer == "Oslo."
     assert [request.path for request in provider.requests] == [ChatCompletions.path]
     assert provider.requests[0].body["model"] == MODEL
+
+
+@pytest.mark.slow
+async def test_the_demo_asks_the_model_at_the_given_address(
+    isolated_engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire, written = ChatCompletions(), io.StringIO()
+    monkeypatch.setenv(wire.variable, KEY)
+    with serving(wire, [Reply(text) for text in SCRIPTED_REPLIES]) as provider:
+        name, console = f"{wire.provider}:{MODEL}", Console(file=written, width=120)
+        code = await demo(
+            name, tmp_path, console, lambda: actbox.open_sandbox(isolated_engine), base_url=provider.base_url
+        )
+        await provider.wait_until_no_connection_is_open()
+    assert code == 0, written.getvalue()
+    assert name in written.getvalue()
+    assert "scripted" not in written.getvalue()
+    assert len(provider.requests) == len(SCRIPTED_REPLIES)
 
 
 @pytest.mark.slow
