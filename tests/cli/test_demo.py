@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 import actbox
+from actbox.cli.app import run_app
 from actbox.cli.demo import demo
 from actbox.cli.demo_case import SCRIPTED_REPLIES
 
@@ -39,3 +40,23 @@ def test_the_scripted_replies_have_no_result_in_them() -> None:
     figures = [f"{value:.1f}" for value in difference[difference > 0]]
     assert figures
     assert not any(figure in reply for figure in figures for reply in SCRIPTED_REPLIES)
+
+
+def test_an_address_without_a_model_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_app(["demo", "--base-url", "http://127.0.0.1:8000/v1"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "actbox: --base-url is the address of a model, and there is no --model",
+        "hint: such as --model openai-chat:NAME --base-url http://127.0.0.1:8000/v1",
+    ]
+
+
+@pytest.mark.slow
+def test_an_address_that_is_no_url_is_one_sentence_that_names_the_option(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("pydantic_ai", reason="the extra actbox[models] is not installed")
+    arguments = ["--model", "openai-chat:qwen3", "--base-url", "localhost:8000", "--output", str(tmp_path)]
+    assert run_app(["demo", *arguments]) == 2
+    assert capsys.readouterr().err == (
+        "actbox: --base-url must be a URL such as 'http://127.0.0.1:8000/v1', not 'localhost:8000'\n"
+    )

@@ -361,9 +361,19 @@ def demo(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="A model such as `anthropic:NAME` or `openai:NAME`. Without one, a fixed conversation is replayed "
-            "against the real sandbox.",
+            metavar="PROVIDER:NAME",
+            help="A model such as `openai:NAME`, `openai-chat:NAME`, `anthropic:NAME` or `google:NAME`; its key comes "
+            "from the provider's environment variable. Without one, a fixed conversation is replayed against the real "
+            "sandbox.",
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--base-url",
+            metavar="URL",
+            help="The model's server, if it is another than the provider's own. vLLM, Ollama and most others need "
+            "`openai-chat:NAME`.",
         ),
     ] = None,
     sandbox: Annotated[str, _SANDBOX] = "auto",
@@ -377,4 +387,4 @@ def demo(
     from .engine import Opening
 
     opening = Opening(engine=sandbox, allow_unisolated=allow_unisolated)
-    return show_demo(model, output, opening)
+    return show_demo(model, output, opening, base_url)

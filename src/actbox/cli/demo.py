@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,41 +38,45 @@ from .engine import Opening
 from .errors import UsageError
 from .interrupt import Interrupted, run_interruptibly
 
-# The packages that the demo imports, by the extra that installs them; `models` is needed for a real model only.
-_NEEDS: Final = {"demo": ("pandas", "matplotlib", "vega_datasets"), "models": ("pydantic_ai",)}
+# The packages of the extra actbox[demo] that the demo imports.
+_NEEDS: Final = ("pandas", "matplotlib", "vega_datasets")
 
 
-def show_demo(model: str | None, folder: Path, opening: Opening) -> int:
+def show_demo(model: str | None, folder: Path, opening: Opening, base_url: str | None = None) -> int:
     """Run the demonstration and return its exit code.
 
-    Raises `UsageError` for a missing extra: what it needs is looked for first.
+    Raises `UsageError` for a missing extra, or for a `base_url` without a model; both are checked first.
     """
-    _require("demo")
-    if model is not None:
-        _require("models")
+    if base_url is not None and model is None:
+        raise UsageError(
+            "--base-url is the address of a model, and there is no --model",
+            "such as --model openai-chat:NAME --base-url http://127.0.0.1:8000/v1",
+        )
+    missing = [name for name in _NEEDS if importlib.util.find_spec(name) is None]
+    if missing:
+        sentence = f"this needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        raise UsageError(sentence, "pip install 'actbox[demo]'")
     try:
         with opening.explained():
-            return run_interruptibly(lambda: demo(model, folder, Console(), opening.open))
+            return run_interruptibly(lambda: demo(model, folder, Console(), opening.open, base_url))
     except Interrupted as error:
         return error.exit_code
 
 
-def _require(extra: str) -> None:
-    missing = [name for name in _NEEDS[extra] if importlib.util.find_spec(name) is None]
-    if missing:
-        sentence = f"this needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
-        raise UsageError(sentence, f"pip install 'actbox[{extra}]'")
-
-
-async def demo(model_name: str | None, folder: Path, console: Console, open_sandbox: Callable[[], Sandbox]) -> int:
+async def demo(
+    model_name: str | None,
+    folder: Path,
+    console: Console,
+    open_sandbox: Callable[[], Sandbox],
+    base_url: str | None = None,
+) -> int:
     """Run the demo and return its exit code: 0 only if an answer and a chart came out.
 
-    Without a model's name a scripted model is used, and the output says so. The chart is saved into `folder`. Raises
-    `ActboxError` if a package, the model or the sandbox is unavailable.
+    Without a model's name a scripted model is used, and the output says so. `base_url` is the address of the named
+    model. The chart is saved into `folder`. Raises `ActboxError` if a package, the model or the sandbox is unavailable.
     """
-    model = _model(model_name)
     tools = demo_tools()
-    async with open_sandbox() as box:
+    async with _model(model_name, base_url) as model, open_sandbox() as box:
         console.print(_introduction(model, box))
         agent = CodeAgent(model, box, tools=tools, timeout=60)
         outcome: AgentOutcome | None = None
@@ -84,12 +89,12 @@ async def demo(model_name: str | None, folder: Path, console: Console, open_sand
     return _conclude(console, outcome, folder)
 
 
-def _model(name: str | None) -> ChatModel:
+def _model(name: str | None, base_url: str | None) -> AbstractAsyncContextManager[ChatModel]:
     if name is None:
-        return ScriptedModel(SCRIPTED_REPLIES)
+        return nullcontext(ScriptedModel(SCRIPTED_REPLIES))
     from actbox.integrations.pydantic_ai import PydanticAIModel
 
-    return PydanticAIModel(name)
+    return PydanticAIModel(name, base_url=base_url)
 
 
 def _introduction(model: ChatModel, box: Sandbox) -> Panel:

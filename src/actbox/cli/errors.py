@@ -47,6 +47,7 @@ _WORDS: Final = {
     "Policy.domains": "--domain",
     "Policy.mounts": "--mount",
     "Policy.preload": "--preload",
+    "base_url": "--base-url",
 }
 _OPENING: Final = re.compile(r"open_sandbox\('(\w+)'((?:, \w+=(?:'[^']*'|True))*)\)")
 _LANGUAGE: Final = re.compile(r"\blanguage='(\w+)'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from .final_answer import FINAL_ANSWER, FinalAnswer
 from .instructions import agent_instructions, execute_code_spec
 from .loop import Ask, End, Loop, Run, Stopped
 from .model import ChatModel, TokenUsage
+from .named_model import named_model
 from .review_decision import Advice, blocked, decide
 
 if TYPE_CHECKING:
@@ -113,6 +114,13 @@ class AgentOutcome:
 class CodeAgent:
     """Answers questions by letting a model write programs and running them in a sandbox.
 
+    `model` is a `ChatModel`, or the name of one as `PROVIDER:MODEL` (extra `actbox[models]`): `openai:…` for OpenAI's
+    Responses, `openai-chat:…` for Chat Completions, `anthropic:…`, `google:…`, or any provider that Pydantic AI knows.
+    `base_url` is the address of another server than the provider's own, such as vLLM or Ollama. Most of them serve Chat
+    Completions: `CodeAgent("openai-chat:qwen3", box, base_url="http://127.0.0.1:11434/v1")`. The key comes from the
+    provider's environment variable, such as `OPENAI_API_KEY`. The connections of a model given by name last for one
+    question; those of a `ChatModel` belong to the caller.
+
     `tools` are the functions that programs may call; `guidance` is put before the instructions. The sandbox must be
     running, and still belongs to the caller. An agent keeps nothing from one question to the next.
 
@@ -129,9 +137,10 @@ class CodeAgent:
 
     def __init__(
         self,
-        model: ChatModel,
+        model: ChatModel | str,
         sandbox: Sandbox,
         *,
+        base_url: str | None = None,
         tools: Toolset | Iterable[Tool | Callable[..., Any]] | None = None,
         max_turns: int = MAX_TURNS,
         timeout: float | None = None,
@@ -143,11 +152,19 @@ class CodeAgent:
     ) -> None:
         """`timeout` is in seconds and for each program. Without `review` no program is reviewed.
 
-        Raises `InvalidValue`, also if approval could be required and there is no approver.
+        Raises `InvalidValue`, also if approval could be required and there is no approver, and `ActboxError` if a model
+        given by name lacks a package or a key.
         """
         if max_turns < 1:
             raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
-        self._model = model
+        self._model: ChatModel
+        self._connections: AbstractAsyncContextManager[object] = nullcontext()
+        if isinstance(model, str):
+            self._model = self._connections = named_model(model, base_url=base_url)
+        elif base_url is None:
+            self._model = model
+        else:
+            raise InvalidValue("base_url is for a model given by name; a ChatModel has an address of its own")
         self._sandbox = sandbox
         check_modes(approval, approval_style)
         self._tools = Toolset.of(tools)
@@ -174,6 +191,11 @@ class CodeAgent:
 
     async def stream(self, question: str) -> AsyncGenerator[AgentEvent]:
         """Yield events as they happen; the last one is `Answered`. Closing the generator ends the running program."""
+        async with self._connections, aclosing(self._answer(question)) as events:
+            async for event in events:
+                yield event
+
+    async def _answer(self, question: str) -> AsyncGenerator[AgentEvent]:
         final = FinalAnswer()
         toolset = self._tools.with_tools(final.tool)
         text = agent_instructions(toolset, network=self._sandbox.traits.network, extra=self._guidance)

@@ -1,14 +1,22 @@
 """Pydantic AI's models as chat models for `actbox.codeact` (extra `actbox[models]`).
 
-Any provider that Pydantic AI knows works by name: `anthropic:…`, `openai:…`, `google:…`. For an endpoint compatible
-with OpenAI's, use `openai:MODEL` and the environment variable `OPENAI_BASE_URL`. Each provider's own package comes with
-an extra of pydantic-ai-slim, such as `pydantic-ai-slim[anthropic]`.
+A model is named `PROVIDER:MODEL`, as Pydantic AI spells it: `openai:…` calls OpenAI's Responses, `openai-chat:…` Chat
+Completions, `anthropic:…` Messages, and `google:…` Gemini's generateContent. The extra brings the packages of these.
+Any other provider of Pydantic AI works once its own extra of pydantic-ai-slim is installed.
+
+`base_url` is the address of another server. vLLM, Ollama and most other servers that are compatible with OpenAI serve
+Chat Completions, so name their models `openai-chat:…`. The variables `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` and
+`GOOGLE_GEMINI_BASE_URL` set it for a whole process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit
 
 from actbox.codeact.model import (
     AssistantMessage,
@@ -21,43 +29,64 @@ from actbox.codeact.model import (
     ToolSpec,
     UserMessage,
 )
-from actbox.core.errors import ActboxError
+from actbox.codeact.named_model import ConnectedModel
+from actbox.core.errors import ActboxError, InvalidValue
+
+from .versions import importing
 
 if TYPE_CHECKING:
+    from pydantic_ai.exceptions import AgentRunError
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model
+    from pydantic_ai.providers import Provider
+
+_IN_OUR_EXTRA: Final = frozenset({"openai", "anthropic", "google"})
+"""The extras of pydantic-ai-slim that `actbox[models]` brings."""
+_EXTRA: Final = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
+_VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:API_KEY|BASE_URL)\b")
+_NO_SUCH_PATH: Final = frozenset({404, 405})
+"""The HTTP statuses of a server that does not serve the API at all."""
 
 
-class PydanticAIModel:
-    """A `ChatModel` that uses a Pydantic AI model."""
+class PydanticAIModel(ConnectedModel):
+    """A `ChatModel` that uses a Pydantic AI model.
 
-    def __init__(self, model: Model | str, **settings: Any) -> None:
-        """Take a Pydantic AI model, or its name. `settings` are sent with every request (`temperature`, …).
+    As an async context manager it closes its connections at the end of the block. Without one they stay open for the
+    next request.
+    """
 
-        Raises `ActboxError` if the extra, the provider's package or its key is missing, or the name is unknown.
+    def __init__(self, model: Model | str, *, base_url: str | None = None, **settings: Any) -> None:
+        """Take a Pydantic AI model, or a name. `settings` are sent with every request (`temperature`, …).
+
+        Raises `InvalidValue` if the name or `base_url` is invalid, and `ActboxError` if the extra, the provider's
+        package or its key is missing.
         """
-        try:
-            from pydantic_ai.exceptions import UserError
-            from pydantic_ai.models import infer_model
-        except ImportError as error:
-            raise ActboxError("chat models need the extra: pip install 'actbox[models]'") from error
-        try:
-            self._model = infer_model(model)
-        except UserError as error:
-            raise ActboxError(f"the model {model!r} cannot be used: {error}") from error
-        except ImportError as error:
-            provider = str(model).partition(":")[0]
-            raise ActboxError(
-                f"the package of the provider {provider!r} is missing: pip install 'pydantic-ai-slim[{provider}]'"
-            ) from error
-        except ValueError as error:  # raised for an unknown provider
-            raise ActboxError(f"the model {model!r} cannot be used: {error}") from error
+        with importing("pydantic-ai-slim", extra="models"):
+            from pydantic_ai.models import Model
+        self._asked_for = model if isinstance(model, str) else ""
+        if isinstance(model, str):
+            self._model = _model(model, base_url)
+        elif not isinstance(model, Model):
+            raise InvalidValue(f"a model is a name such as 'openai:gpt-5' or a Pydantic AI model, not {model!r}")
+        elif base_url is not None:
+            raise InvalidValue("base_url is for a model given by name; a Pydantic AI model has an address of its own")
+        else:
+            self._model = model
         self._settings = settings
 
     @property
     def name(self) -> str:
-        """The provider's system and the model's name, as Pydantic AI spells them."""
-        return f"{self._model.system}:{self._model.model_name}"
+        """The name that the caller gave, or the provider's system and the model's name as Pydantic AI spells them."""
+        return self._asked_for or f"{self._model.system}:{self._model.model_name}"
+
+    async def __aenter__(self) -> Self:
+        await self._model.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._model.__aexit__(kind, error, traceback)
 
     async def complete(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelReply:
         """Ask the model. Raises `ActboxError` with the provider's message if it refuses or cannot be reached."""
@@ -83,8 +112,77 @@ class PydanticAIModel:
                 model_request_parameters=parameters,
             )
         except AgentRunError as error:
-            raise ActboxError(f"the model {self.name} did not answer: {error}") from error
+            raise ActboxError(f"the model {self.name} did not answer: {error}{self._advice(error)}") from error
         return _reply(response)
+
+    def _advice(self, error: AgentRunError) -> str:
+        """Return what to do if a server other than OpenAI's does not serve Responses, "" for any other error."""
+        from pydantic_ai.exceptions import ModelHTTPError
+
+        provider, _, model = self._asked_for.partition(":")
+        if provider not in ("openai", "openai-responses") or not isinstance(error, ModelHTTPError):
+            return ""
+        address = self._model.base_url or ""
+        if error.status_code not in _NO_SUCH_PATH or urlsplit(address).hostname == "api.openai.com":
+            return ""
+        return f"; if {address} serves Chat Completions only, and not Responses, name the model openai-chat:{model}"
+
+
+def _model(name: str, base_url: str | None) -> Model:
+    """Return the model with a name. Raises `InvalidValue` for an unknown one, `ActboxError` if something is missing."""
+    from pydantic_ai.models import infer_model
+    from pydantic_ai.providers import infer_provider_class
+
+    provider, _, model = name.partition(":")
+    if not provider or not model:
+        raise InvalidValue(f"a model is named PROVIDER:MODEL, such as 'openai:gpt-5', not {name!r}")
+    try:
+        found = infer_provider_class(provider)
+    except ValueError as error:
+        raise InvalidValue(
+            f"there is no model provider {provider!r}: use openai, openai-chat, anthropic, google or another provider "
+            "of Pydantic AI"
+        ) from error
+    except ImportError as error:
+        raise _missing_package(provider, error) from error
+    try:
+        return infer_model(name) if base_url is None else infer_model(name, _at(found, provider, base_url))
+    except ActboxError:
+        raise
+    except ImportError as error:
+        raise _missing_package(provider, error) from error
+    except Exception as error:  # each provider's package has exceptions of its own for what is missing
+        raise ActboxError(f"the model {name!r} {_missing_setting(error)}") from error
+
+
+def _at(provider_class: type[Provider[Any]], provider: str, base_url: str) -> Callable[[str], Provider[Any]]:
+    """Return a factory of a provider at an address. Raises `InvalidValue` if the provider or the address has no use."""
+    address = urlsplit(base_url)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise InvalidValue(f"base_url must be a URL such as 'http://127.0.0.1:8000/v1', not {base_url!r}")
+    # The class of a gateway's provider is the one behind the gateway, which has another address.
+    if provider.startswith("gateway/") or "base_url" not in inspect.signature(provider_class).parameters:
+        raise InvalidValue(f"the model provider {provider!r} takes no base_url")
+    return lambda _: provider_class(base_url=base_url)  # type: ignore[call-arg]
+
+
+def _missing_package(provider: str, error: ImportError) -> ActboxError:
+    extra = found[1] if (found := _EXTRA.search(str(error))) else provider
+    package = "actbox[models]" if extra in _IN_OUR_EXTRA else f"pydantic-ai-slim[{extra}]"
+    return ActboxError(
+        f"the package of the model provider {provider!r} cannot be imported ({error.__cause__ or error}): "
+        f"pip install '{package}'"
+    )
+
+
+def _missing_setting(error: Exception) -> str:
+    """Return what a provider lacks, as the end of a sentence: its own says it in several, about Python arguments."""
+    variable = found[0] if (found := _VARIABLE.search(str(error))) else ""
+    if variable.endswith("_API_KEY"):
+        return f"needs an API key: set the environment variable {variable}"
+    if variable:
+        return f"needs the address of its server: give base_url, or set the environment variable {variable}"
+    return f"cannot be used: {str(error).partition('. ')[0].rstrip('.')}"
 
 
 def _history(messages: Sequence[Message]) -> list[ModelMessage]:

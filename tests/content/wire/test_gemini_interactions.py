@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -140,7 +141,12 @@ def bare(messages: list[Message]) -> list[dict[str, Any]]:
 
 
 def test_the_samples_are_those_of_the_sdk() -> None:
-    assert not any(getattr(step, "is_unknown", False) for step in STEPS.validate(ALL))
+    steps = ALL
+    if int(metadata.version("google-genai").partition(".")[0]) < 3:
+        # Version 2, which Pydantic AI needs, takes the result of code as text only.
+        steps = [step for step in ALL if step["type"] != "code_execution_result" or isinstance(step["result"], str)]
+        assert len(steps) == len(ALL) - 1
+    assert not any(getattr(step, "is_unknown", False) for step in STEPS.validate(steps))
     SDK_INTERACTION.validate(INTERACTION)
 
 
