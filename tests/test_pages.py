@@ -12,6 +12,7 @@ import pytest
 import actbox
 from tests.code_blocks import Block, blocks_of, check_command, check_python, commands_of
 from tests.conftest import engine_check
+from tests.integrations.model_wires import KEY, Reply, Responses, serving
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -37,10 +38,27 @@ def named(page: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.usefixtures("an_isolated_engine")
 @pytest.mark.parametrize("block", [pytest.param(block, id=f"{named(page)}:{block.line}") for page, block in PYTHON])
-def test_a_python_block_prints_what_its_comments_say(block: Block, tmp_path: Path) -> None:
+def test_a_python_block_prints_what_its_comments_say(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if "agent_framework" in block.code and importlib.util.find_spec("agent_framework") is None:
         pytest.skip("Agent Framework is not installed: pip install 'actbox[agent-framework]'")
-    check_python(block, tmp_path)
+    if "openai:" not in block.code:
+        check_python(block, tmp_path)
+        return
+    program = "final_answer(population('Oslo') - population('Bergen'))"
+    with serving(Responses(), [Reply("I look both up.", program)]) as provider:  # in place of the model's provider
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        check_python(block, tmp_path)
+    assert provider.requests
+
+
+def test_the_readme_is_short_and_shows_what_the_demo_prints() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert (DOCS / "images" / "demo.txt").read_text() in text
+    prose = re.sub(r"^```.*?^```$|^\|.*?$|<[^>]*>|\]\([^)]*\)", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(prose.split()) <= 1200
 
 
 @pytest.mark.slow
