@@ -191,7 +191,7 @@ class Workspace:
 
     def _refuse_apart(self, path: str) -> None:
         if self._parts(path) in [(name,) for name in self._apart()]:
-            raise FileError(errno.EBUSY, f"{path}: this directory cannot be moved or removed; its contents can")
+            raise FileError(errno.EBUSY, f"{path}: this directory cannot be moved or removed; change its contents")
 
     def _parts(self, path: str) -> tuple[str, ...]:
         names = names_below(self.root, path)

@@ -163,7 +163,7 @@ class ServedWorkspace:
 
     def _refuse_apart(self, names: tuple[str, ...], path: str) -> None:
         if names in (("input",), ("output",)):
-            raise FileError(errno.EBUSY, f"{path}: this directory cannot be moved or removed; its contents can")
+            raise FileError(errno.EBUSY, f"{path}: this directory cannot be moved or removed; change its contents")
 
     def _read(self, names: tuple[str, ...], most: int | None) -> bytes:
         pieces = deque[bytes]()
