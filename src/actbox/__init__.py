@@ -1,4 +1,4 @@
-"""Run the code that AI agents write: full CPython in a real sandbox, with host tools as plain functions.
+"""actbox runs the code that AI agents write: full CPython in a real Linux sandbox, with your Python functions as tools.
 
     import actbox
 

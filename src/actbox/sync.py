@@ -54,14 +54,14 @@ def run(
     """Run one program in a new sandbox, remove the sandbox, and return the program's result.
 
     `inputs` are bound as variables, `files` placed below `/input`, `tools` are functions that the program may call;
-    `timeout` is in seconds and may only lower the policy's wall limit (60 seconds unless told). The rest is as for
-    `open_sandbox`, with the same exceptions.
+    `timeout` is in seconds and may only lower the policy's wall limit (default: 60 seconds). The other
+    parameters, and the exceptions, are those of `open_sandbox`.
     """
     if not isinstance(code, Program):
         given = {} if inputs is None else inputs
         code = Program(code, language_of(engine), inputs=given, files={} if files is None else files)
     elif inputs or files:
-        raise TypeError("a Program brings its own inputs and files")
+        raise TypeError("a Program has its own inputs and files: pass them to Program(…), not to run()")
     with open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated) as box:
         return box.run(code, tools=tools, timeout=timeout)
 
@@ -363,7 +363,7 @@ class SyncBranches(Sequence[SyncSession]):
 
     def _place_of(self, branch: SyncSession) -> int:
         if branch not in self._sessions:
-            raise InvalidValue("keep() takes one of the branches, or its place among them")
+            raise InvalidValue("keep() takes one of the branches, or its index")
         return self._sessions.index(branch)
 
     @overload

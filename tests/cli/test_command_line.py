@@ -12,7 +12,7 @@ import pytest
 
 import actbox as actbox_library
 from actbox import ENGINES, SandboxUnavailable
-from actbox._version import __version__
+from actbox._version import SUMMARY, __version__
 from actbox.cli.app import app, run_app
 from actbox.cli.errors import exit_status, in_flags
 from actbox.sandbox.registry import Engine
@@ -22,7 +22,7 @@ from actbox.sandbox.traits import EngineCheck
 @pytest.mark.slow
 def test_the_version_is_said(actbox):
     done = actbox("--version")
-    assert (done.returncode, done.stdout.decode().strip()) == (0, f"actbox {__version__}")
+    assert (done.returncode, done.stdout.decode().strip()) == (0, f"actbox {__version__}\n{SUMMARY}")
 
 
 @pytest.mark.slow
@@ -111,9 +111,9 @@ def test_an_error_of_use_is_one_sentence_that_names_it_and_a_hint(capfd, argumen
 @pytest.mark.parametrize(
     ("mount", "advice"),
     [
-        ("/proc:/data", "mount the one folder that the program needs, or a copy of it"),
-        ("/usr:/etc/data", "mount below /input or in a folder of your own such as /data"),
-        ("/no/such/folder:/data", "give --mount a file or folder that is there"),
+        ("/proc:/data", "mount the one directory that the program needs, or a copy of it"),
+        ("/usr:/etc/data", "mount below /input or at a new directory such as /data"),
+        ("/no/such/folder:/data", "give --mount an existing file or directory"),
         ("/usr", "write --mount HOST:GUEST or --mount HOST:GUEST:MODE"),
     ],
 )
@@ -162,7 +162,7 @@ def test_the_flag_that_an_engine_without_isolation_needs_is_named_before_python(
     assert b"--allow-unisolated" in error.splitlines()[0]
     assert b"allow_unisolated" not in error
     ssh = actbox("run", "--sandbox", "ssh", "-c", "print(1)").stderr
-    assert b"Say --sandbox ssh --option host=user@host --allow-unisolated if that is meant" in ssh
+    assert b"If you accept that, use --sandbox ssh --option host=user@host --allow-unisolated" in ssh
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_the_options_of_an_engine_are_listed_where_one_is_wrong(capfd):
             "--sandbox ssh --option host=a@b --allow-unisolated",
         ),
         ("Limits.memory_mib must be 16 at least", "--memory must be 16 at least"),
-        ("says that it is: language='python'", "says that it is: --language python"),
+        ("the language of this Program: language='python'", "the language of this Program: --language python"),
         ("it was x='y'", "it was x='y'"),
     ],
 )
@@ -261,7 +261,7 @@ def test_what_an_engine_cannot_keep_is_an_error_of_use(actbox, tmp_path):
     options = ["--sandbox", "process", "--allow-unisolated", "--mount", f"{tmp_path}:/data"]
     done = actbox("run", *options, "-c", "1")
     assert done.returncode == 2
-    assert done.stderr == b"actbox: the process engine cannot keep --mount; the linux engine can\n"
+    assert done.stderr == b"actbox: the process engine does not support --mount; the linux engine does\n"
 
 
 def test_the_demo_names_the_extra_that_is_missing(capfd, monkeypatch):

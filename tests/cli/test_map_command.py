@@ -219,7 +219,7 @@ def test_results_are_never_overwritten(actbox, on_one_engine, tmp_path, out):
     out.write_text("mine\n")
     done = actbox("map", write_lines(tmp_path / "in", {"code": "1"}), "--out", str(out), *on_one_engine)
     assert done.returncode == 2
-    assert b"already" in done.stderr and b"--resume" in done.stderr
+    assert b"is not empty" in done.stderr and b"--resume" in done.stderr
     assert out.read_text() == "mine\n"
 
 

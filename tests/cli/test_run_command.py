@@ -194,7 +194,7 @@ def test_a_python_file_is_no_program_of_another_language(actbox, tmp_path, engin
     done = actbox("run", "--sandbox", engine, str(tmp_path / "a.py"))
     assert (done.returncode, done.stdout) == (2, b"")
     assert f"actbox: the {engine} engine runs " in done.stderr.decode()
-    assert done.stderr.decode().endswith("is what this Program says that it is: --language python\n")
+    assert done.stderr.decode().endswith("the language of this Program: --language python\n")
 
 
 # --json

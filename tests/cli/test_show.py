@@ -111,8 +111,8 @@ def test_a_reader_that_goes_away_ends_it_as_sigpipe_would(transcript, how):
         (b"", [], "the file is empty"),
         (b"[]", [], "there are no messages"),
         (b"plain words", [], "hint: give a result of"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", [], "is no text, but binary data"),
-        (b"\xff\xfe\0", [], "is no text, but binary data"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", [], "is binary data, not text"),
+        (b"\xff\xfe\0", [], "is binary data, not text"),
         (b"{", [], "line 1 is not JSON"),
         (b'{"a": 1', [], "hint: the file may have been cut off"),
         (b'{"a": 1}', [], "hint: --format NAME"),
@@ -137,7 +137,7 @@ def test_an_error_of_use_says_what_and_what_to_do(capfd, tmp_path, content, argu
 def test_a_folder_is_named(capfd, tmp_path):
     assert run_app(["show", str(tmp_path)]) == 2
     err = capfd.readouterr().err
-    assert "it is a folder" in err and "hint: give one file" in err
+    assert "it is a directory" in err and "hint: give one file" in err
 
 
 def test_utf_16_with_its_mark_is_read(capfd, tmp_path):

@@ -102,7 +102,7 @@ async def test_an_output_folder_that_a_program_has_taken_away_ends_nothing(
     assert (await did(runner, run, gone, scope="gone")).result.success
     outcome = await did(runner, run, "open('/output/a', 'w').write('x')", scope="gone")
     assert [file.name for file in outcome.artifacts] == ["a"], outcome.text
-    assert "output/ was no folder any more" in outcome.text
+    assert "output/ was made anew" in outcome.text
     assert (await did(runner, run, "1", scope="gone")).result.warnings == ()
 
 

@@ -162,7 +162,7 @@ def test_what_is_no_transcript_is_named(text, said):
 def test_a_damaged_message_is_named_with_its_format():
     with pytest.raises(ValueError, match=r"cannot be read as actbox: contents\[0\]\.text: Field required$"):
         read_transcript('{"contents": [{"type": "text"}]}')
-    with pytest.raises(ValueError, match="the result's stdout is not as it should be"):
+    with pytest.raises(ValueError, match="the result's stdout is invalid"):
         read_transcript('{"stdout": 1, "stderr": "", "exit_code": 0}')
 
 

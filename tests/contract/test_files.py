@@ -344,7 +344,7 @@ def test_an_engine_that_cannot_keep_the_domains_does_not_talk_of_mounts() -> Non
     policy = Policy(domains=(actbox.AllowedDomain("example.com"),))
     with pytest.raises(actbox.Unsupported) as refused:
         actbox.open_sandbox("process", policy=policy, allow_unisolated=True)
-    assert str(refused.value) == "the process engine cannot keep Policy.domains; the linux engine can"
+    assert str(refused.value) == "the process engine does not support Policy.domains; the linux engine does"
 
 
 @pytest.mark.slow

@@ -369,7 +369,7 @@ async def test_what_refuses_a_call_leaves_the_rest_to_the_program(
 async def test_too_little_memory_for_any_program_is_refused_when_the_sandbox_is_opened(open_box: OpenBox) -> None:
     least = (await open_box()).traits.least_memory_mib
     assert least > 1
-    with pytest.raises(Unsupported, match=rf"takes {least} MiB of memory for any program, and .* allows 1: raise it"):
+    with pytest.raises(Unsupported, match=rf"needs {least} MiB of memory for any program, but .* allows 1: raise it"):
         await open_box(memory_mib=1)
 
 

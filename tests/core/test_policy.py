@@ -76,7 +76,7 @@ def test_a_folder_may_lie_at_input_itself_to_be_read_only(tmp_path: Path) -> Non
     file.touch()
     refused: list[tuple[Path, MountMode]] = [(tmp_path, "rw"), (tmp_path, "overlay"), (file, "ro")]
     for host, mode in refused:
-        with pytest.raises(InvalidValue, match=r"at /input itself only a folder .* 'ro'; mount this below it"):
+        with pytest.raises(InvalidValue, match=r"at /input itself only a directory .* 'ro'; mount this below it"):
             FileMount(host, "/input", mode)
     with pytest.raises(InvalidValue, match="two mounts at /input"):
         Policy(mounts=(FileMount(tmp_path, "/input"), FileMount(tmp_path, "/workspace/input")))
@@ -114,7 +114,7 @@ def test_a_mode_that_there_is_not_is_refused(tmp_path: Path) -> None:
         FileMount(tmp_path, "x", "write")  # type: ignore[arg-type]
     file = tmp_path / "f"
     file.touch()
-    with pytest.raises(InvalidValue, match="folder"):
+    with pytest.raises(InvalidValue, match="directory"):
         FileMount(file, "x", "overlay")
 
 
@@ -140,7 +140,7 @@ _ROOT_BY_CWD = "/proc/self/cwd" + "/.." * 64
 @pytest.mark.parametrize("mode", get_args(MountMode))
 def test_the_hosts_own_places_are_not_mounted(place: str, mode: MountMode) -> None:
     with pytest.raises(
-        InvalidValue, match=f"FileMount: {place}.* cannot be mounted, since it .*; mount the one folder"
+        InvalidValue, match=f"FileMount: {place}.* cannot be mounted, since it .*; mount the one directory"
     ):
         FileMount(place, "/data", mode)
 
@@ -402,7 +402,7 @@ def test_what_a_variable_names_as_keys_or_a_socket_is_not_mounted(
 
 def test_what_is_neither_a_file_nor_a_folder_is_not_mounted(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidValue, match="neither a file nor a folder"):
+    with pytest.raises(InvalidValue, match="neither a file nor a directory"):
         FileMount(tmp_path / "pipe", "/data")
 
 
@@ -410,7 +410,7 @@ def test_changes_are_kept_of_overlays_only(tmp_path: Path) -> None:
     assert FileMount(tmp_path, "x", "overlay", keep_changes=True).keep_changes
     assert not FileMount(tmp_path, "x", "overlay").keep_changes
     for mode in ("ro", "rw"):
-        with pytest.raises(InvalidValue, match="keep_changes goes with mode 'overlay'"):
+        with pytest.raises(InvalidValue, match="keep_changes needs mode 'overlay', not '"):
             FileMount(tmp_path, "x", mode, keep_changes=True)  # type: ignore[arg-type]
 
 
@@ -679,7 +679,7 @@ def test_two_secrets_for_one_header_of_one_request_are_refused(one: str, other: 
         Secret("other", "22222222", other.split(), "authorization: {}"),
     )
     with pytest.raises(
-        InvalidValue, match=r"'one' and 'other' would both be the header 'authorization' .* to \S*a\.lan[:;]"
+        InvalidValue, match=r"'one' and 'other' would both set the header 'authorization' .* to \S*a\.lan[:;]"
     ):
         Policy(domains=domains, secrets=(first, second))
     elsewhere = Secret("other", "22222222", ["c.lan"])
@@ -776,7 +776,7 @@ def test_a_secrets_domains_may_be_the_policys_own_entries() -> None:
 
 
 def test_a_secret_from_a_variable_that_is_not_set_says_so() -> None:
-    with pytest.raises(InvalidValue, match=r"Secret\('a'\): the value is None; is the environment variable set"):
+    with pytest.raises(InvalidValue, match=r"Secret\('a'\): the value is None; is its environment variable set"):
         Secret("a", os.environ.get("NO_SUCH_VARIABLE_HERE"), ["a.example"])  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from actbox import ActboxError, Sandbox
 from tests.conftest import engine_check
 from tests.sandbox.remote.forked import in_a_child, seen_in_a_child
 
-_REFUSED = "belongs to the process that this one was forked from"
+_REFUSED = "belongs to the parent of this forked process"
 _ENGINES = ("linux", "node", "process", "wasm", "monty")
 _PRINT_HELD = {"node": "console.log(await hold())"}
 _SET, _GET = {"node": "globalThis.x = 41"}, {"node": "globalThis.x + 1"}

@@ -485,7 +485,7 @@ async def test_what_is_given_one_by_one_is_collected_into_a_list():
     for function in (count, count_async):
         made = Tool.from_function(function)
         assert made.output_schema == {"type": "array", "items": {"type": "integer"}}
-        with pytest.raises(ToolError, match=f"tool {made.name!r} gave more than 100,000 items one by one"):
+        with pytest.raises(ToolError, match=f"tool {made.name!r} yielded more than 100,000 items"):
             await made.call({"n": 10**12})
 
 
@@ -507,5 +507,5 @@ async def test_built_in_functions_are_tools_or_refused_in_a_sentence_of_ours():
         (divmod, {"x": 7, "y": 2}, (3, 1)),
     ]:
         assert await Tool.from_function(function).call(arguments) == value
-    with pytest.raises(InvalidValue, match="tool 'max' has no signature that can be read; wrap it in a function"):
+    with pytest.raises(InvalidValue, match="tool 'max' has no readable signature; wrap it in a function"):
         Tool.from_function(max)

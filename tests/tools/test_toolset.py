@@ -60,7 +60,7 @@ def test_two_tools_of_one_name_are_refused():
 
 @pytest.mark.parametrize("name", ["call_tool", "ToolError"])
 def test_names_that_programs_have_already_are_refused(name: str):
-    with pytest.raises(InvalidValue, match=f"no tool may be called '{name}'"):
+    with pytest.raises(InvalidValue, match=f"a tool cannot be named '{name}'"):
         Toolset.of([named(name)])
 
 
@@ -153,7 +153,7 @@ def test_a_toolset_says_what_requires_approval_and_who_is_asked():
 
 def test_only_a_toolset_whose_approvals_can_be_had_is_one_for_a_run():
     toolset = Toolset.of([search, must_ask("pay")])
-    with pytest.raises(InvalidValue, match=r"'pay' requires approval, and nobody is there to be asked"):
+    with pytest.raises(InvalidValue, match=r"'pay' requires approval, and there is no approver"):
         Toolset.for_run(toolset)
     for ready in (toolset.asking(Anybody()), toolset.approved(), Toolset.of([search])):
         assert Toolset.for_run(ready) is ready
@@ -169,9 +169,9 @@ def test_further_tools_keep_what_was_said_of_approval_for_the_others():
 
 def test_what_is_no_approver_and_approval_for_what_is_no_tool_are_refused():
     toolset = Toolset.of([must_ask("pay")])
-    with pytest.raises(InvalidValue, match="an approver has a method"):
+    with pytest.raises(InvalidValue, match="an approver needs a method"):
         toolset.asking("Ada")  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match=r"write asking\(CallbackApprover\(function\)\)"):
+    with pytest.raises(InvalidValue, match=r"as in asking\(actbox\.codeact\.CallbackApprover\(function\)\)"):
         toolset.asking(lambda request: True)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match=r"not the class Anybody: write Anybody\(…\)"):
         toolset.asking(Anybody)  # type: ignore[arg-type]

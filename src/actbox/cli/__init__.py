@@ -1,6 +1,6 @@
 """The command line: `actbox run`, `repl`, `map`, `review`, `show`, `doctor` and `demo`.
 
-Your own programs with a terminal can use `actbox.cli.TerminalApprover`, which asks the person there.
+Your own terminal programs can use `actbox.cli.TerminalApprover`, which asks the person at the terminal.
 """
 
 from __future__ import annotations

@@ -14,14 +14,14 @@ from typing import Annotated
 
 import typer
 
-from actbox._version import __version__
+from actbox._version import SUMMARY, __version__
 from actbox.core.errors import ActboxError, SandboxUnavailable
 
 from .errors import SANDBOX_FAILED, SIGNALLED, USAGE, NoSandbox, UsageError, in_flags
 
 app = typer.Typer(
     name="actbox",
-    help="Run the code that AI agents write in a real sandbox.",
+    help=SUMMARY,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -39,7 +39,7 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
     except _TyperUsageError as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "actbox"
-        return _complain(error.format_message(), f"{command} --help lists what there is", USAGE)  # type: ignore[attr-defined]
+        return _complain(error.format_message(), f"{command} --help shows its usage", USAGE)  # type: ignore[attr-defined]
     except UsageError as error:
         return _complain(str(error), error.hint, USAGE)
     except NoSandbox as error:
@@ -61,14 +61,14 @@ def _complain(sentence: str, hint: str, code: int) -> int:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"actbox {__version__}")
+        print(f"actbox {__version__}\n{SUMMARY}")
         raise typer.Exit
 
 
 @app.callback()
 def _actbox(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version, and exit.")
     ] = False,
 ) -> None:
     pass
@@ -76,15 +76,15 @@ def _actbox(
 
 _SANDBOX = typer.Option("--sandbox", metavar="ENGINE", help="The engine; `actbox doctor` lists those that work here.")
 _PRELOAD = typer.Option(
-    metavar="MODULE", help="Import a module once, ahead of all programs, where the engine can. May be repeated."
+    metavar="MODULE", help="Import a module once, before all programs, if the engine can preload. May be repeated."
 )
 _OPTION = typer.Option(
     "--option",
     metavar="NAME=VALUE",
-    help="What the engine takes for itself, such as image=python:3.13-slim for container; one that there is not lists "
-    "those that there are. May be repeated.",
+    help="An option of the engine, such as image=python:3.13-slim for container; the error for an unknown option lists "
+    "the known ones. May be repeated.",
 )
-_ALLOW = typer.Option("--allow-unisolated", help="Accept an engine that keeps nothing from the host.")
+_ALLOW = typer.Option("--allow-unisolated", help="Accept an engine that does not isolate programs from the host.")
 
 
 @app.command()
@@ -93,21 +93,21 @@ def run(
         str | None,
         typer.Argument(metavar="FILE", help="The program; `-` reads it from standard input.", show_default=False),
     ] = None,
-    code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The program itself.")] = None,
+    code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The source of the program.")] = None,
     language: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="python, javascript, typescript or rtfs; else what FILE's suffix says, else what the sandbox runs.",
+            help="python, javascript, typescript or rtfs. Default: by FILE's suffix, else the sandbox's language.",
         ),
     ] = None,
     sandbox: Annotated[str, _SANDBOX] = "auto",
     options: Annotated[list[str] | None, _OPTION] = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="End the program after so long; 60 unless told.")
+        float | None, typer.Option(metavar="SECONDS", help="End the program after this time. Default: 60.")
     ] = None,
     memory: Annotated[
-        int | None, typer.Option(metavar="MIB", help="Memory of all its processes together; 1024 unless told.")
+        int | None, typer.Option(metavar="MIB", help="Memory of all its processes together. Default: 1024.")
     ] = None,
     inputs: Annotated[
         list[str] | None,
@@ -118,8 +118,9 @@ def run(
         typer.Option(
             "--mount",
             metavar="HOST:GUEST[:MODE]",
-            help="Show the program a file or folder. MODE is ro (the default), rw (it may change yours) or overlay "
-            "(its changes are thrown away). A relative GUEST lies below /input. May be repeated.",
+            help="Mount a file or directory of the host. MODE is ro (the default), rw (the program may change the "
+            "host's files) or overlay (its changes are discarded). A relative GUEST lies below /input. "
+            "May be repeated.",
         ),
     ] = None,
     domains: Annotated[
@@ -128,12 +129,12 @@ def run(
             "--domain",
             metavar="HOST[=METHODS]",
             help="Let the program reach a host by HTTP, such as api.example.com, '*.example.com' or "
-            "https://example.com:8443=GET,HEAD. May be repeated; nothing else can be reached.",
+            "https://example.com:8443=GET,HEAD. May be repeated; no other host can be reached.",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="DIR", help="Save what the program leaves in /output, and its figures."),
+        typer.Option("--output", metavar="DIR", help="Save the program's files from /output, and its figures."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as one JSON document, and nothing else.")
@@ -144,24 +145,24 @@ def run(
         typer.Option(
             "--rule",
             metavar="RULE=VERDICT",
-            help="Read the program before it runs, as `actbox review` does. A finding with the verdict block keeps it "
-            "from running, ask asks you at the terminal (and is a no where there is none), warn warns. "
-            "May be repeated; without one nothing is reviewed.",
+            help="Review the program before it runs, as `actbox review` does. The verdict of a finding: block does not "
+            "run the program, ask asks you at the terminal (without a terminal the answer is no), warn prints a "
+            "warning. May be repeated; without a rule nothing is reviewed.",
         ),
     ] = None,
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
     """Run a program in a sandbox: Python, JavaScript, TypeScript or RTFS.
 
-    Its output appears as it is printed. As with `python FILE`, the value
-    of the last expression does not appear: print it, or take `--json`.
-    An RTFS program prints nothing, and its value appears instead.
+    Output appears while the program prints it. As with `python FILE`,
+    the value of the last expression is not shown: print it, or use
+    `--json`. An RTFS program prints nothing: its value is shown.
 
     A review (--rule) is advice on top of isolation, never instead of it.
 
-    The exit code is the program's own; 124 after a timeout, 125 when
-    the sandbox failed or a review kept the program from running, 2 for
-    an error of use.
+    The exit code is the program's own; 124 after a timeout, 125 if the
+    sandbox failed or a review kept the program from running, 2 for a
+    wrong command line.
     """
     from .arguments import parse_request
     from .engine import Opening, options_from
@@ -188,13 +189,13 @@ def run(
 
 @app.command()
 def repl(
-    language: Annotated[str, typer.Option(metavar="NAME", help="rtfs, the only one so far.")] = "rtfs",
+    language: Annotated[str, typer.Option(metavar="NAME", help="The language: rtfs, the only one so far.")] = "rtfs",
 ) -> int:
-    """Evaluate RTFS line by line; definitions last.
+    """Evaluate RTFS line by line, and keep the definitions.
 
-    A form may go on over several lines until its brackets are closed.
-    `:doc NAME` tells of a function or a form, `:quit` or Ctrl-D ends;
-    Ctrl-C ends what is being evaluated or typed.
+    A form may span several lines: it ends when its brackets are closed.
+    `:doc NAME` documents a function or a form, `:quit` or Ctrl-D ends the
+    session, Ctrl-C cancels the evaluation or the line being typed.
     """
     from .repl import converse
 
@@ -203,54 +204,55 @@ def repl(
 
 @app.command("map")
 def map_programs(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The programs, one a line; `-` reads standard input.")],
-    out: Annotated[Path, typer.Option("--out", metavar="RESULTS", help="Where the results go, one a line.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The programs, one per line; `-` reads standard input.")],
+    out: Annotated[Path, typer.Option("--out", metavar="RESULTS", help="The file for the results, one per line.")],
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with RESULTS: run the programs whose ids are not in it.")
+        bool, typer.Option("--resume", help="Continue RESULTS: run the programs whose ids are not in it.")
     ] = False,
     concurrency: Annotated[
-        int | None, typer.Option(metavar="N", help="Programs at once; two for each processor unless told.")
+        int | None, typer.Option(metavar="N", help="How many programs run at once. Default: two per processor.")
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="End each program after so long; 60 unless told. A line may say less."),
+        typer.Option(metavar="SECONDS", help="End each program after this time. Default: 60. A line may set less."),
     ] = None,
     memory: Annotated[
-        int | None, typer.Option(metavar="MIB", help="Memory of each program's processes; 1024 unless told.")
+        int | None, typer.Option(metavar="MIB", help="Memory of each program's processes. Default: 1024.")
     ] = None,
     sandbox: Annotated[str, _SANDBOX] = "auto",
     options: Annotated[list[str] | None, _OPTION] = None,
     ordered: Annotated[
         bool,
         typer.Option(
-            "--ordered/--unordered", help="Write results in the order of FILE, or each as soon as it is there."
+            "--ordered/--unordered", help="Write results in the order of FILE, or each as soon as it is ready."
         ),
     ] = False,
     preload: Annotated[list[str] | None, _PRELOAD] = None,
     language: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of lines that do not say `language`; the sandbox's own unless told."),
+        typer.Option(metavar="NAME", help="The language of lines without `language`. Default: the sandbox's own."),
     ] = None,
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
     """Run many programs, each in a sandbox of its own, and write a line of JSON for each result.
 
-    A line of FILE is an object with `code` and, where wanted, `id`
-    (text or a whole number; without one it is the text "line 7"),
+    Each line of FILE is a JSON object with `code` and optional fields:
+    `id` (text or a whole number; default: the text "line 7" for line 7),
     `inputs` (variables by name), `language` and `timeout` (seconds).
-    Other fields are ignored. A line of RESULTS has the id and what
-    `actbox run --json` prints; a program that fails, or cannot be run,
-    has its line too.
+    Other fields are ignored. Each line of RESULTS has the id and the
+    fields of `actbox run --json`. A program that fails, or cannot be
+    run, has a line too.
 
-    Nothing that was done is lost: after Ctrl-C every finished program is
-    in RESULTS (with --ordered, those that waited for their turn too);
-    after a crash at most its last line is torn. --resume mends that and
-    runs the rest. Whoever has no ids must not change FILE in between.
+    Finished work is not lost. After Ctrl-C every finished program is in
+    RESULTS (with --ordered, those that waited for their turn too). After
+    a crash at most the last line is incomplete: --resume removes it and
+    runs the rest. If programs have no ids, do not change FILE before you
+    resume.
 
-    The exit code is 0 where every line was run, whatever the programs
-    came to; 1 where some line could not be run as it is; 125 when the
-    sandbox failed a program, or RESULTS cannot be written; 2 for an
-    error of use; 130 after Ctrl-C.
+    The exit code is 0 if every line was run, even if programs failed; 1
+    if some line could not be run as it is; 125 if the sandbox failed a
+    program, or RESULTS cannot be written; 2 for a wrong command line;
+    130 after Ctrl-C.
     """  # short lines: typer keeps the line breaks of all but the first paragraph
     from .engine import Opening, options_from
     from .map import map_request, parse_map_request
@@ -280,8 +282,8 @@ def review(
         typer.Option(
             "--rule",
             metavar="RULE=VERDICT",
-            help="What a rule comes to: allow, warn, ask or block. RULE may name a subject too, such as "
-            "import:socket, and `all` is every rule that is not named. May be repeated.",
+            help="The verdict of a rule: allow, warn, ask or block. RULE may also name a subject, such as "
+            "import:socket; `all` stands for every rule that is not named. May be repeated.",
         ),
     ] = None,
     tools: Annotated[
@@ -290,11 +292,11 @@ def review(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,
 ) -> int:
-    """Read Python programs, without running them, and say what they do that a person may want to know.
+    """Read Python programs without running them, and report what a person may want to know before they run.
 
-    This is advice on top of isolation, never instead of it: a program without findings is not a safe one.
+    This is advice on top of isolation, never instead of it: a program without findings may still do harm.
 
-    The exit code is 0 where nothing is worse than a warning, 1 where a rule blocks a program, 3 where one asks.
+    The exit code is 0 if nothing is worse than a warning, 1 if a rule blocks a program, 3 if a rule asks.
     """
     from .review import review_files
 
@@ -309,24 +311,24 @@ def show(
     ],
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="The format it is in; found out by its looks unless told."),
+        typer.Option("--format", metavar="NAME", help="The format of FILE. Default: recognized from its content."),
     ] = None,
     page: Annotated[
         str | None,
-        typer.Option("--html", metavar="OUT", help="Write one page of HTML that needs nothing else; `-` prints it."),
+        typer.Option("--html", metavar="OUT", help="Write one self-contained page of HTML; `-` prints it."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the messages as one JSON document in actbox's own format.")
     ] = False,
 ) -> int:
-    """Show a result or a transcript: turns, code, output, calls of tools, pictures, errors.
+    """Show a result or a transcript: turns, code, output, tool calls, pictures, errors.
 
-    FILE is what `actbox run --json` or `actbox map` wrote, or a response,
-    a request's messages or a captured stream of any provider whose format
-    is known: as one JSON document, as a document or event on each line,
-    or as server-sent events.
+    FILE is the output of `actbox run --json` or `actbox map`, or a
+    response, a request's messages or a captured stream in a provider's
+    format that actbox knows: as one JSON document, as one document or
+    event per line, or as server-sent events.
 
-    Nothing that a transcript holds is run or fetched.
+    Nothing in a transcript is run or fetched.
     """
     from .show import show_file
 
@@ -337,19 +339,20 @@ def show(
 def doctor(
     engines: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ENGINE]...", help="Which to try; all of them unless told.", show_default=False),
+        typer.Argument(metavar="[ENGINE]...", help="The engines to try. Default: all.", show_default=False),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show each limit and wall as it was tried.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show the trial of each limit and wall.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,
 ) -> int:
-    """Say which engine is used here, and in a line each which work, what they lack, and what to do about the rest.
+    """Report which engine is used here, and for each engine whether it works, what it lacks, and how to fix it.
 
-    Every engine is started, and each of its limits is tried with a program
-    that goes beyond it. That takes a while, on a busy machine minutes; each
-    line is printed when it is known. `actbox doctor linux` tries one engine.
+    The command starts every engine and tries each of its limits with a
+    program that goes beyond it. This takes a while, on a busy machine
+    minutes; each line is printed as soon as it is known. `actbox doctor
+    linux` tries one engine.
 
-    The exit code is 0 where some engine of full CPython, or one of
-    those named, isolates programs from this machine, and 1 where none does.
+    The exit code is 0 if some engine of full CPython, or one of those
+    named, isolates programs from this machine, and 1 if none does.
     """
     from .doctor import examine
 

@@ -135,7 +135,7 @@ def _mount(spec: str) -> FileMount:
     if rest.count(":") and last in _MODES:
         spec, mode = rest, last
     elif spec.count(":") == 2 and not Path(rest).exists() and Path(rest.partition(":")[0]).exists():
-        raise UsageError(f"--mount {spec}: {last!r} is no mode", _MOUNT_HINT)
+        raise UsageError(f"--mount {spec}: {last!r} is not a mode", _MOUNT_HINT)
     host, colon, guest = spec.rpartition(":")
     if not (host and colon and guest):
         raise UsageError(f"--mount {spec}: one of the two paths is missing", _MOUNT_HINT)
@@ -144,7 +144,7 @@ def _mount(spec: str) -> FileMount:
     except InvalidValue as error:
         why, _, advice = str(error).rpartition("; ")
         if not why:
-            why, advice = advice, "give --mount a file or folder that is there, and a place in the sandbox for it"
+            why, advice = advice, "give --mount an existing file or directory, and a path in the sandbox"
         raise UsageError(f"--mount {spec}: {why}", advice) from None
 
 
@@ -216,7 +216,7 @@ def _read(stream: BinaryIO, place: str) -> bytes:
     if len(source) > MAX_SOURCE_BYTES:
         limit = f"{MAX_SOURCE_BYTES // 2**20} MiB"
         raise UsageError(
-            f"{place} has more than {limit}", "a program is source code; give it data with --input or --mount"
+            f"{place} has more than {limit}", "a program is source code; pass data with --input or --mount"
         )
     return source
 
@@ -249,5 +249,5 @@ def _folder(output: Path | None) -> Path | None:
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--output {output}: {error.strerror}", "give a folder that you can write to") from None
+        raise UsageError(f"--output {output}: {error.strerror}", "give a directory that you can write to") from None
     return output

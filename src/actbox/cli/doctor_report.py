@@ -87,7 +87,7 @@ def print_as_found(findings: Iterable[Finding], *, full: bool, with_verdict: boo
     if with_verdict and by_name and not strongest_of(known):
         console.print(f"[red]By name there is {' or '.join(by_name)}.[/]", soft_wrap=True)
     if not full:
-        console.print("[dim]`actbox doctor --full` shows each limit and wall as it was tried.[/]", soft_wrap=True)
+        console.print("[dim]`actbox doctor --full` shows the trial of each limit and wall.[/]", soft_wrap=True)
     return known
 
 
@@ -96,7 +96,7 @@ def _print_verdict(console: Console, strongest: str | None) -> None:
         console.print(f"[green]actbox uses the {strongest} engine here.[/]\n", soft_wrap=True)
         return
     sentence = (
-        "No engine of full CPython isolates programs from this machine here; actbox takes none by itself unless told"
+        "No engine of full CPython isolates programs from this machine; actbox uses one that does not isolate only with"
         " --allow-unisolated."
     )
     console.print(f"[red]{sentence}[/]\n", soft_wrap=True)

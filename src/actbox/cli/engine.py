@@ -46,8 +46,8 @@ class Opening:
         if self.engine not in TABLE:
             return f"such as --sandbox container --option image=python:3.13-slim; engines: {', '.join(ENGINES)}"
         if not names:
-            return f"leave out --option: the {self.engine} engine has nothing to be told"
-        return f"options of the {self.engine} engine, each said as --option NAME=VALUE: {', '.join(names)}"
+            return f"leave out --option: the {self.engine} engine has no options"
+        return f"options of the {self.engine} engine, each written as --option NAME=VALUE: {', '.join(names)}"
 
     @contextmanager
     def explained(self) -> Iterator[None]:

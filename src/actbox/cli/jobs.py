@@ -101,7 +101,7 @@ def opened(file: str) -> Iterator[int]:
         raise UsageError(f"cannot read {file}: {error.strerror}", _FILE_HINT) from None
     try:
         if Path(file).is_dir():
-            raise UsageError(f"{file} is a folder", _FILE_HINT)
+            raise UsageError(f"{file} is a directory", _FILE_HINT)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -115,7 +115,7 @@ def count_jobs(file: str) -> int | None:
         return sum(1 for line in lines if line.strip())
 
 
-_FILE_HINT = 'give a JSONL file, one program a line: {"id": 1, "code": "print(1)"}'
+_FILE_HINT = 'give a JSONL file, one program per line: {"id": 1, "code": "print(1)"}'
 
 
 async def _read(descriptor: int) -> bytes:

@@ -28,7 +28,7 @@ _AT_THE_END = "before the end of the source"
 def converse(language: str) -> int:
     """Read, evaluate and print until the input ends; return the exit code. Raises `UsageError` for another language."""
     if language != "rtfs":
-        raise UsageError(f"--language {language}: there is no such conversation", "actbox repl --language rtfs")
+        raise UsageError(f"--language {language}: the REPL runs RTFS only", "actbox repl --language rtfs")
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  # gives `input` a history and editing
     person = sys.stdin.isatty()

@@ -49,7 +49,7 @@ class ResultsFile:
             self._regular = stat.S_ISREG(found.st_mode)
             self._size = found.st_size if self._regular else 0
             if self._size and not resume:
-                raise UsageError(f"{path} has something in it already", "go on with it by --resume, or name a new file")
+                raise UsageError(f"{path} is not empty", "continue it with --resume, or name a new file")
             self._read()
         except BaseException:
             os.close(self._descriptor)
@@ -82,7 +82,7 @@ class ResultsFile:
             if error.errno != errno.EWOULDBLOCK:
                 return  # this file system has no locks
             raise UsageError(
-                f"{self.path} is being written by another actbox", "wait for it, or name a new file"
+                f"{self.path} is in use by another actbox process", "wait for it, or name a new file"
             ) from None
 
     def _read(self) -> None:
@@ -96,8 +96,8 @@ class ResultsFile:
                 if identity is None and line.strip():
                     if line.endswith(b"\n"):
                         raise UsageError(
-                            f"{self.path}, line {number}, is damaged: it is not a result",
-                            "remove that line, then go on with --resume: its program runs again",
+                            f"{self.path}, line {number}, is damaged: not a result",
+                            "remove the line, then continue with --resume: its program runs again",
                         )
                     break
                 if identity is not None:
@@ -106,7 +106,7 @@ class ResultsFile:
                 ended = line.endswith(b"\n")
         if whole < self._size:
             self._cut(whole)
-            self.repaired = f"the last line of {self.path} was torn and has been cut off; its program runs again"
+            self.repaired = f"the last line of {self.path} was incomplete and has been removed; its program runs again"
         elif not ended:
             self._size += os.write(self._descriptor, b"\n")
 

@@ -42,7 +42,7 @@ def _read(file: str, format: str | None) -> Transcript:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except IsADirectoryError:
-        raise UsageError(f"cannot read {file}: it is a folder", "give one file in it") from None
+        raise UsageError(f"cannot read {file}: it is a directory", "give one file in it") from None
     except FileNotFoundError:
         raise UsageError(f"cannot read {file}: there is no such file", "`-` reads standard input") from None
     except OSError as error:
@@ -63,12 +63,12 @@ def _text_of(data: bytes, place: str) -> str:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         if b"\0" in data[:_BEGINNING] or encoding != "utf-8":
-            raise UsageError(f"{place} is no text, but binary data", _FILE_HINT) from None
+            raise UsageError(f"{place} is binary data, not text", _FILE_HINT) from None
         line = data.count(b"\n", 0, error.start) + 1
         problem = f"{place}, line {line}: byte {data[error.start]:#04x} is not UTF-8 text"
         raise UsageError(problem, "save it as UTF-8") from None
     if "\0" in text[:_BEGINNING]:
-        raise UsageError(f"{place} is no text, but binary data", _FILE_HINT)
+        raise UsageError(f"{place} is binary data, not text", _FILE_HINT)
     return text
 
 
@@ -90,11 +90,11 @@ def _write_page(transcript: Transcript, file: str, page: str) -> int:
 
 def _check_may_be_replaced(page: str, file: str) -> None:
     """Raise `UsageError` if the page would overwrite the file that is shown, or a file that is not a page."""
-    hint = "give --html a file that is not there yet, or a page of HTML"
+    hint = "give --html a new file, or an existing HTML page"
     try:
         there = os.stat(page)
         if os.path.samestat(there, os.fstat(0) if file == "-" else os.stat(file)) and stat.S_ISREG(there.st_mode):
-            raise UsageError(f"--html {page}: that is the file to be shown, and is left as it is", hint)
+            raise UsageError(f"--html {page}: this is the file to show; it is left unchanged", hint)
         if not stat.S_ISREG(there.st_mode) or there.st_size == 0:
             return
         with open(page, "rb") as opened:
@@ -104,7 +104,7 @@ def _check_may_be_replaced(page: str, file: str) -> None:
     except OSError as error:
         raise UsageError(f"cannot write {page}: {error.strerror}", hint) from None
     if not begin.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        raise UsageError(f"--html {page}: that file is no page of HTML, and is left as it is", hint)
+        raise UsageError(f"--html {page}: this file is not an HTML page; it is left unchanged", hint)
 
 
 def _on_terminal(transcript: Transcript) -> str:

@@ -1,6 +1,6 @@
 """The content model: results as items for models, people, and each provider's format.
 
-Loaded when it is first used, since `pydantic` takes longer to import than all the rest.
+This room is loaded when first used, because importing `pydantic` takes longer than the rest of actbox.
 """
 
 from __future__ import annotations

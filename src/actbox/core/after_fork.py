@@ -29,5 +29,5 @@ class Owner:
         """Raise `SandboxUnavailable` in any other process."""
         if os.getpid() != self._process:
             raise SandboxUnavailable(
-                "this sandbox belongs to the process that this one was forked from; open another one here"
+                "this sandbox belongs to the parent of this forked process; open a new sandbox in this process"
             )

@@ -76,8 +76,8 @@ class AllowedDomain:
     port, which restrict it further. Without a port only 80 (http) and 443 (https) are allowed. An IP address allows
     that address. A wildcard must stay below one owner's domain: `*.com` is refused, and so is every other single label
     except those of private networks, such as `*.internal`; suffixes such as `co.uk` are not recognized. `methods` are
-    HTTP methods, `None` for all. Both are normalized: `host` is lower-case IDNA, `methods` are upper-case. `str()`
-    returns the normalized target.
+    HTTP methods, `None` for all. The fields are normalized: `host` is lower-case IDNA, `methods` are upper-case.
+    `str()` returns the normalized target.
 
     If several entries match a request, only the most specific counts: an exact name before a wildcard, a longer
     wildcard before a shorter one, then an entry with a port before one without, then one with a scheme before one

@@ -58,7 +58,7 @@ class ErrorInfo:
     `type` is the exception's class name, a signal's name, or empty; `line` counts from 1 in the program's own source;
     `traceback` has the program's own frames only; `limit` names the field of `Limits` that was reached,
     or what else an engine bounds (`steps`, `depth`, `value_bytes` of RTFS; `epoll_watches`, `file_locks` of linux);
-    `hint` says what to do about it.
+    `hint` says what to do about the error.
     """
 
     kind: ErrorKind
@@ -83,7 +83,7 @@ class ErrorInfo:
 
 
 class ActboxError(Exception):
-    """Every exception that this library raises on purpose."""
+    """The base class of every exception that this library raises on purpose."""
 
 
 class InvalidValue(ActboxError, ValueError):

@@ -95,7 +95,7 @@ class NetworkRequest:
     over.
 
     For an encrypted connection that was passed through unread, or ended before any request, `method` is `CONNECT` and
-    `path` is empty. `path` has no query. For a malformed request both are as far as they could be read. `status` is
+    `path` is empty. `path` has no query. For a malformed request both have the part that could be read. `status` is
     that of the program's response, 0 if it got none; `reason` is a sentence if the request was refused or the host
     could not be reached. Bytes count bodies, or everything that was passed through unread.
 

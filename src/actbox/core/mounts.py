@@ -96,7 +96,7 @@ class FileMount:
         if reason := why_private(host):
             shown = str(given) if given == host else f"{given}, which is {host},"
             raise InvalidValue(
-                f"FileMount: {shown} cannot be mounted, since {reason}; mount the one folder that the program needs,"
+                f"FileMount: {shown} cannot be mounted, since {reason}; mount the one directory that the program needs,"
                 " or a copy of it"
             )
         if mode == "rw" and (reason := why_not_writable(host)):
@@ -105,18 +105,16 @@ class FileMount:
                 " keep_changes=True"
             )
         if not (host.is_file() or host.is_dir()):
-            raise InvalidValue(f"FileMount: {host} is neither a file nor a folder")
+            raise InvalidValue(f"FileMount: {host} is neither a file nor a directory")
         if mode == "overlay" and not host.is_dir():
-            raise InvalidValue(f"FileMount({str(host)!r}): overlay takes a folder; mount a single file 'ro' or 'rw'")
+            raise InvalidValue(f"FileMount({str(host)!r}): overlay takes a directory; mount a single file 'ro' or 'rw'")
         if keep_changes and mode != "overlay":
-            raise InvalidValue(
-                f"FileMount({str(host)!r}): keep_changes goes with mode 'overlay'; in {mode!r} there are none to keep"
-            )
+            raise InvalidValue(f"FileMount({str(host)!r}): keep_changes needs mode 'overlay', not {mode!r}")
         path = _mount_path(mount_path)
         if path == INPUT and (mode != "ro" or not host.is_dir()):
             raise InvalidValue(
-                f"FileMount({str(host)!r}): at {INPUT} itself only a folder can be mounted, and only 'ro'; mount this"
-                f" below it, such as at {INPUT}/data"
+                f"FileMount({str(host)!r}): at {INPUT} itself only a directory can be mounted, and only 'ro'; mount"
+                f" this below it, such as at {INPUT}/data"
             )
         object.__setattr__(self, "host_path", host)
         object.__setattr__(self, "mount_path", path)
@@ -142,10 +140,8 @@ def _mount_path(given: str | PurePosixPath) -> PurePosixPath:
             path = alias / path.relative_to(WORKSPACE / alias.name)
     if len(path.parts) < 2 or path.parts[1] in _RESERVED:
         raise InvalidValue(
-            f"FileMount: {text!r} is the sandbox's own; mount below /input or in a folder of your own such as /data"
+            f"FileMount: {text!r} belongs to the sandbox; mount below /input or at a new directory such as /data"
         )
     if path in (WORKSPACE, OUTPUT):
-        raise InvalidValue(
-            f"FileMount: {text!r} is a folder that every sandbox has; mount below it, such as {path}/data"
-        )
+        raise InvalidValue(f"FileMount: {text!r} is a directory of every sandbox; mount below it, such as {path}/data")
     return path

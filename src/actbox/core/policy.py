@@ -63,12 +63,12 @@ class Policy:
         object.__setattr__(self, "preload", _module_names(self.preload))
 
     def check_imports(self, variables: Mapping[str, str], root: str = "/workspace") -> None:
-        """Raise `InvalidValue` for environment variables that would import modules from where programs cannot write.
+        """Raise `InvalidValue` for `PIP_TARGET`, and for a `PYTHONPATH` outside the workspace and the mounts.
 
         `root` is the working directory, to which relative directories in `PYTHONPATH` belong.
         """
         if "PIP_TARGET" in variables:
-            raise InvalidValue("PIP_TARGET has no effect: packages are those of the environment; leave it out")
+            raise InvalidValue("PIP_TARGET has no effect: programs use the packages of the environment; leave it out")
         places = (root, "/workspace", "/input", "/output", *(str(mount.mount_path) for mount in self.mounts))
         for folder in variables.get("PYTHONPATH", "").split(":"):
             path = PurePosixPath(posixpath.normpath(posixpath.join(root, folder)))
@@ -122,7 +122,7 @@ def _check_apart(one: Secret, other: Secret, domains: tuple[AllowedDomain, ...])
     for a, b in product(one.places(), other.places()):
         if a.overlaps(b) and any(allowed.overlaps(a) and allowed.overlaps(b) for allowed in domains):
             raise InvalidValue(
-                f"Policy.secrets: {one.name!r} and {other.name!r} would both be the header {one.header_name!r} of"
+                f"Policy.secrets: {one.name!r} and {other.name!r} would both set the header {one.header_name!r} of"
                 f" requests to {max(a, b, key=lambda place: place.specificity)}; give each hosts or a header of its own"
             )
 

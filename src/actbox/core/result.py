@@ -236,21 +236,19 @@ def _fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 fields[name] = read(document[name])
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-                raise ValueError(
-                    f"the result's {name} is not as it should be: {type(error).__name__}: {error}"
-                ) from error
+                raise ValueError(f"the result's {name} is invalid: {type(error).__name__}: {error}") from error
     return fields
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"expected text, and found {type(value).__name__}")
+        raise TypeError(f"expected text, not {type(value).__name__}")
     return value
 
 
 def _integer(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"expected a whole number, and found {type(value).__name__}")
+        raise TypeError(f"expected a whole number, not {type(value).__name__}")
     return value
 
 

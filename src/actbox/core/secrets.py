@@ -41,9 +41,9 @@ class Secret(_Value):
     `header` is a whole header line with `{}` in place of the value; it replaces a header of that name from the program.
     The value is left out of `repr` and of `dataclasses.asdict`. `domains` are targets as in `AllowedDomain`, or such
     entries themselves, of which only the target counts. The secret is sent encrypted, to https, unless its own entry
-    says `http://`. In every response that is read on its way, from these hosts, by http, and from entries with methods,
-    the value is replaced wherever it occurs unchanged or in a usual encoding; a host that wants to reveal it to the
-    program still can. Headers with a body's length or a hash of it are removed from these responses.
+    says `http://`. The proxy replaces the value, unchanged or in a usual encoding, in every response that it reads:
+    from these hosts, by http, and from entries with methods. It also removes headers with the body's length or hash
+    from these responses. A host that wants to reveal the value to the program still can.
 
     With `as_file` programs do see the value: it is the content of the file `/run/secrets/NAME`, which only they can
     read. That gives up the protection of this class, for protocols other than HTTP.
@@ -70,9 +70,7 @@ class Secret(_Value):
                 "and -, that begins with a letter or _; the value is the second argument"
             )
         if value is None:
-            raise InvalidValue(
-                f"Secret({name!r}): the value is None; is the environment variable set that it comes from?"
-            )
+            raise InvalidValue(f"Secret({name!r}): the value is None; is its environment variable set?")
         if not isinstance(value, str) or not value or value != value.strip() or _CONTROL.search(value):
             raise InvalidValue(
                 f"Secret({name!r}): the value must be one non-empty line of text, without control characters or "
@@ -82,15 +80,15 @@ class Secret(_Value):
             raise InvalidValue(f"Secret({name!r}): domains is a non-empty list such as ['api.example.com']")
         if domains and len(value) < _LEAST_CHARACTERS:
             raise InvalidValue(
-                f"Secret({name!r}): the value has fewer than {_LEAST_CHARACTERS} characters; so short a one can be"
-                " guessed, and would be found, and made unreadable, all over what hosts answer"
+                f"Secret({name!r}): the value has fewer than {_LEAST_CHARACTERS} characters; so short a value can"
+                " be guessed, and masking it would garble many responses"
             )
         if not isinstance(header, str) or not _HEADER.fullmatch(header) or header.count("{}") != 1:
             raise InvalidValue(
                 f"Secret({name!r}): header must look like 'Authorization: Bearer {{}}', with {{}} where the value goes"
             )
         if header.partition(":")[0].lower() in _NOT_FOR_SECRETS:
-            raise InvalidValue(f"Secret({name!r}): the header {header.partition(':')[0]} is not one to carry a secret")
+            raise InvalidValue(f"Secret({name!r}): the header {header.partition(':')[0]} cannot carry a secret")
         targets = [_target_of(domain) for domain in domains]
         if None in targets:
             raise InvalidValue(

@@ -1,1 +1,1 @@
-"""Adapters to other frameworks, one module each, which translate and do nothing else."""
+"""Adapters to agent frameworks, one module each. An adapter translates, and does nothing else."""

@@ -6,10 +6,10 @@
     assert [finding.subject for finding in found.findings] == ["os", "os.system"]
     assert review.tool_calls("call_tool('search', query='tea')")[0].arguments == {"query": "tea"}
 
-A review is advice on top of isolation, never instead of it. Python can be written so that no analysis can tell what it
-does. Where this one cannot, it says so (the rules `dynamic`, `introspection`, `not-read`), but a review without
-findings does not make a program safe to run outside a sandbox. It reads only the one program: neither the modules that
-it imports, nor the bindings of earlier programs in a session. Nothing of the program is run.
+A review is advice on top of isolation, never instead of it. No analysis can tell what every Python program does. If
+this review cannot tell, it says so (the rules `dynamic`, `introspection`, `not-read`), but a program without findings
+is not therefore safe to run outside a sandbox. The review reads only the one program: neither the modules that the
+program imports, nor the bindings of earlier programs in a session. It runs nothing of the program.
 """
 
 from .reading import review, tool_calls

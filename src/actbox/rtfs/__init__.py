@@ -1,7 +1,7 @@
 """RTFS: a small pure language whose programs can touch nothing, so that they need no sandbox.
 
 `evaluate` and `evaluate_async` run a program within a `Budget`; `Interpreter` keeps definitions from one program to
-the next. A `Host` answers what a program calls; without one it can call nothing.
+the next. A `Host` answers a program's calls; without a host, a program can call nothing.
 """
 
 from .budget import Budget

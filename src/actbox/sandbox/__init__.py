@@ -1,1 +1,1 @@
-"""Where programs run: the contract, the engines behind it, the guest, and the channel between them."""
+"""Sandboxes: the contract, its engines, the guest, and the channel between host and guest."""

@@ -19,7 +19,7 @@ MAX_ENTRIES = 100_000
 # In all paths together, which are kept in memory during a run; each may be as long as depth and names allow.
 MAX_PATH_CHARACTERS = 16 * _MIB
 
-MADE_ANEW = "output/ was no folder any more, since an earlier program had removed or replaced it: it was made anew"
+MADE_ANEW = "output/ was made anew, because an earlier program had removed it or replaced it by something else"
 MOST_WARNINGS = 100
 _MOST_OF_A_PATH = 200
 _ITS_END = 60

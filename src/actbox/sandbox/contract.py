@@ -35,7 +35,7 @@ class Session(Files):
     """Live interpreter state that several programs share, one after the other.
 
     Variables, imports, functions, classes, open files, threads, child processes and the working directory last from
-    run to run; `/workspace` is the sandbox's. Names that a run bound before it failed stay bound, also after
+    run to run; `/workspace` belongs to the sandbox. Names that a run bound before it failed stay bound, also after
     `sys.exit()`, which ends the run only. Each run binds its own inputs and tools. Inputs then stay bound like any
     variable. Tools of an earlier run that this run does not have are unbound, unless a program rebound the name.
     Each program decides for itself whether tools are coroutines, and that also holds for functions of earlier
@@ -297,8 +297,8 @@ class Sandbox(Files):
         `Unsupported` if `traits.sessions` is false or, for a `forkable` session, if `traits.fork` is.
         """
         raise Unsupported(
-            f"the {self.traits.engine} engine keeps no state between runs; the linux engine does. Write what must last"
-            " to a file in the workspace"
+            f"the {self.traits.engine} engine keeps no state between runs; the linux engine does. Write values that"
+            " must last to a file in the workspace"
         )
 
     async def __aenter__(self) -> Self:
@@ -373,7 +373,7 @@ class Branches(Sequence["Session"]):
     async def of(cls, session: Session, count: int) -> Branches:
         """Return `count` copies of a session. Raises `InvalidValue`, and what `Session.fork` raises."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InvalidValue(f"branches() takes how many, a whole number above zero, not {count!r}")
+            raise InvalidValue(f"branches() takes the number of copies, a whole number above zero, not {count!r}")
         made: list[Session] = []
         try:
             for _ in range(count):
@@ -405,7 +405,7 @@ class Branches(Sequence["Session"]):
             self._kept.add(range(len(self))[branch])
             return self._sessions[branch]
         if branch not in self._sessions:
-            raise InvalidValue("keep() takes one of the branches, or its place among them")
+            raise InvalidValue("keep() takes one of the branches, or its index")
         return self.keep(self._sessions.index(branch))
 
     async def close(self) -> None:

@@ -59,8 +59,8 @@ def check_start(program: Program, traits: Traits) -> None:
     if (program.cwd or program.env) and not traits.cwd:
         other = "node" if "javascript" in traits.languages else "linux"
         raise Unsupported(
-            f"programs of the {traits.engine} engine start in the working folder, with the variables of the policy:"
-            f" leave out Program.cwd and Program.env; the {other} engine has them"
+            f"programs of the {traits.engine} engine start in the working directory, with the variables of the policy:"
+            f" leave out Program.cwd and Program.env; the {other} engine supports them"
         )
 
 
@@ -75,6 +75,6 @@ def wrong_language(engine: str, language: str, runs: tuple[str, ...] = ()) -> Un
         known = ", ".join(map(repr, ENGINES_OF))
         return Unsupported(f"{own}, and no engine runs {language!r}; there are: {known}. A shell takes execute()")
     return Unsupported(
-        f"{own}; the {ENGINES_OF[language][0]} engine runs {_NAMES[language]}, which is what this Program says that"
-        f" it is: language={language!r}"
+        f"{own}; the {ENGINES_OF[language][0]} engine runs {_NAMES[language]}, the language of this Program:"
+        f" language={language!r}"
     )

@@ -67,7 +67,7 @@ def open_sandbox(
         raise no_such_engine(engine, ("auto", *ENGINES))
     if engine == "auto":
         if options:
-            raise InvalidValue(f"options such as {min(options)!r} are one engine's own; name the engine beside them")
+            raise InvalidValue(f"options such as {min(options)!r} belong to one engine; name the engine too")
         engine = _strongest(allow_unisolated)
     elif not (TABLE[engine].isolates or allow_unisolated):
         raise SandboxUnavailable(TABLE[engine].isolates_nothing())
@@ -75,8 +75,8 @@ def open_sandbox(
     least, allowed = box.traits.least_memory_mib, policy.limits.memory_mib
     if allowed < least:
         raise Unsupported(
-            f"the {engine} engine takes {least} MiB of memory for any program, and Limits.memory_mib allows {allowed}: "
-            f"raise it to {least} at least"
+            f"the {engine} engine needs {least} MiB of memory for any program, but Limits.memory_mib allows {allowed}: "
+            f"raise it to at least {least}"
         )
     return box
 

@@ -108,12 +108,12 @@ class _Collection:
         try:
             lower = open_folder(str(overlay.host_path))
         except OSError as error:
-            self._leave_out("", f"the host's folder {overlay.host_path} cannot be read: {error.strerror}")
+            self._leave_out("", f"the host's directory {overlay.host_path} cannot be read: {error.strerror}")
             return
         try:
             status = os.fstat(lower)
             if (status.st_dev, status.st_ino) != overlay.identity:
-                self._leave_out("", f"{overlay.host_path} is another folder by now")
+                self._leave_out("", f"{overlay.host_path} has been replaced by another directory")
                 return
             self._folder(upper, lower, "", 0, False)
         except OSError as error:

@@ -57,7 +57,7 @@ class Engine:
         except ModuleNotFoundError as error:
             if error.name not in _OF_POSIX:
                 raise
-            reason = f"it needs what this system has not: {error.name}"
+            reason = f"it needs the module {error.name}, which this system does not have"
             advice = "Use Linux or macOS, or another engine."
             return EngineCheck(engine=self.name, works=False, reason=reason, advice=advice)
         return found
@@ -66,8 +66,8 @@ class Engine:
         """Return the error message for opening an engine that isolates nothing, with the call that opens it anyway."""
         call = ", ".join(filter(None, [repr(self.name), self.needs, "allow_unisolated=True"]))
         return (
-            f"the {self.name} engine isolates nothing: programs may do what their account may. Say open_sandbox({call})"
-            " if that is meant"
+            f"the {self.name} engine isolates nothing: programs may do whatever their account may. If you accept that,"
+            f" use open_sandbox({call})"
         )
 
     def options(self) -> list[str]:

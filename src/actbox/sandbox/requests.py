@@ -81,10 +81,10 @@ def command_message(command: Command, stdin: bytes, cwd: str | None, root: str) 
     `cwd` is relative to `root`, the guest's workspace. Raises `InvalidValue` for an invalid command.
     """
     if not isinstance(command, Iterable):
-        raise InvalidValue(f"execute() takes a command line, or a sequence of texts, not {command!r}")
+        raise InvalidValue(f"execute() takes a command line (text) or a sequence of texts, not {command!r}")
     arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else [*command]
     if not arguments or not all(isinstance(argument, str) for argument in arguments):
-        raise InvalidValue("execute() takes a command line, or a non-empty sequence of texts")
+        raise InvalidValue("execute() takes a command line (text) or a non-empty sequence of texts")
     if not isinstance(stdin, bytes) or not isinstance(cwd, (str, NoneType)):
         raise InvalidValue("execute() takes stdin as bytes and cwd as text")
     if any("\0" in argument for argument in (*arguments, cwd or "")):

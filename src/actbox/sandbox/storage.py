@@ -90,7 +90,7 @@ class Files(ABC):
         try:
             data = text.encode("utf-8")
         except (AttributeError, UnicodeEncodeError) as error:
-            raise InvalidValue(f"write_text() takes text that UTF-8 can say: {error}") from None
+            raise InvalidValue(f"write_text() takes text that UTF-8 can encode: {error}") from None
         await self.write_file(path, data)
 
 

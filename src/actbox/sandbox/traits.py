@@ -193,7 +193,7 @@ def check_failed(engine: str, error: SandboxUnavailable, advice: str) -> EngineC
 
 
 def check_policy(policy: Policy, engine: str, *lacking: str) -> None:
-    """Raise `Unsupported` if a policy sets one of the fields named in `lacking`, which the engine cannot keep."""
+    """Raise `Unsupported` if a policy sets one of the fields named in `lacking`, which the engine does not support."""
     for name in lacking:
         if getattr(policy, name):
-            raise Unsupported(f"the {engine} engine cannot keep Policy.{name}; the linux engine can")
+            raise Unsupported(f"the {engine} engine does not support Policy.{name}; the linux engine does")

@@ -142,7 +142,7 @@ class Workspace:
     def remove(self, path: str, recursive: bool) -> None:
         """Remove a file, a link or an empty directory, or with `recursive` a directory and everything below it."""
         if not self._parts(path):
-            raise InvalidValue("the workspace itself cannot be removed; stop() does that")
+            raise InvalidValue("the workspace itself cannot be removed here; stop() removes it")
         self._refuse_apart(path)
         with self._found(path) as (tree, names):
             tree.remove(names, recursive)
@@ -191,7 +191,7 @@ class Workspace:
 
     def _refuse_apart(self, path: str) -> None:
         if self._parts(path) in [(name,) for name in self._apart()]:
-            raise FileError(errno.EBUSY, f"{path}: the folder itself stays where it is; what is in it can be changed")
+            raise FileError(errno.EBUSY, f"{path}: this directory cannot be moved or removed; change its contents")
 
     def _parts(self, path: str) -> tuple[str, ...]:
         names = names_below(self.root, path)

@@ -75,12 +75,12 @@ class ApprovalDecision:
     `by`.
 
     `cause` is the reason for a refusal: somebody `decided`, nobody did in time (`timeout`), the approver `failed`, or
-    there was none to be reached (`unavailable`).
+    no approver could be reached (`unavailable`).
 
     `edited` are all arguments, by name, for an approved call, in place of those in the request:
     `{**request.arguments, "euros": 10}`. An unchanged one stays the program's own, an omitted one is not passed, and
     any other is validated and converted as the program's was. If the tool's own conversion then changes an argument
-    that was not edited, the approver is asked about the new call, a few times at most. For a run they have no effect.
+    that was not edited, the approver is asked about the new call, at most a few times. For a run `edited` does nothing.
     """
 
     approved: bool
@@ -100,10 +100,10 @@ class Approver(Protocol):
     """Someone or something that answers approval requests: a person, a policy, a service."""
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Answer one request. Several may be asked at once, also in several event loops.
+        """Answer one request. Several requests may be pending at once, also in several event loops.
 
-        It is cancelled when the request is withdrawn, because the run that asked has ended. It may take any time: the
-        run's clock stops meanwhile. An exception is a refusal, and so is any answer that is no `ApprovalDecision`.
+        The call is cancelled if the run ends, which withdraws the request. The answer may take any time: the run's
+        clock stops meanwhile. An exception is a refusal, and so is any answer that is no `ApprovalDecision`.
         """
         ...
 
@@ -138,7 +138,7 @@ async def decision_of(approver: Approver, request: ApprovalRequest) -> ApprovalD
         raise asyncio.CancelledError
     fault = _fault_of(decision) if isinstance(decision, ApprovalDecision) else f"not {type(decision).__name__}"
     if fault or not isinstance(decision, ApprovalDecision):
-        _log_failure(request, TypeError(f"it must answer with an ApprovalDecision, {fault}"))
+        _log_failure(request, TypeError(f"an approver must answer with an ApprovalDecision, {fault}"))
         kind = type(decision).__name__
         return ApprovalDecision(False, f"the approver failed (it answered with {kind})", cause="failed")
     return decision

@@ -367,7 +367,7 @@ async def _bounded_async(tool: str, items: AsyncIterator[Any]) -> AsyncIterator[
 
 def _too_many(tool: str) -> ToolError:
     return ToolError(
-        f"tool {tool!r} gave more than {MAX_ITEMS:,} items one by one, and none is passed on; ask for fewer"
+        f"tool {tool!r} yielded more than {MAX_ITEMS:,} items, and none of them is returned; ask for fewer"
     )
 
 

@@ -95,7 +95,7 @@ def read(function: Callable[..., Any], name: str | None, *, reads_parameters: bo
     except NameError as error:  # annotations are evaluated here from Python 3.14 on
         raise InvalidValue(f"tool {title!r}: an annotation names {error.name!r}, which cannot be found") from None
     except (TypeError, ValueError):
-        raise InvalidValue(f"tool {title!r} has no signature that can be read; wrap it in a function") from None
+        raise InvalidValue(f"tool {title!r} has no readable signature; wrap it in a function") from None
     scope = _Scope(title, inner)
     parameters: list[HostParameter] = []
     extra: Any = None

@@ -38,7 +38,7 @@ class Toolset:
             if tool.unbound:
                 raise InvalidValue(f"the tool {tool.name!r} is a method without its object; take it from an instance")
             if tool.name in RESERVED:
-                raise InvalidValue(f"no tool may be called {tool.name!r}: programs have something of that name")
+                raise InvalidValue(f"a tool cannot be named {tool.name!r}: programs already have that name")
             if tool.name in by_name:
                 raise InvalidValue(f"two tools are called {tool.name!r}; give one another name: tool(name=…)")
             by_name[tool.name] = tool
@@ -75,8 +75,8 @@ class Toolset:
         if toolset._requiring and toolset._approver is None:
             tool = toolset.requiring[0]
             raise InvalidValue(
-                f"the tool {tool!r} requires approval, and nobody is there to be asked: run with"
-                " tools=Toolset.of(tools).asking(approver), or with .approved() once it was given"
+                f"the tool {tool!r} requires approval, and there is no approver: run with"
+                " tools=Toolset.of(tools).asking(approver), or with .approved() after approval was given"
             )
         return toolset
 
@@ -245,10 +245,9 @@ def _check_approver(given: object) -> None:
     if not isinstance(given, Approver):
         if callable(given):
             raise InvalidValue(
-                "a function becomes an approver by actbox.codeact.CallbackApprover:"
-                " write asking(CallbackApprover(function))"
+                "a function is not an approver: wrap it, as in asking(actbox.codeact.CallbackApprover(function))"
             )
-        raise InvalidValue(f"an approver has a method `async def decide(request)`, which {shown(given)} has not")
+        raise InvalidValue(f"an approver needs a method `async def decide(request)`; {shown(given)} does not have one")
 
 
 def _aliases(names: Iterable[str]) -> dict[str, str]:

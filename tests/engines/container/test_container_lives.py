@@ -288,7 +288,7 @@ def test_a_forked_child_is_refused_and_its_parent_goes_on(kind: str) -> None:
         loop.run_until_complete(box.write_file("x", b"parent"))
         seen = seen_in_a_child(box)
         for what in ("run", "write", "read"):
-            assert "belongs to the process that this one was forked from" in seen[what], seen
+            assert "belongs to the parent of this forked process" in seen[what], seen
         assert seen["stop"] == "done"
         for number in range(3):
             result = loop.run_until_complete(box.run(f"print(open('x').read(), {number})"))

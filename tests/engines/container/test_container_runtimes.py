@@ -30,7 +30,7 @@ def test_the_runtimes_of_podman_are_those_that_can_be_run(folder: Path) -> None:
         program(folder, name)
     assert client_and_runtimes(Client("podman", path)) == (
         f"client: podman 4.3.1 at {path}",
-        "runtimes: crun, kata, runc (used unless told); not here: runsc",
+        "runtimes: crun, kata, runc (default); not here: runsc",
     )
 
 
@@ -38,7 +38,7 @@ def test_docker_says_which_runtimes_it_has(folder: Path) -> None:
     path = program(folder, "docker", "28.2.2 runc io.containerd.runc.v2 runc runsc")
     assert client_and_runtimes(Client("docker", path)) == (
         f"client: docker 28.2.2 at {path}",
-        "runtimes: runc (used unless told), runsc; not here: kata",
+        "runtimes: runc (default), runsc; not here: kata",
     )
 
 
@@ -59,4 +59,4 @@ def test_the_real_client_says_which_runtimes_it_has() -> None:
     if not (works := engine_check("container")).works:
         pytest.skip(f"the container engine does not work here: {works.reason}")
     assert works.found == client_and_runtimes(find_client())
-    assert "used unless told" in works.found[1]
+    assert "(default)" in works.found[1]

@@ -101,7 +101,7 @@ async def test_a_tool_that_nobody_is_asked_about_is_raised_before_the_model_is_a
 
     async with sandbox_on("linux", code_tools=[pay]) as sandbox:
         agent = acting(sandbox, again)
-        with pytest.raises(InvalidValue, match="'pay' requires approval, and nobody is there to be asked"):
+        with pytest.raises(InvalidValue, match="'pay' requires approval, and there is no approver"):
             await agent.invoke_async("go")
         assert seen(agent) == []
         few = acting(sandbox, block("final_answer(1)"), allowed_tools=[])

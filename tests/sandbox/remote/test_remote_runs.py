@@ -269,7 +269,7 @@ def test_a_forked_child_is_refused_and_its_parents_agent_left_alone() -> None:
         seen = in_a_child(use)
         assert seen["alive"] == "False"
         for name in ("connection", "guest"):
-            assert "belongs to the process that this one was forked from" in seen[name]
+            assert "belongs to the parent of this forked process" in seen[name]
         result = loop.run_until_complete(running)
         assert (result.error, result.stdout) == (None, "parent\n")
         assert box.agent is agent and agent.alive

@@ -1,1 +1,1 @@
-"""The providers' own formats, one module each: into content and back. Nothing here needs a provider's package."""
+"""Readers and writers of the providers' own formats, one module each. None of them needs a provider's package."""

@@ -1,4 +1,4 @@
-"""The common parts of engines whose programs run in an embedded interpreter and not in a guest of ours.
+"""The common parts of engines that run programs in an embedded interpreter, not in actbox's guest.
 
 `host.py` is the contract and its sessions, for programs without files; `running.py` is one run. For interpreters of a
 library, `sandbox.py` adds the files, `evaluation.py` the data exchanged with the library, `calls.py` answers tool

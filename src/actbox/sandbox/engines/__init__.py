@@ -1,1 +1,1 @@
-"""The engines, one package or module each. Nothing outside an engine asks which one it is."""
+"""The engines, one package or module each. Code outside an engine never asks which engine it has."""

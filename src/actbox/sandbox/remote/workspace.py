@@ -95,7 +95,7 @@ class RemoteWorkspace:
         """Remove a file, a link or an empty directory, or with `recursive` a directory and everything below it."""
         names = self._names(path)
         if not names:
-            raise InvalidValue("the workspace itself cannot be removed; stop() does that")
+            raise InvalidValue("the workspace itself cannot be removed here; stop() removes it")
         if (mine := self._at_input(names)) is not None:
             if len(names) > 1:
                 mine.remove(path, recursive)

@@ -70,7 +70,7 @@ class ShellFiles(Files):
     async def remove_file(self, path: str, *, recursive: bool = False) -> None:
         root, parts = self._place(path)
         if not parts:
-            raise InvalidValue("the workspace itself cannot be removed; stop() does that")
+            raise InvalidValue("the workspace itself cannot be removed here; stop() removes it")
         await self._done(path, {"do": "remove_file", "root": root, "path": parts, "recursive": recursive})
 
     async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:

@@ -91,7 +91,9 @@ class ShellSandbox(ShellFiles, Sandbox):
             raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
         for name in ("mounts", "domains", "secrets"):
             if getattr(self.policy, name):
-                raise Unsupported(f"the {self.traits.engine} engine cannot keep Policy.{name}; the linux engine can")
+                raise Unsupported(
+                    f"the {self.traits.engine} engine does not support Policy.{name}; the linux engine does"
+                )
         self.tool_proxy: ToolProxy | None = None
         if tool_address is not None:
             self.tool_proxy = ToolProxy(tool_address)
@@ -201,7 +203,7 @@ class ShellSandbox(ShellFiles, Sandbox):
     def session(self, *, forkable: bool = False) -> Session:
         raise Unsupported(
             f"the {self.traits.engine} engine keeps no state between runs, as each program is a command of its "
-            "shell; the linux engine does. Write what must last to a file in the workspace"
+            "shell; the linux engine does. Write values that must last to a file in the workspace"
         )
 
     # Programs

@@ -1,4 +1,4 @@
-"""The languages of the cases' programs: a table for each that writes common statements and expressions."""
+"""The languages of the cases' programs: for each a table that writes common statements and expressions."""
 
 from __future__ import annotations
 

@@ -2,15 +2,15 @@
 
 https://docs.claude.com/en/api/messages and https://docs.claude.com/en/docs/agents-and-tools/tool-use/code-execution-tool
 
-`write` gives the `messages` of a request, which have a role and content only; `write_response` gives a whole response.
-Call ids are kept as they are, though the API takes back only those of its own (`srvtoolu_…` for its own tools).
+`write` returns the `messages` of a request, which have a role and content only; `write_response` returns a whole
+response. Call ids are kept unchanged, although the API accepts only its own (`srvtoolu_…` for its own tools).
 
-Files for code are no part of the tool. They are uploaded with the Files API, and a user's message names them::
+Files for code do not belong to the tool. They are uploaded with the Files API, and a user's message names them::
 
     {"role": "user", "content": [{"type": "container_upload", "file_id": "file_…"}, {"type": "text", "text": "…"}]}
 
-which is what `write` makes of a `HostedFileContent` in a message. `write_tools` gives the tool and, where there are
-files, that message: an element with `role` goes to the `messages` and one with `name` to the `tools` of a request.
+`write` makes this message of a `HostedFileContent`. `write_tools` returns the tool and, if there are files, this
+message: put an element with `role` into the `messages` of a request, and one with `name` into its `tools`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """Azure AI Foundry: agents that answer through the Responses API, and threads in the manner of OpenAI's Assistants.
 
-How it differs, as `azure-ai-projects` 2 and `azure-ai-agents` 1 have it:
+The differences from OpenAI, in `azure-ai-projects` 2 and `azure-ai-agents` 1:
 
 | | OpenAI | Foundry |
 |---|---|---|
-| who answers | a model | an agent: `agent_reference` with name and version in requests and responses |
-| items | those of the Responses API | these, with `response_id` and the agent in them |
+| the answer comes from | a model | an agent: `agent_reference` with name and version in requests and responses |
+| items | those of the Responses API | the same, with `response_id` and the agent in them |
 | citations in threads | files | web pages too (`url_citation`) |
 | attachments in threads | files by id | assets in Azure too (`data_source`) |
 | files of the code interpreter | ids of files | ids of files, or `data_sources`, never both |
-| calls of tools in steps | code, search, functions | these, and Bing, Azure AI Search, OpenAPI and others |
+| calls of tools in steps | code, search, functions | the same, and Bing, Azure AI Search, OpenAPI and others |
 
-What Foundry adds to a response or an item is kept with it, as all that is not known is. Documents of threads that use
-none of this are not told from those of Assistants: they are read here when this format is asked for by name.
+Fields that Foundry adds to a response or an item are kept, like all unknown fields. A thread document without any of
+these features looks like one of Assistants: this format reads it only if the caller names the format.
 """
 
 from __future__ import annotations

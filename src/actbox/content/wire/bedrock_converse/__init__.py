@@ -2,9 +2,9 @@
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html
 
-Bytes are base64 text in JSON, as over HTTP. The SDK for Python has them as bytes: `read` takes both, `write` gives
-base64, and `for_sdk` makes bytes of that again. `write` gives the `messages` of a request; `write_response` gives a
-whole response. Code is that of Amazon Nova's tool `nova_code_interpreter`.
+Bytes are base64 text in JSON, as over HTTP, and `bytes` in the SDK for Python: `read` accepts both, `write` returns
+base64, and `for_sdk` converts that to bytes. `write` returns the `messages` of a request; `write_response` returns a
+whole response. Code calls are those of Amazon Nova's tool `nova_code_interpreter`.
 """
 
 from __future__ import annotations

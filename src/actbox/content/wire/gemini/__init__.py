@@ -2,9 +2,10 @@
 
 https://ai.google.dev/api/generate-content and https://ai.google.dev/api/caching#Content
 
-What comes back is what was read, but for this: names are in camelCase, fields that are null are left out, base64 is of
-the standard alphabet, a call has `args` and a content `parts` though it had none, an empty list of a result's parts
-is left out, arguments that came in pieces are whole, and a system's instruction that was text is a content.
+A document that was read and written again is the same, with these exceptions: names are in camelCase, null fields are
+left out, base64 uses the standard alphabet, a missing `args` of a call or `parts` of a content is added, an empty list
+of a result's parts is left out, streamed pieces of arguments are joined, and a system instruction that was text becomes
+a content.
 """
 
 from __future__ import annotations

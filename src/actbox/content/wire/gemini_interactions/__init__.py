@@ -2,8 +2,8 @@
 
 https://ai.google.dev/api/interactions-api
 
-`write` gives the steps that a request takes as its `input`. Interactions of the API's first months, with `outputs` and
-turns that have roles, are read too, and become steps.
+`write` returns the steps that a request takes as its `input`. `read` also accepts interactions of the API's first
+months, with `outputs` and turns that have roles, and converts them to steps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""OpenAI's Assistants, which its maker has shut down: what it left is read, and nothing is written.
+"""OpenAI's Assistants API, which OpenAI has shut down: reads its documents, and writes none.
 
 https://platform.openai.com/docs/api-reference/assistants
 
-What is said are messages of threads; calls of code and of functions are steps of a run, each with what it came to.
+Threads have the messages; the steps of a run are the calls of code and functions, each with its result.
 """
 
 from __future__ import annotations

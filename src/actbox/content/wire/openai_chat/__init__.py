@@ -2,8 +2,8 @@
 
 https://platform.openai.com/docs/api-reference/chat
 
-It runs no code and hosts no tools: calls and results of code become plain tool calls. A field that is null counts as
-one that is not there, and so does an empty list of calls or citations; an empty text is no text.
+The API runs no code and hosts no tools: calls and results of code become plain tool calls. A null field counts as
+missing, and so do an empty list of calls or citations and an empty text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `container` engine: Podman or Docker, with a warm interpreter in each container that runs are forked from.
+"""The `container` engine: Podman or Docker, with a warm interpreter in each container, from which runs are forked.
 
 `engine.py` is the sandbox, `container.py` one container and its agent, `image.py` the container's root, `cache.py` the
 cache of images, `packages.py` the additional packages, `client.py` the Podman or Docker command, `mounts.py` the host's

@@ -103,7 +103,7 @@ def client_and_runtimes(client: Client) -> tuple[str, ...]:
     # Docker also lists runc under the name of its shim.
     named = sorted({usual, *named} - {"io.containerd.runc.v2"})
     missing = [name for name in ("runsc", "kata") if name not in named]
-    there = ", ".join(f"{name} (used unless told)" if name == usual else name for name in named)
+    there = ", ".join(f"{name} (default)" if name == usual else name for name in named)
     return (
         f"client: {client.name} {version} at {client.path}",
         f"runtimes: {there}" + (f"; not here: {' and '.join(missing)}" if missing else ""),

@@ -1,4 +1,4 @@
-"""The `ssh` engine: programs of an account on another machine, reached by the OpenSSH client."""
+"""The `ssh` engine: runs programs under an account of another machine, through the OpenSSH client."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class ServedWorkspace:
         """Remove a file, a link or an empty directory, or with `recursive` a directory and everything below it."""
         names = self._names(path)
         if not names:
-            raise InvalidValue("the workspace itself cannot be removed; stop() does that")
+            raise InvalidValue("the workspace itself cannot be removed here; stop() removes it")
         self._refuse_apart(names, path)
         with errors_naming(path):
             self._ask("remove", path=names, recursive=recursive)
@@ -163,7 +163,7 @@ class ServedWorkspace:
 
     def _refuse_apart(self, names: tuple[str, ...], path: str) -> None:
         if names in (("input",), ("output",)):
-            raise FileError(errno.EBUSY, f"{path}: the folder itself stays where it is; what is in it can be changed")
+            raise FileError(errno.EBUSY, f"{path}: this directory cannot be moved or removed; change its contents")
 
     def _read(self, names: tuple[str, ...], most: int | None) -> bytes:
         pieces = deque[bytes]()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_WARNINGS = 100
 _MOST_OF_A_PATH, _ITS_BEGINNING, _ITS_END = 200, 139, 60
 _READ_BYTES = 256 * 1024
-_MADE_ANEW = "output/ was no folder any more, since an earlier program had removed or replaced it: it was made anew"
+_MADE_ANEW = "output/ was made anew, because an earlier program had removed it or replaced it by something else"
 
 
 def mark_output(workspace: str, marks: str) -> None:
