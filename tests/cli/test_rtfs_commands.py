@@ -75,7 +75,7 @@ def test_wrong_uses_are_one_sentence_with_a_hint(actbox, tmp_path):
         (("run", "--language", "rtfs", "-c", "1", "--rule", "network=ask"), "--rule reads Python"),
         (("run", "--language", "rtfs", "--sandbox", "process", "--allow-unisolated", "-c", "1"), "the rtfs engine"),
         (("run", str(tmp_path / "bad.rtfs")), "line 2: byte 0xff is not UTF-8"),
-        (("repl", "--language", "python"), "no such conversation"),
+        (("repl", "--language", "python"), "the REPL runs RTFS only"),
     ):
         done = actbox(*arguments)
         assert (done.returncode, words in done.stderr.decode()) == (2, True), done.stderr

@@ -67,7 +67,7 @@ def test_a_page_never_replaces_what_is_shown_or_a_file_that_is_no_page(capfd, tr
     notes.write_text("dear diary")
     link.symlink_to(transcript)
     before = Path(transcript).read_text()
-    for out, said in ((transcript, "the file to be shown"), (link, "the file to be shown"), (notes, "no page of HTML")):
+    for out, said in ((transcript, "the file to show"), (link, "the file to show"), (notes, "not an HTML page")):
         assert run_app(["show", transcript, "--html", str(out)]) == 2
         assert said in capfd.readouterr().err
     assert Path(transcript).read_text() == before and notes.read_text() == "dear diary"
