@@ -98,7 +98,7 @@ def test_it_promises_nothing_that_the_engine_lacks() -> None:
             {"working_dir": "/workspace/project"},
             ("Programs start in /workspace/project. Files below /workspace stay.", "below /output."),
         ),
-        ({"root": ""}, ("Programs start in a folder of the sandbox; files in it stay", "when a program ends.")),
+        ({"root": ""}, ("Programs start in a directory of the sandbox; files in it stay", "when a program ends.")),
         ({"root": "", "working_dir": "/srv/project"}, ("Programs start in /srv/project.\n", "when a program ends.")),
     ],
 )

@@ -180,7 +180,7 @@ async def test_the_agents_tools_are_what_the_rules_of_tools_are_about_and_its_an
 
 async def test_rules_that_ask_need_somebody_to_be_asked(box: Sandbox) -> None:
     for rules in (Rules({"code": "ask"}), Rules({"import:socket": "ask"}), Rules(otherwise="ask")):
-        with pytest.raises(InvalidValue, match="nobody is there to be asked: give approver="):
+        with pytest.raises(InvalidValue, match="there is no approver: give approver="):
             CodeAgent(ScriptedModel([]), box, review=rules)
         tools = actbox.Toolset.of([look]).asking(CallbackApprover(Clerk()))
         CodeAgent(ScriptedModel([]), box, tools=tools, review=rules)

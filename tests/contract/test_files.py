@@ -195,7 +195,7 @@ async def test_an_output_folder_nested_too_deeply_is_a_warning(box: Sandbox) -> 
 async def test_an_output_folder_that_was_replaced_is_a_warning_and_the_next_run_has_one(box: Sandbox) -> None:
     result = await box.run("import os\nos.rmdir('output')\nos.symlink('/etc', 'output')")
     assert result.artifacts == ()
-    assert any("no longer a folder" in warning for warning in result.warnings)
+    assert any("no longer a directory" in warning for warning in result.warnings)
 
 
 async def test_names_that_are_no_text_are_made_text(box: Sandbox) -> None:

@@ -300,7 +300,7 @@ with actbox.sync.open_sandbox(policy=policy) as box:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("tmpfs", "would not be seen there; mount the folder below /input"), ("proc", "shows the host's kernel")],
+    [("tmpfs", "would not be seen there; mount the directory below /input"), ("proc", "shows the host's kernel")],
 )
 def test_a_folder_in_which_the_host_has_mounted_something_is_refused(folder: Path, kind: str, said: str) -> None:
     if os.geteuid() != 0:

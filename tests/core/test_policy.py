@@ -328,9 +328,9 @@ def test_a_second_mount_of_what_the_host_runs_is_that_place(tmp_path: Path) -> N
 
 def test_a_home_folder_and_what_it_lies_in_are_not_mounted(home: Path) -> None:
     for folder in (home, home.parent, home.parent.parent):
-        with pytest.raises(InvalidValue, match=f"{folder} cannot be mounted, since it .*the home folder {home}"):
+        with pytest.raises(InvalidValue, match=f"{folder} cannot be mounted, since it .*the home directory {home}"):
             FileMount(folder, "/data")
-    with pytest.raises(InvalidValue, match="home folder"):
+    with pytest.raises(InvalidValue, match="home directory"):
         FileMount("~", "/data")
 
 

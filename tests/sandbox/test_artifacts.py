@@ -95,7 +95,7 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(begin: Begin, output:
     output.symlink_to(elsewhere)
     found, warnings = run.collect()
     assert found == []
-    assert warnings == ["output/ is no longer a folder: nothing was collected"]
+    assert warnings == ["output/ is no longer a directory: nothing was collected"]
 
 
 def test_a_missing_folder_is_nothing_to_complain_about(begin: Begin, output: Path) -> None:

@@ -173,7 +173,7 @@ class CodeAgent:
             self._tools = self._tools.asking(self._approver)
         elif effective_mode(self._tools, approval) == "always_require":
             why = ", ".join(map(repr, self._tools.requiring)) or "approval='always_require'"
-            raise InvalidValue(f"approval is required ({why}), and nobody is there to be asked: give approver=…")
+            raise InvalidValue(f"approval is required ({why}), but there is no approver: give approver=…")
         self._rules = None if review is None else _checked(review, can_ask=self._approver is not None)
         self._approval = approval
         self._approval_style = approval_style
@@ -302,7 +302,7 @@ def _checked(rules: Rules, *, can_ask: bool) -> Rules:
     if not isinstance(rules, Rules):
         raise InvalidValue(f"review must be actbox.review.Rules, not {type(rules).__name__}")
     if not can_ask and rules.can_be(Verdict.ASK):
-        raise InvalidValue("a rule of review asks, and nobody is there to be asked: give approver=…")
+        raise InvalidValue("a rule of review asks, but there is no approver: give approver=…")
     return Rules({f"tool:{FINAL_ANSWER}": Verdict.ALLOW, **rules.verdicts}, rules.otherwise)
 
 

@@ -118,7 +118,7 @@ def block_instructions(
 def _folders(root: str, working_dir: str) -> str:
     if working_dir:
         return f"Programs start in {working_dir}." + (f" Files below {root} stay." if root else "")
-    where = f"in {root}; files below it" if root else "in a folder of the sandbox; files in it"
+    where = f"in {root}; files below it" if root else "in a directory of the sandbox; files in it"
     return f"Programs start {where} stay, and relative paths lead there."
 
 

@@ -292,7 +292,7 @@ def _is_one(tools: object) -> bool:
 def _workspace(folder: str | Path) -> FileMount:
     mount = FileMount(folder, INPUT)
     if not mount.host_path.is_dir():
-        raise InvalidValue(f"workspace_root must be a folder, and {mount.host_path} is none; mount a file instead")
+        raise InvalidValue(f"workspace_root must be a directory, and {mount.host_path} is none; mount a file instead")
     return mount
 
 

@@ -65,7 +65,7 @@ def why_private(path: Path) -> str:
         for above in (home, *home.parents):
             if path == above or own in _identities((above,)):
                 where = "is" if above == home else "has in it"
-                return f"it {where} the home folder {home}, where keys are kept"
+                return f"it {where} the home directory {home}, where keys are kept"
     for name, reason in _places(homes):
         if not os.path.lexists(name) and not f"{path}/".startswith(f"{name}/"):
             continue  # most places do not exist, and the checks below take ten times as long

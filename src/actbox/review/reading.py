@@ -51,7 +51,7 @@ _READING: Final = sum(
 _ACCESS: Final = {
     "reads": ("system-read", "reads"),
     "writes": ("system-write", "writes to or changes"),
-    "removes": ("delete-tree", "removes the folder tree"),
+    "removes": ("delete-tree", "removes the directory tree"),
 }
 _OWN: Final = re.compile(r"/(workspace|input|output|tmp|dev/(shm|null|zero|full|u?random|std(in|out|err)))(/|$)")
 """A pattern for the program's own directories, and for harmless devices."""

@@ -77,7 +77,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
             Rule("network", Severity.MEDIUM, Verdict.WARN, "uses the network"),
             Rule("system-read", Severity.MEDIUM, Verdict.WARN, "reads a path of the system"),
             Rule("system-write", Severity.HIGH, Verdict.WARN, "writes to, changes or removes a path of the system"),
-            Rule("delete-tree", Severity.HIGH, Verdict.WARN, "removes a folder tree at an absolute path"),
+            Rule("delete-tree", Severity.HIGH, Verdict.WARN, "removes a directory tree at an absolute path"),
             Rule("tool", Severity.INFO, Verdict.ALLOW, "calls a tool"),
             Rule("dynamic-tool", Severity.LOW, Verdict.WARN, "calls a tool that is chosen at run time"),
         )

@@ -118,7 +118,7 @@ async def test_a_programs_own_mistakes_are_not_put_down_to_the_subset(box: Sandb
 
 
 async def test_input_is_said_to_be_in_vain(box: Sandbox) -> None:
-    assert "nobody is there to type" in (await error_of(box, "input()")).hint
+    assert "there is no keyboard" in (await error_of(box, "input()")).hint
 
 
 async def test_system_exit_ends_a_program(box: Sandbox) -> None:

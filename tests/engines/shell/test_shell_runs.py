@@ -161,7 +161,7 @@ async def test_a_list_that_is_too_long_says_how_long_it_may_be_and_what_to_do(mo
         for number in range(30):
             await box.write_file(f"folder/{number}", b"")
         assert "folder" in [entry.path for entry in await box.list_files()]
-        with pytest.raises(actbox.FileError, match=r"more than 1,000 bytes; list one folder at a time") as raised:
+        with pytest.raises(actbox.FileError, match=r"more than 1,000 bytes; list one directory at a time") as raised:
             await box.list_files(recursive=True)
     assert raised.value.errno == errno.EFBIG
 

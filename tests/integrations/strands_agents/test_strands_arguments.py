@@ -48,7 +48,7 @@ MAKERS: list[Callable[..., Any]] = [
 async def test_a_working_folder_that_is_missing_is_refused_when_the_sandbox_starts(engine: str, folder: str) -> None:
     sandbox = sandbox_on(engine, working_dir=folder)
     for _ in range(2):
-        with pytest.raises(InvalidValue, match=f"working_dir='{folder}' must be a folder that is in the sandbox"):
+        with pytest.raises(InvalidValue, match=f"working_dir='{folder}' must be a directory that is in the sandbox"):
             await sandbox.start()
     with pytest.raises(InvalidValue, match="working_dir"):
         await sandbox.read_file("f")
@@ -77,11 +77,11 @@ def test_a_working_folder_is_refused_where_programs_cannot_start_in_one() -> Non
 
 @pytest.mark.parametrize("folder", [3, b"/workspace", "a\0b", Path("project")])
 async def test_a_folder_is_named_by_text(linux: StrandsSandbox, folder: Any) -> None:
-    with pytest.raises(InvalidValue, match="working_dir is the path of a folder"):
+    with pytest.raises(InvalidValue, match="working_dir is the path of a directory"):
         StrandsSandbox("linux", working_dir=folder)
-    with pytest.raises(InvalidValue, match="cwd is the path of a folder"):
+    with pytest.raises(InvalidValue, match="cwd is the path of a directory"):
         await linux.execute("true", cwd=folder)
-    with pytest.raises(InvalidValue, match="cwd is the path of a folder"):
+    with pytest.raises(InvalidValue, match="cwd is the path of a directory"):
         await linux.execute_code("1", cwd=folder)
 
 

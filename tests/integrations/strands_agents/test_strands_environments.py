@@ -81,10 +81,10 @@ async def test_the_local_environment_works_in_a_folder_of_the_host(tmp_path: Pat
         for call in (local.read_file("there"), local.remove_file("there"), local.list_files("by-shell")):
             with pytest.raises(SandboxPathNotFoundError):
                 await call
-        with pytest.raises(OSError, match="folders of this machine"):
+        with pytest.raises(OSError, match="remove directories of this machine"):
             await local.remove_file("sub", recursive=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["by-shell", "sub"]
-    with pytest.raises(InvalidValue, match="working_dir must be a folder that is there"):
+    with pytest.raises(InvalidValue, match="working_dir must be a directory that is there"):
         LocalEnvironment(tmp_path / "nope")
 
 

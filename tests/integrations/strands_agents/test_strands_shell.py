@@ -137,9 +137,9 @@ async def test_a_folder_that_has_gone_is_told_and_nothing_runs_elsewhere() -> No
         await agent.invoke_async("go")
         said = answers(agent)
         assert '"exit_code": 126' in said[2]
-        assert "the folder /workspace/a has gone: nothing ran" in said[2]
+        assert "the directory /workspace/a has gone: nothing ran" in said[2]
         assert '"output": "/workspace\\ninput\\noutput\\n[1]\\n"' in said[3]
-        assert "the folder has gone: the next command starts in /workspace" in said[4]
+        assert "the directory has gone: the next command starts in /workspace" in said[4]
 
 
 @pytest.mark.slow

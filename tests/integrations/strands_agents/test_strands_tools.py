@@ -383,7 +383,7 @@ async def test_models_are_told_which_files_last() -> None:
     assert '"output": "here\\n"' in said[1]
     for tool in (shell, file_read, file_write, file_editor):
         description = tool.tool_spec["description"]
-        assert "Files below the working folder last" in description
+        assert "Files below the working directory last" in description
         assert "/tmp" in description
 
 

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-SENTENCE = "a folder cannot be mounted at /input itself here"
+SENTENCE = "a directory cannot be mounted at /input itself here"
 
 
 @pytest.mark.slow

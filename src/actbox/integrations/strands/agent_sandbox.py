@@ -71,7 +71,7 @@ class AgentSandbox(FilesOfWorkspace):
         if self.traits.isolated and PurePosixPath(working_dir or "").is_relative_to("/tmp"):
             raise InvalidValue(
                 f"working_dir={working_dir!r}: what a command writes in /tmp may be gone for the next one; name a"
-                " folder below /workspace, such as 'project'"
+                " directory below /workspace, such as 'project'"
             )
         self._given_working_dir = working_dir
         self._sessions: set[BackgroundSession] = set()
@@ -161,8 +161,8 @@ class AgentSandbox(FilesOfWorkspace):
         if result.exit_code == NOT_THERE:
             why = result.stderr.strip() or (result.error.message if result.error else "it is missing")
             raise InvalidValue(
-                f"working_dir={self._given_working_dir!r} must be a folder that is in the sandbox (in its image, or in"
-                f" a mount), or lie below {self.box.root}, where it is made: {why}"
+                f"working_dir={self._given_working_dir!r} must be a directory that is in the sandbox (in its image, or"
+                f" in a mount), or lie below {self.box.root}, where it is made: {why}"
             )
 
     # Commands and code
@@ -328,7 +328,7 @@ def _missing(language: str, traits: actbox.Traits) -> str:
 
 def _check_folder(name: str, folder: Any) -> None:
     if folder is not None and (not isinstance(folder, str) or "\0" in folder):
-        raise InvalidValue(f"{name} is the path of a folder in the sandbox, as text, not {folder!r}")
+        raise InvalidValue(f"{name} is the path of a directory in the sandbox, as text, not {folder!r}")
 
 
 async def _as_strands(

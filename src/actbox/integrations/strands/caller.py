@@ -34,7 +34,7 @@ DESCRIPTION: Final = (
     " after `import asyncio` `await asyncio.gather(f(1), f(2))` makes both calls at once; in one that does not, they"
     " are plain calls. `call_tool(name, **arguments)` calls one by its name. A call that fails raises ToolError, which"
     " the program may catch. You are shown only what the program prints, and the value of its last expression. Every"
-    " program starts fresh; files in the working folder stay."
+    " program starts fresh; files in the working directory stay."
 )
 
 

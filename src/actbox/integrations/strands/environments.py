@@ -49,7 +49,7 @@ class LocalEnvironment(StrandsSandbox):
         if working_dir is not None:
             folder = os.path.abspath(os.path.expanduser(working_dir))
             if not os.path.isdir(folder):
-                raise InvalidValue(f"working_dir must be a folder that is there, not {os.fspath(working_dir)!r}")
+                raise InvalidValue(f"working_dir must be a directory that is there, not {os.fspath(working_dir)!r}")
         super().__init__(
             "process", policy=policy, env=env, allow_unisolated=True, code_tools=code_tools, working_dir=folder
         )
@@ -88,7 +88,7 @@ class LocalEnvironment(StrandsSandbox):
             return await super().remove_file(path, recursive=recursive, **kwargs)
         with file_errors(path):
             if recursive or (os.path.isdir(place) and not os.path.islink(place)):
-                raise FileError(errno.EISDIR, f"{path}: folders of this machine are removed by a command, or by hand")
+                raise FileError(errno.EISDIR, f"{path}: remove directories of this machine by a command, or by hand")
             await run_blocking(os.unlink, place)
 
     async def list_files(self, path: str = ".", **kwargs: Any) -> list[FileInfo]:

@@ -74,7 +74,7 @@ class FilesOfWorkspace(Sandbox):
             if self._is_mounted(inside, to_write=True):
                 return await mounted_files.remove(box, inside, recursive)
             if not recursive and (await box.stat(inside)).kind == "folder":
-                raise FileError(errno.EISDIR, f"{path} is a folder; recursive=True removes it and all below it")
+                raise FileError(errno.EISDIR, f"{path} is a directory; recursive=True removes it and all below it")
             await box.remove_file(inside, recursive=recursive)
 
     async def list_files(self, path: str = ".", **kwargs: Any) -> list[FileInfo]:

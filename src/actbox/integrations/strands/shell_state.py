@@ -25,7 +25,7 @@ _MOST_VARIABLES = 10_000
 _MOST_FOLDER_BYTES = 20_000
 _MOST_NAMED = 20
 
-_NO_REPORT = "the command ended without telling its folder and variables: both are as they were before it"
+_NO_REPORT = "the command ended without telling its directory and variables: both are as they were before it"
 
 
 class ShellState:
@@ -84,7 +84,7 @@ class ShellState:
         """Store the state that a command has reported; return a sentence if some of it cannot be kept."""
         if reported == [GONE]:
             folder, self.folder = self.folder, self._first_folder
-            return f"the folder {folder} has gone: nothing ran, and the next command starts in {self.folder}"
+            return f"the directory {folder} has gone: nothing ran, and the next command starts in {self.folder}"
         try:
             folders, variables = (None if part == MANY else bytes.fromhex(part) for part in reported or [])
         except ValueError:
@@ -98,13 +98,13 @@ class ShellState:
         try:
             folder, before = folder_bytes.decode(), before_bytes.decode()
         except UnicodeDecodeError:
-            yield f"the folder stays {self.folder}, since the name of the new one is no UTF-8"
+            yield f"the directory stays {self.folder}, since the name of the new one is no UTF-8"
             return
         if folder:
             self.folder, self._before = folder, before
         else:
             self.folder = self._first_folder
-            yield f"the folder has gone: the next command starts in {self.folder}"
+            yield f"the directory has gone: the next command starts in {self.folder}"
 
     def _apply_variables(self, pairs: bytes | None) -> Iterator[str]:
         stay = "the variables stay what they were: the exported ones"

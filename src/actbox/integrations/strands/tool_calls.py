@@ -16,8 +16,8 @@ T = TypeVar("T")
 DEFAULT_SECONDS = 120
 """The timeout in sandboxes of other kinds, as in Strands' own tools."""
 LASTING = (
-    "Files below the working folder last, and all your tools find them there; those elsewhere, such as in /tmp or in"
-    " the home folder, may be gone with the command or program that wrote them."
+    "Files below the working directory last, and all your tools find them there; those elsewhere, such as in /tmp or in"
+    " the home directory, may be gone with the command or program that wrote them."
 )
 """The sentence about files in the description of each tool that uses them."""
 # The seconds between two checks of the agent's cancellation, for which there is no event.

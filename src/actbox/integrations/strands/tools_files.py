@@ -22,15 +22,15 @@ from .tool_state import check_tool, sandbox_of
 
 READ_DESCRIPTION: Final = (
     "Returns a text file of the sandbox, whole or from one line to another; of one that is long, the beginning and the"
-    f" end. Paths are absolute, or relative to the working folder. {LASTING}"
+    f" end. Paths are absolute, or relative to the working directory. {LASTING}"
 )
 WRITE_DESCRIPTION: Final = (
-    "Creates or replaces a text file in the sandbox, with its parent folders. Paths are absolute, or relative to the"
-    f" working folder. {LASTING}"
+    "Creates or replaces a text file in the sandbox, with its parent directories. Paths are absolute, or relative to"
+    f" the working directory. {LASTING}"
 )
 EDITOR_DESCRIPTION: Final = (
-    "Shows, creates and edits text files in the sandbox, and shows what is in a folder: `view` (with a range of lines),"
-    f" `create`, `str_replace` and `insert`. Paths are absolute, or relative to the working folder. {LASTING}"
+    "Shows, creates and edits text files in the sandbox, and lists directories: `view` (with a range of lines),"
+    f" `create`, `str_replace` and `insert`. Paths are absolute, or relative to the working directory. {LASTING}"
 )
 
 
@@ -156,7 +156,7 @@ def _whole_path(path: str, sandbox: Sandbox) -> str:
     if not posixpath.isabs(whole):
         raise InvalidValue(f"{path!r} is no absolute path, which this sandbox needs")
     if not whole.strip("/\\"):
-        raise InvalidValue("the editor does not show the root; `.` is the working folder")
+        raise InvalidValue("the editor does not show the root; `.` is the working directory")
     return whole
 
 

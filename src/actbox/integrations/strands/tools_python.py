@@ -29,7 +29,7 @@ from .translation import language_of
 
 PYTHON_DESCRIPTION: Final = (
     "Runs a Python program in the sandbox and returns what it prints and the value of its last expression. Each call"
-    " starts fresh: nothing of it lasts but the files in the working folder. Files written to output/ are returned."
+    " starts fresh: nothing of it lasts but the files in the working directory. Files written to output/ are returned."
 )
 SESSION_DESCRIPTION: Final = (
     "Runs Python code in the sandbox and returns what it prints and the value of its last expression. Variables,"
@@ -61,7 +61,7 @@ def make_python(
         Args:
             code: The source of the program.
             tool_context: Given by the framework.
-            timeout: Seconds that it may take, as long as the sandbox allows unless told.
+            timeout: The time limit in seconds. Default: the limit of the sandbox.
         """
         active = sandbox_of(sandbox, tool_context)
         timeout = checked_timeout(timeout, active)
@@ -103,7 +103,7 @@ def make_python_session(
             code: The code; it may be empty to do nothing but reset.
             tool_context: Given by the framework.
             reset: Whether to drop all variables before.
-            timeout: Seconds that it may take, as long as the sandbox allows unless told.
+            timeout: The time limit in seconds. Default: the limit of the sandbox.
         """
         active = sandbox_of(sandbox, tool_context)
         timeout = checked_timeout(timeout, active)

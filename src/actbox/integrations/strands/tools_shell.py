@@ -21,7 +21,7 @@ from .tool_state import ToolState, check_tool, sandbox_of
 
 SHELL_DESCRIPTION: Final = (
     "Runs a shell command (sh) in the sandbox and returns its output, its error output, its exit code (0 is success)"
-    " and the folder that it left the shell in. `cd` and `export` last until your next command; other variables,"
+    " and the directory that it left the shell in. `cd` and `export` last until your next command; other variables,"
     f" functions and processes in the background end with the command. Commands have no standard input. {LASTING}"
 )
 
@@ -54,7 +54,7 @@ def make_shell(
         Args:
             command: The command, which may have several lines.
             tool_context: Given by the framework.
-            timeout: Seconds that it may take, as long as the sandbox allows unless told.
+            timeout: The time limit in seconds. Default: the limit of the sandbox.
         """
         active = sandbox_of(sandbox, tool_context)
         timeout = checked_timeout(timeout, active)

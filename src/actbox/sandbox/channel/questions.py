@@ -26,7 +26,7 @@ MAX_EDITS = 8
 """The most edits of one call. After an edit, conversion may change an argument that the approver had left as shown."""
 
 _TOO_MANY = ApprovalDecision(False, "too many calls wait for approval already", cause="unavailable")
-_NOBODY = ApprovalDecision(False, "nobody is there to be asked", cause="unavailable")
+_NOBODY = ApprovalDecision(False, "there is no approver", cause="unavailable")
 
 
 class NotApproved(Exception):

@@ -65,7 +65,7 @@ class Place:
             return Place(opened(inside, given), inside, given)
         except RecursionError:
             remove_folder(folder)
-            raise OSError(errno.ELOOP, "its folders are nested too deeply") from None
+            raise OSError(errno.ELOOP, "its directories are nested too deeply") from None
         except BaseException:
             remove_folder(folder)
             raise
@@ -107,7 +107,7 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings, EmbeddedHost[Place, State
         traits = self.traits
         for mount in policy.mounts:
             if mount.mode not in traits.mounts:
-                raise Unsupported(f"the {traits.engine} engine cannot mount folders as {mount.mode!r}; linux can")
+                raise Unsupported(f"the {traits.engine} engine cannot mount directories as {mount.mode!r}; linux can")
         if not traits.domains:
             check_policy(policy, traits.engine, "domains", "secrets")
         if policy.domains and sys.platform != "linux":

@@ -57,9 +57,10 @@ TRAITS = Traits(
     network="everything that this machine reaches",
     notes=(
         "no isolation: use it only for programs that you trust",
-        "the workspace is a temporary folder of the host, so /workspace, /input and /output do not exist: "
+        "the workspace is a temporary directory of the host, so /workspace, /input and /output do not exist: "
         "use relative paths",
         "the number of processes, the size of the workspace and the share of the processors are not limited",
+        "a running program survives if the process that opened the sandbox is killed",
         NOTHING_AHEAD,
     ),
 )

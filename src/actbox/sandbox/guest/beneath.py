@@ -149,7 +149,7 @@ def check_regular(descriptor: int, path: Optional[str] = None) -> None:
     """Raise `OSError` unless the descriptor is a regular file."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISDIR(mode):
-        raise OSError(errno.EISDIR, "is a folder", path)
+        raise OSError(errno.EISDIR, "is a directory", path)
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "is not a regular file", path)
 

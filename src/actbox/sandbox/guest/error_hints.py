@@ -108,7 +108,7 @@ def classified(error: BaseException, program_name: str, tool_names: Iterable[str
         return (
             "RUNTIME",
             "",
-            "nobody is there to type: put the values into the program, or pass them as inputs",
+            "there is no keyboard: put the values into the program, or pass them as inputs",
         )
     if isinstance(error, OSError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         return _classify_system(error)
@@ -155,7 +155,7 @@ def _classify_system(error: BaseException) -> Tuple[str, str, str]:
     if code in (errno.ENOSPC, errno.EDQUOT):
         return "DISK", "workspace_mib", "write less, or remove files that are no longer needed"
     if code == errno.EXDEV:  # or a directory in an overlay, whose move the kernel would have to record
-        return "RUNTIME", "", "a rename ends at a mount, and takes no folder of an overlay mount: use shutil.move"
+        return "RUNTIME", "", "a rename ends at a mount, and takes no directory of an overlay mount: use shutil.move"
     if code == errno.ENOMEM:
         return "MEMORY", "memory_mib", _TAKE_LESS
     if code == errno.EMFILE:

@@ -37,7 +37,7 @@ def _read(path: List[str], start: int, most: int) -> Tuple[bytes, bool]:
     if status is None:
         raise OSError(errno.ELOOP, "is a link")
     if stat.S_ISDIR(status.st_mode):
-        raise OSError(errno.EISDIR, "is a folder")
+        raise OSError(errno.EISDIR, "is a directory")
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "is not a regular file")
     with open(place, "rb", buffering=0) as file:
@@ -71,7 +71,7 @@ def _write(path: List[str], draft: str, data: bytes, last: bool) -> None:
 def _list(path: List[str], recursive: bool) -> List[Entry]:
     place = _place(path)
     if not _is_folder(_status(place)):
-        raise OSError(errno.ENOTDIR, "is no folder")
+        raise OSError(errno.ENOTDIR, "is not a directory")
     found = _walk(place, "/".join(path), MAX_DEPTH if recursive else 0)
     return [_entry(name, place, status) for name, place, status in found]
 
@@ -182,7 +182,7 @@ def _walk(folder: str, prefix: str, depth: Optional[int]) -> Iterator[Tuple[str,
         yield path, place, status
         if _is_folder(status) and depth != 0:
             if depth == 1:
-                raise OSError(errno.ELOOP, "folders are nested more than %d deep" % MAX_DEPTH)
+                raise OSError(errno.ELOOP, "directories are nested more than %d deep" % MAX_DEPTH)
             for below in _walk(place, path, None if depth is None else depth - 1):
                 yield below
 

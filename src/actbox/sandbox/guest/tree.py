@@ -170,7 +170,7 @@ class Tree:
             return
         except OSError as error:
             if failed is None or error.errno in (errno.ENOTDIR, errno.ELOOP):
-                raise TooMuch("output/ is no longer a folder: nothing was collected") from None
+                raise TooMuch("output/ is no longer a directory: nothing was collected") from None
             failed("", error)
             return
         try:
@@ -256,7 +256,7 @@ OPERATIONS: Dict[str, Callable[[Tree, Dict[str, Any]], Any]] = {
 
 
 def _too_deep(path: str) -> None:
-    raise OSError(errno.ELOOP, "folders are nested more than %d deep" % MAX_DEPTH)
+    raise OSError(errno.ELOOP, "directories are nested more than %d deep" % MAX_DEPTH)
 
 
 def _ignored(*_: Any) -> None:

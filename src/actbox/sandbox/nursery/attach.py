@@ -92,7 +92,7 @@ def attach_inputs(inputs: int, below: List[int], root: str = "") -> None:
         linux.mount("overlay", root + _INPUT, "overlay", _FLAGS | linux.MS_RDONLY, options)
     except OSError as error:
         raise CannotAttach(
-            "a folder cannot be mounted at /input itself here, since the kernel makes no overlay of it in a user"
+            "a directory cannot be mounted at /input itself here, since the kernel makes no overlay of it in a user"
             " namespace (%s); mount it below /input instead, such as at /input/data" % error.strerror
         ) from error
     finally:

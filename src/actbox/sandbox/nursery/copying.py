@@ -44,7 +44,7 @@ class _Copy:
     def folder(self, source: int, target: int, path: str, deeper: int) -> None:
         """Copy the entries of an open directory; `path` is its path in the copy."""
         if not deeper:
-            raise OSError(errno.ELOOP, "folders are nested deeper than %d" % MAX_DEPTH)
+            raise OSError(errno.ELOOP, "directories are nested deeper than %d" % MAX_DEPTH)
         for name in os.listdir(source):
             self._meanwhile()
             with contextlib.suppress(FileNotFoundError, FileExistsError):  # it was removed meanwhile; it stays

@@ -49,7 +49,7 @@ _OF_THE_KERNEL = frozenset(
 # For a directory with other mounts in it: the name of the overlay mode, and the advice in its error message.
 _WITH_WHAT_IS_IN_IT = {
     "overlay": ("as an overlay", "an overlay does not show; mount that by itself, or mount both 'ro'"),
-    "input": ("at /input", "would not be seen there; mount the folder below /input instead, such as at /input/data"),
+    "input": ("at /input", "would not be seen there; mount the directory below /input instead, such as at /input/data"),
 }
 _RECURSIVE = linux.AT_EMPTY_PATH | linux.AT_RECURSIVE
 

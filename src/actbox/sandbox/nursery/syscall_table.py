@@ -101,7 +101,7 @@ ALLOWED: tuple[tuple[str, str], ...] = (
         "removexattr lremovexattr fremovexattr",
     ),
     (
-        "Make, move and remove files and folders, and move among them.",
+        "Make, move and remove files and directories, and move among them.",
         "mkdir mkdirat rmdir link linkat symlink symlinkat unlink unlinkat rename renameat renameat2 "
         "getcwd chdir fchdir",
     ),
@@ -365,7 +365,7 @@ REFUSED: tuple[tuple[str, str, int], ...] = (
         errno.EPERM,
     ),
     (
-        "Memory that belongs to no process and lies in no folder: where there is no cgroup, nothing would count it.",
+        "Memory that belongs to no process and lies in no directory: where there is no cgroup, nothing would count it.",
         "memfd_create shmget shmat shmdt shmctl semget semop semtimedop semctl landlock_create_ruleset "
         "landlock_add_rule",
         errno.ENOSYS,

@@ -103,7 +103,7 @@ class RemoteWorkspace:
             for entry in mine.list(path, recursive=False) if recursive else ():  # mounts in it stay
                 mine.remove(f"input/{entry.path}", recursive=True)
             if not recursive:
-                raise FileError(errno.EBUSY, f"{path}: every run has this folder; with recursive=True it is emptied")
+                raise FileError(errno.EBUSY, f"{path}: every run has this directory; with recursive=True it is emptied")
             return
         self._touch()
         with errors_naming(path):

@@ -137,7 +137,7 @@ class ShellFiles(Files):
             reply, data = await self._reply(request, payload)
         except ShellError as error:
             if isinstance(error, AnswerTooLong) and request["do"] == "list":
-                too_long = f"the list has more than {request['most']:,} bytes; list one folder at a time"
+                too_long = f"the list has more than {request['most']:,} bytes; list one directory at a time"
                 raise FileError(errno.EFBIG, f"{path}: {too_long}") from error
             raise FileError(errno.EIO, f"{path}: {error}") from error
         if "errno" in reply:

@@ -221,7 +221,7 @@ class ShellGuest(GuestProcess):
 
     def _stop_for_nonsense(self, why: str) -> None:
         if self.stopped is None:
-            hint = "leave the folder alone that lies beside TMPDIR"
+            hint = "leave the directory alone that lies beside TMPDIR"
             self.stopped = Stop(ErrorKind.PROTOCOL, f"the program broke the rules of its mail: {why}", hint=hint)
         self.kill()
 

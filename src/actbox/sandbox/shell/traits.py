@@ -10,7 +10,7 @@ from actbox.sandbox.traits import BY_HOST, BY_RLIMIT, NOTHING_AHEAD, Traits
 ENFORCED: Final = {**BY_RLIMIT, **BY_HOST}
 
 NOTES: Final = (
-    "the workspace is a temporary folder behind the shell, so /workspace, /input and /output do not exist: use "
+    "the workspace is a temporary directory behind the shell, so /workspace, /input and /output do not exist: use "
     "relative paths",
     "each tool call is answered by a command of its own, which takes as long as the shell needs for one",
     "each program is a command of its own: there are no sessions",

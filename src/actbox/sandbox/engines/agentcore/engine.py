@@ -101,7 +101,7 @@ class AgentCoreSandbox(SandboxWithKernel):
         installation = await super()._install()
         name = installation.base.rpartition("/")[2]
         if not _BASE.fullmatch(name):  # the name becomes a part of commands
-            raise SandboxUnavailable(f"the service has made a folder of another name: {shown(installation.base)}")
+            raise SandboxUnavailable(f"the service has made a directory of another name: {shown(installation.base)}")
         script = (resources.files(__package__) / "wait.sh").read_bytes()
         try:
             wrote = await self.service.call("writeFiles", content=[{"path": f"{name}/{WAITER}", "blob": script}])

@@ -190,5 +190,5 @@ def _refuse_what_can_change(client: Client, mounts: Sequence[tuple[FileMount, st
             if other.mode == "rw" and other.host_path in mount.host_path.parents:
                 raise SandboxUnavailable(
                     f"{mount.host_path} cannot be mounted beside {other.host_path}, which programs may change: they "
-                    f"could put a link in its place, and {client.name} would follow that; mount a folder elsewhere"
+                    f"could put a link in its place, and {client.name} would follow that; mount a directory elsewhere"
                 )

@@ -46,7 +46,7 @@ def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_
         )
     if not bounds_files:
         notes.append(
-            "the number of files and folders in the workspace has no limit of its own; what they take beside their "
+            "the number of files and directories in the workspace has no limit of its own; what they take beside their "
             + ("content counts as memory" if groups and "memory" in held else "content is the memory of this machine")
         )
     return Traits(
@@ -86,7 +86,7 @@ def brought_traits(*, name: str, lowered: tuple[str, ...], network: str) -> Trai
             _COUNTED,
             "the container is yours: its user, its capabilities, its root and its network are as you made them, and "
             "the number of processes, the share of the processors and the size of the workspace are what it allows",
-            "/workspace, /input and /output do not exist: the workspace is a folder below /tmp, so use relative paths",
+            "/workspace, /input and /output do not exist: the workspace lies below /tmp, so use relative paths",
         ),
     )
 

@@ -48,7 +48,7 @@ def hyperlight_traits(options: GuestOptions | None = None) -> Traits:
         sessions=is_python,
         notes=(
             "a machine has the memory of heap_size and stack_size, not what Limits.memory_mib allows beyond that",
-            "links in a mounted folder are not followed",
+            "links in a mounted directory are not followed",
             NOTHING_AHEAD if is_python else NO_MODULES,
         ),
     )

@@ -256,7 +256,7 @@ class Mounted:
         if (status.st_dev, status.st_ino) != mount.identity:
             raise SandboxUnavailable(
                 f"{mount.host_path} is another than when it was mounted: something has come to lie in its place; make"
-                " the policy anew, and mount a folder, not a file that is replaced"
+                " the policy anew, and mount a directory, not a file that is replaced"
             )
         return mount, HostFolder(workspace), is_file
 

@@ -204,7 +204,7 @@ def _no_name(info: ErrorInfo, name: str, functions: Collection[str]) -> ErrorInf
     if hasattr(builtins, name) or name in ("exit", "quit"):
         hint = f"the monty engine has no {name}(){_INSTEAD}"
         if name == "input":
-            hint = "nobody is there to type: put the values into the program, or pass them as inputs"
+            hint = "there is no keyboard: put the values into the program, or pass them as inputs"
         return replace(info, kind=ErrorKind.UNSUPPORTED, hint=hint)
     if name == "http_request":
         return replace(info, kind=ErrorKind.NETWORK, hint="this sandbox has no network; use the tools or the files")

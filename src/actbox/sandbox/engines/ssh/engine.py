@@ -34,7 +34,7 @@ TRAITS = Traits(
     notes=(
         "no isolation of that account: a program can read, change and end whatever the account can, also what runs "
         "there for this sandbox; name one that has nothing to lose",
-        "the workspace is a temporary folder there, so /workspace, /input and /output do not exist: use relative paths",
+        "the workspace is a new directory there, so /workspace, /input and /output do not exist: use relative paths",
         "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment",
         "the number of processes, the size of the workspace and the share of the processors are not limited",
         "a lost connection ends what runs, and the next run makes another; what lies in the workspace stays",

@@ -70,12 +70,12 @@ def check_mounts(mounts: Iterable[FileMount]) -> None:
     for mount in mounts:
         path = mount.mount_path
         if path == INPUT:
-            raise Unsupported("the wasm engine cannot mount a folder at /input itself; linux can, or mount it below")
+            raise Unsupported("the wasm engine cannot mount a directory at /input itself; linux can, or mount it below")
         if mount.host_path.is_dir():
             continue
         if mount.mode != "ro":
             raise Unsupported(
-                f"the wasm engine mounts single files 'ro' only, not {path}; linux can, or mount a folder"
+                f"the wasm engine mounts single files 'ro' only, not {path}; linux can, or mount a directory"
             )
         if not path.is_relative_to(INPUT):
             raise Unsupported(f"the wasm engine mounts single files below /input only, not at {path}; linux can")
@@ -120,7 +120,7 @@ def mount(mounts: Iterable[FileMount], folder: str, input_folder: str) -> tuple[
         if found != each.identity:
             raise SandboxUnavailable(
                 f"{each.host_path} is another than when it was mounted: something has come to lie in its place; make"
-                " the policy anew, and mount a folder, not a file that is replaced"
+                " the policy anew, and mount a directory, not a file that is replaced"
             )
     return tuple(volumes)
 

@@ -80,7 +80,7 @@ class ServedWorkspace:
             raise Unsupported("the files of the wasm engine have no modes on this system; leave mode= out")
         names = self._names(path)
         if not names:
-            raise FileError(errno.EISDIR, f"{path}: is a folder")
+            raise FileError(errno.EISDIR, f"{path}: is a directory")
         draft = f".{secrets.token_hex(8)}.part"
         view = memoryview(data)
         with errors_naming(path):

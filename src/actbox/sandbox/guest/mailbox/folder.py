@@ -71,7 +71,7 @@ class FolderTransport(Transport):
             except InvalidPiece as error:
                 raise TransportFailed(str(error), True) from None
             except OSError as error:
-                raise TransportFailed("the folder of the tool calls cannot be read: %s" % error) from None
+                raise TransportFailed("the directory of the tool calls cannot be read: %s" % error) from None
             if found:
                 return found
             is_soon = time.monotonic() - self._moved_at < _SOON_IS_SECONDS

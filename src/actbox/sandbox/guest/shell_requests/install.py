@@ -40,7 +40,7 @@ def install(request: Dict[str, Any], stdin: IO[bytes]) -> Dict[str, Any]:
                 file.write(source)
         compileall.compile_dir(os.path.join(base, "code"), quiet=2)
     except OSError as error:
-        return {"error": "no folder can be made for it: %s" % error}
+        return {"error": "no directory can be made for it: %s" % error}
     return {
         "base": base,
         "python": "%d.%d.%d" % sys.version_info[:3],
