@@ -90,6 +90,7 @@ lock: ## resolve pyproject.toml into requirements/ again, with what is there kep
 
 .PHONY: bench
 bench: ## measure speed and memory beside peers, for a quarter of an hour; prints a table
+	@scripts/engines bubblewrap || echo "bubblewrap cannot be had here; the table says so"
 	@$(in_venv) && { python -c 'import agent_framework_openai, eryx, pydantic_monty, tiktoken' 2>/dev/null || uv pip install --quiet --python "$$venv/bin/python" --editable '.[bench]' \
 		|| echo "some peers cannot be had here; the table says which"; }
 	@$(in_venv) && python benchmarks/run.py

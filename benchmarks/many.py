@@ -15,7 +15,7 @@ from peers import reason_of
 from processes import GUEST, available_mib, descendants, proportional_mib
 
 import actbox
-from actbox.sandbox import slots
+from actbox.sandbox import run_slots
 
 _MOST_MIB = 24 * 1024
 _MOST_SECONDS = 120
@@ -81,7 +81,7 @@ async def crowd(number: int, policy: actbox.Policy) -> dict[str, float]:
 
 async def measure(effort: Effort) -> list[Row]:
     """Measure without preload and with. The cap on runs at once is lifted first: it is what would make them queue."""
-    os.environ[slots.VARIABLE] = str(effort.crowd)
+    os.environ[run_slots.VARIABLE] = str(effort.crowd)
     rows = []
     for kind, policy in _POLICIES:
         rows += await _rows(f"{effort.crowd} sandboxes alive at once, each answering, {kind}", effort.crowd, policy)

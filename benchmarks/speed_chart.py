@@ -22,7 +22,10 @@ from machine import machine_text
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
 _TITLE = "How fast actbox runs a program beside other libraries: bars of medians and 99th percentiles."
-_NOTES = "Monty runs a subset of Python; eryx runs the standard library only; a subprocess has no isolation."
+_NOTES = (
+    "The dark part of a bar is the median; the whole bar is the 99th percentile. Monty runs a subset of Python; eryx runs "
+    "the standard library only; a subprocess has no isolation."
+)
 _OURS = "actbox"
 
 
@@ -52,7 +55,7 @@ _ALL_PEERS = {
 _SUSTAINED_PEERS = {name: shown for name, shown in _ALL_PEERS.items() if name != "pyeryx"}
 PANELS = (
     Panel(
-        "One fresh run of print(1+1)",
+        "A fresh run of print(1+1), every 20 ms",
         "milliseconds, less is better",
         "fresh run of `print(1+1)`, paced",
         _ALL_PEERS,

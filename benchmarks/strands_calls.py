@@ -71,12 +71,12 @@ async def measure(effort: Effort) -> list[Row]:
                 callback_handler=None,
             )
 
-        async def untold(event: dict[str, Any]) -> None: ...
+        async def unreported(event: dict[str, Any]) -> None: ...
 
         async def use(agent: Agent, name: str, given: dict[str, Any]) -> Answered:
             """Make one call as the agent's executor does."""
             use: Any = {"toolUseId": "use", "name": name, "input": given}
-            came = await asyncio.create_task(run_tool(agent, use, {}, tell=untold))
+            came = await asyncio.create_task(run_tool(agent, use, {}, report=unreported))
             assert isinstance(came, Answered), came
             assert came.result["status"] == "success", came.result
             return came

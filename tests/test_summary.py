@@ -28,8 +28,9 @@ def test_the_command_line_begins_with_the_sentence(arguments: list[str], capsys:
     assert found and len(before) < 60  # the usage, or the version
 
 
-def test_the_changelog_begins_with_the_sentence() -> None:
-    assert (ROOT / "CHANGELOG.md").read_text().split("\n\n")[1].replace("\n", " ") == SUMMARY
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md"])
+def test_a_page_begins_with_the_sentence(page: str) -> None:
+    assert (ROOT / page).read_text().split("\n\n")[1].replace("\n", " ") == SUMMARY
 
 
 def test_the_readme_and_the_changelog_have_no_other_wording_of_the_sentence() -> None:

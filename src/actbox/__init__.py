@@ -1,4 +1,4 @@
-"""actbox runs the code that AI agents write: full CPython in a real Linux sandbox, with your Python functions as tools.
+"""actbox runs the code that AI agents write: full CPython in a Linux sandbox, with your Python functions as tools.
 
     import actbox
 

@@ -234,6 +234,14 @@ async def test_a_share_of_the_processors_is_one_of_the_whole_tree(open_box: Open
     assert 0 < sum(float(line) for line in result.stdout.split()) < 3 * 0.2 * 2
 
 
+async def test_the_usage_of_a_program_that_was_stopped_has_its_processor_time_and_memory(open_box: OpenBox) -> None:
+    box = await open_box(output_bytes=10_000)
+    code = "import time\nwhile time.process_time() < 0.2: pass\nwhile True: print('x' * 1000)"
+    usage = (await box.run(code)).usage
+    assert usage.cpu_ms >= 150, usage  # the kernel counts in units of up to 10 ms
+    assert usage.max_rss_bytes > 2**20, usage
+
+
 BOMBS = {
     "memory": ("held = []\nwhile True: held.append(bytearray(2**20))", {ErrorKind.MEMORY}),
     "fork": (

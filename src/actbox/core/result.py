@@ -88,7 +88,8 @@ class Usage:
 
     `wall_ms` counts from the moment when the program could begin; `queue_ms` is the time before that, waiting for its
     turn among the runs of this process and for a sandbox. `approval_ms` is the time in which the clock stopped while
-    tool calls waited for approval, and is no part of `wall_ms`.
+    tool calls waited for approval, and is no part of `wall_ms`. If a program was stopped, `cpu_ms` lacks the time of
+    processes that nobody waited for; if its session ended with it, both figures are those of the whole session.
     """
 
     wall_ms: float = 0.0

@@ -22,6 +22,7 @@ from actbox.sandbox.run_end import End, Ending
 from .cgroups import RunGroup
 from .input_folder import InputFolder
 from .reaper import reaper
+from .used import Used, used_below
 
 if TYPE_CHECKING:
     from actbox.sandbox.egress.gate import Gate
@@ -59,7 +60,8 @@ class Child(GuestProcess):
         self.input_folder: InputFolder | None = None
         """The guest's view of `/input`; set if `/input` is a host directory and several programs will run."""
         self._heard: dict[str, Any] = {}
-        self._killed = False
+        self._begun = self._killed = False
+        self._used = Used()
         self._limit = ""
         """The limit that ended the sandbox, known once it is buried."""
         self.buried = False
@@ -84,6 +86,7 @@ class Child(GuestProcess):
         Raises `ChildEnded` if the sandbox died while it waited, and `OSError` if its limits cannot be set.
         """
         self.stdin = stdin
+        self._begun = True
         try:
             if self._group is not None:
                 self._group.set_limits(limits)
@@ -155,10 +158,12 @@ class Child(GuestProcess):
 
     def kill(self) -> None:
         with self._lock:
-            self._killed = True
             if self._end.ending is None:
+                if self._begun and not self._killed and self.dismissed_ms is None:
+                    self._used = used_below(self._pidfd)
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            self._killed = True
 
     def dismiss(self, used_ms: float) -> bool:
         self.dismissed_ms = used_ms
@@ -219,6 +224,7 @@ class Child(GuestProcess):
             if not self._killed and not self._nursery_lives():
                 return Ending(failure="the nursery process died, and this run with it; the next one gets a new nursery")
             facts["signal"] = int(signal.SIGKILL)  # killed from outside, by us or somebody else
+            facts |= self._used._asdict()
         return Ending(**facts)
 
     def _facts(self) -> dict[str, Any]:
