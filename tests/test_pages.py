@@ -43,15 +43,21 @@ def test_a_python_block_prints_what_its_comments_say(
 ) -> None:
     if "agent_framework" in block.code and importlib.util.find_spec("agent_framework") is None:
         pytest.skip("Agent Framework is not installed: pip install 'actbox[agent-framework]'")
-    if "openai:" not in block.code:
+    by_framework = "OpenAIChatClient" in block.code
+    if by_framework and importlib.util.find_spec("agent_framework_openai") is None:
+        pytest.skip("the framework's clients for OpenAI are not installed: pip install agent-framework-openai")
+    if "openai:" not in block.code and not by_framework:
         check_python(block, tmp_path)
         return
     program = "final_answer(population('Oslo') - population('Bergen'))"
-    with serving(Responses(), [Reply("I look both up.", program)]) as provider:  # in place of the model's provider
+    replies = [Reply("I look both up.", program)]
+    if by_framework:
+        replies = [Reply(program="population('Oslo') - population('Bergen')"), Reply("It is 426,521 people more.")]
+    with serving(Responses(), replies) as provider:  # in place of the model's provider
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
         check_python(block, tmp_path)
-    assert provider.requests
+    assert len(provider.requests) == len(replies)
 
 
 def test_the_readme_is_short_and_shows_what_the_demo_prints() -> None:
