@@ -106,6 +106,11 @@ class Responses(Wire):
     key_header = "authorization"
     key_prefix = "Bearer "
 
+    def __init__(self, *, key: str | None = KEY) -> None:
+        super().__init__(key=key)
+        self.stored: dict[str, list[str]] = {}
+        """The ids of the tool calls in each response, for requests that name it as the previous one."""
+
     def system(self, body: Mapping[str, Any]) -> str:
         return "".join(item["content"] for item in body["input"] if item.get("role") in ("system", "developer"))
 
@@ -114,7 +119,8 @@ class Responses(Wire):
         return [(tool["name"], tool["description"], tool["parameters"]) for tool in body["tools"]]
 
     def calls(self, body: Mapping[str, Any]) -> list[str]:
-        return [item["call_id"] for item in body["input"] if item.get("type") == "function_call"]
+        before = self.stored.get(body.get("previous_response_id") or "", [])
+        return [*before, *(item["call_id"] for item in body["input"] if item.get("type") == "function_call")]
 
     def results(self, body: Mapping[str, Any]) -> list[tuple[str, str]]:
         found = (item for item in body["input"] if item.get("type") == "function_call_output")
@@ -130,6 +136,7 @@ class Responses(Wire):
             call = {"type": "function_call", "status": "completed", "name": "execute_code"}
             arguments = json.dumps({"code": reply.program})
             output.append({"id": f"fc_{number}", "call_id": f"call_{number}", "arguments": arguments, **call})
+        self.stored[f"resp_{number}"] = [item["call_id"] for item in output if item["type"] == "function_call"]
         return {
             "id": f"resp_{number}",
             "object": "response",

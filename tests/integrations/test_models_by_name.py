@@ -46,6 +46,11 @@ def double(n: int) -> int:
     return 2 * n
 
 
+def shows_no_cause(error: BaseException) -> bool:
+    """Return True if a traceback of this error shows no other one."""
+    return error.__cause__ is None and error.__suppress_context__
+
+
 @pytest.mark.slow
 @EACH_WIRE
 async def test_an_agent_solves_a_task_over_each_wire(
@@ -104,6 +109,21 @@ async def test_a_refusal_of_the_provider_is_raised_with_its_reason(
 
 
 @pytest.mark.slow
+@EACH_WIRE
+async def test_an_error_about_a_server_that_cannot_be_reached_names_its_address(
+    wire: Wire, idle_box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(wire.variable, KEY)
+    with serving(wire, []) as provider:
+        address = provider.base_url  # nothing listens there once the block has ended
+    agent = CodeAgent(
+        f"{wire.provider}:{MODEL}", idle_box, base_url=address.replace("http://", "http://me:the-password@")
+    )
+    with pytest.raises(ActboxError, match=f"^the model {wire.provider}:{MODEL} at {address}/? did not answer: ."):
+        await agent.run("?")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["argument", "variable"])
 async def test_a_server_without_responses_is_told_apart_from_a_broken_one(
     by: str, idle_box: Sandbox, monkeypatch: pytest.MonkeyPatch
@@ -153,6 +173,7 @@ async def test_a_missing_key_is_one_sentence_that_names_its_variable(wire: Wire,
     assert str(caught.value) == (
         f"the model '{wire.provider}:{MODEL}' needs an API key: set the environment variable {wire.variable}"
     )
+    assert shows_no_cause(caught.value)
 
 
 @pytest.mark.slow
@@ -170,6 +191,7 @@ def test_a_missing_address_is_one_sentence_that_names_its_variable() -> None:
         "the model 'ollama:qwen3' needs the address of its server: "
         "give base_url, or set the environment variable OLLAMA_BASE_URL"
     )
+    assert shows_no_cause(caught.value)
 
 
 @pytest.mark.slow
@@ -183,8 +205,10 @@ def test_a_missing_package_of_a_provider_is_one_sentence_that_names_the_extra(
         if name.startswith((f"{package}.", f"pydantic_ai.providers.{provider}", f"pydantic_ai.models.{provider}")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ActboxError, match=rf"'{provider}' cannot be imported \(.*\): pip install 'actbox\[models\]'$"):
+    told = rf"'{provider}' cannot be imported \(.*\): pip install 'actbox\[models\]'$"
+    with pytest.raises(ActboxError, match=told) as caught:
         PydanticAIModel(f"{provider}:{MODEL}")
+    assert shows_no_cause(caught.value)
 
 
 async def test_a_missing_extra_is_one_sentence_that_names_it(
@@ -199,8 +223,9 @@ async def test_a_missing_extra_is_one_sentence_that_names_it(
         if name.partition(".")[0] == "pydantic_ai":
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [NotInstalled(), *sys.meta_path])
-    with pytest.raises(ActboxError, match=r"^pydantic_ai is not installed: pip install 'actbox\[models\]'$"):
+    with pytest.raises(ActboxError, match=r"^pydantic_ai is not installed: pip install 'actbox\[models\]'$") as caught:
         CodeAgent("openai:gpt-5", idle_box)
+    assert shows_no_cause(caught.value)
 
 
 async def test_an_unknown_provider_is_one_sentence_that_names_it_and_the_known_ones(idle_box: Sandbox) -> None:
@@ -210,6 +235,7 @@ async def test_an_unknown_provider_is_one_sentence_that_names_it_and_the_known_o
         "there is no model provider 'nobody': use openai, openai-chat, anthropic, google or another provider of "
         "Pydantic AI"
     )
+    assert shows_no_cause(caught.value)
 
 
 @pytest.mark.parametrize("name", ["gpt-5", "", ":gpt-5", "openai:"])

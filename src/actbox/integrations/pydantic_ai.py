@@ -112,8 +112,17 @@ class PydanticAIModel(ConnectedModel):
                 model_request_parameters=parameters,
             )
         except AgentRunError as error:
-            raise ActboxError(f"the model {self.name} did not answer: {error}{self._advice(error)}") from error
+            raise ActboxError(
+                f"the model {self.name}{self._place(error)} did not answer: {error}{self._advice(error)}"
+            ) from error
         return _reply(response)
+
+    def _place(self, error: AgentRunError) -> str:
+        """Return " at" and the server's address if no HTTP answer came from it, "" for any other error."""
+        from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
+
+        came_no_answer = isinstance(error, ModelAPIError) and not isinstance(error, ModelHTTPError)
+        return f" at {_shown(self._model.base_url)}" if came_no_answer and self._model.base_url else ""
 
     def _advice(self, error: AgentRunError) -> str:
         """Return what to do if a server other than OpenAI's does not serve Responses, "" for any other error."""
@@ -125,7 +134,8 @@ class PydanticAIModel(ConnectedModel):
         address = self._model.base_url or ""
         if error.status_code not in _NO_SUCH_PATH or urlsplit(address).hostname == "api.openai.com":
             return ""
-        return f"; if {address} serves Chat Completions only, and not Responses, name the model openai-chat:{model}"
+        shown = _shown(address)
+        return f"; if {shown} serves Chat Completions only, and not Responses, name the model openai-chat:{model}"
 
 
 def _model(name: str, base_url: str | None) -> Model:
@@ -138,21 +148,24 @@ def _model(name: str, base_url: str | None) -> Model:
         raise InvalidValue(f"a model is named PROVIDER:MODEL, such as 'openai:gpt-5', not {name!r}")
     try:
         found = infer_provider_class(provider)
-    except ValueError as error:
+    except ValueError:
         raise InvalidValue(
             f"there is no model provider {provider!r}: use openai, openai-chat, anthropic, google or another provider "
             "of Pydantic AI"
-        ) from error
+        ) from None
     except ImportError as error:
-        raise _missing_package(provider, error) from error
+        raise _missing_package(provider, error) from _cause(error)
     try:
         return infer_model(name) if base_url is None else infer_model(name, _at(found, provider, base_url))
     except ActboxError:
         raise
     except ImportError as error:
-        raise _missing_package(provider, error) from error
+        raise _missing_package(provider, error) from _cause(error)
     except Exception as error:  # each provider's package has exceptions of its own for what is missing
-        raise ActboxError(f"the model {name!r} {_missing_setting(error)}") from error
+        variable = _missing_variable(error)
+        if variable:
+            raise ActboxError(f"the model {name!r} needs {variable}") from None
+        raise ActboxError(f"the model {name!r} cannot be used: {str(error).partition('. ')[0].rstrip('.')}") from error
 
 
 def _at(provider_class: type[Provider[Any]], provider: str, base_url: str) -> Callable[[str], Provider[Any]]:
@@ -175,14 +188,28 @@ def _missing_package(provider: str, error: ImportError) -> ActboxError:
     )
 
 
-def _missing_setting(error: Exception) -> str:
-    """Return what a provider lacks, as the end of a sentence: its own says it in several, about Python arguments."""
+def _cause(error: ImportError) -> ImportError | None:
+    """Return `None` for a package that is not installed: our message says that. A broken one keeps its traceback."""
+    return None if isinstance(error.__cause__ or error, ModuleNotFoundError) else error
+
+
+def _missing_variable(error: Exception) -> str:
+    """Return what a provider lacks and the environment variable for it, "" if the error names none.
+
+    The provider's own message says it in several sentences, about Python arguments.
+    """
     variable = found[0] if (found := _VARIABLE.search(str(error))) else ""
     if variable.endswith("_API_KEY"):
-        return f"needs an API key: set the environment variable {variable}"
+        return f"an API key: set the environment variable {variable}"
     if variable:
-        return f"needs the address of its server: give base_url, or set the environment variable {variable}"
-    return f"cannot be used: {str(error).partition('. ')[0].rstrip('.')}"
+        return f"the address of its server: give base_url, or set the environment variable {variable}"
+    return ""
+
+
+def _shown(address: str) -> str:
+    """Return an address without its user name and password, for messages."""
+    parts = urlsplit(address)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _history(messages: Sequence[Message]) -> list[ModelMessage]:

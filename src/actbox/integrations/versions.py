@@ -19,7 +19,7 @@ def importing(package: str, *, extra: str) -> Iterator[None]:
         if (error.name or "").startswith("actbox"):
             raise
         if isinstance(error, ModuleNotFoundError) and "." not in (error.name or "."):
-            raise ActboxError(f"{error.name} is not installed: pip install 'actbox[{extra}]'") from error
+            raise ActboxError(f"{error.name} is not installed: pip install 'actbox[{extra}]'") from None
         there = importlib.metadata.version(package)
         raise ActboxError(
             f"{package} {there} does not fit this version of actbox, which needs {_needed(package)} ({error}):"
