@@ -118,8 +118,8 @@ def test_the_page_on_engines_names_them_all() -> None:
         assert f"`{engine}`" in text, engine
 
 
-def test_the_page_on_results_has_each_field_and_each_kind_of_error() -> None:
+def test_the_page_on_results_has_each_field_of_a_result_and_of_its_usage_and_each_kind_of_error() -> None:
     cells = re.findall(r"^\| (`.*?`) \|", (DOCS / "results.md").read_text(), re.MULTILINE)
     names = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
-    fields = {spec.name for spec in dataclasses.fields(actbox.ExecutionResult)}
+    fields = {spec.name for kind in (actbox.ExecutionResult, actbox.Usage) for spec in dataclasses.fields(kind)}
     assert names == fields | {kind.value for kind in actbox.ErrorKind}
