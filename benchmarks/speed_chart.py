@@ -23,8 +23,8 @@ RESULTS = Path(__file__).parent / "results" / "latest.json"
 
 _TITLE = "How fast actbox runs a program beside other libraries: bars of medians and 99th percentiles."
 _NOTES = (
-    "The dark part of a bar is the median; the whole bar is the 99th percentile. Monty runs a subset of Python; eryx runs "
-    "the standard library only; a subprocess has no isolation."
+    "The dark part of a bar is the median; the whole bar is the 99th percentile. Monty runs a subset of Python; eryx "
+    "runs the standard library only; a subprocess has no isolation."
 )
 _OURS = "actbox"
 
