@@ -177,7 +177,9 @@ def test_a_range_with_the_id_of_an_account_or_a_group_is_refused(
 ) -> None:
     users = [("root", 0), ("daemon", 1), ("ann", 1000)]
     groups = [("root", 0), ("daemon", 1), ("staff", 50)]
-    monkeypatch.setattr(pwd, "getpwall", lambda: [pwd.struct_passwd((n, "x", i, i, "", "/", "/bin/sh")) for n, i in users])
+    monkeypatch.setattr(
+        pwd, "getpwall", lambda: [pwd.struct_passwd((n, "x", i, i, "", "/", "/bin/sh")) for n, i in users]
+    )
     monkeypatch.setattr(grp, "getgrall", lambda: [grp.struct_group((n, "x", i, [])) for n, i in groups])
     monkeypatch.setattr(guest_ids, "_given_away", lambda path: [])
     monkeypatch.setattr(guest_ids, "_mapped", lambda: [range(0, 2**32 - 1)])
