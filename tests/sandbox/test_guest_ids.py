@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import grp
 import os
+import pwd
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -155,10 +157,39 @@ def test_a_range_that_cannot_be_used_is_refused(
     said: str, why: str, no_ids_yet: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guest_ids, "_given_away", lambda path: [range(165_000, 165_010)])
+    monkeypatch.setattr(guest_ids, "_accounts", dict)
     monkeypatch.setattr(guest_ids, "_mapped", lambda: [range(0, 2**32 - 1)])
     monkeypatch.setenv(guest_ids.VARIABLE, said)
     with pytest.raises(InvalidValue, match=why):
         guest_ids.guest_ids()
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("1-1", r"1 is the id of the user daemon of this machine.*that no user and no group has"),
+        ("2-900", r"50 is the id of the group staff of this machine"),
+        ("900-1000", r"1000 is the id of the user ann of this machine"),
+    ],
+)
+def test_a_range_with_the_id_of_an_account_or_a_group_is_refused(
+    said: str, why: str, no_ids_yet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = [("root", 0), ("daemon", 1), ("ann", 1000)]
+    groups = [("root", 0), ("daemon", 1), ("staff", 50)]
+    monkeypatch.setattr(
+        pwd, "getpwall", lambda: [pwd.struct_passwd((n, "x", i, i, "", "/", "/bin/sh")) for n, i in users]
+    )
+    monkeypatch.setattr(grp, "getgrall", lambda: [grp.struct_group((n, "x", i, [])) for n, i in groups])
+    monkeypatch.setattr(guest_ids, "_given_away", lambda path: [])
+    monkeypatch.setattr(guest_ids, "_mapped", lambda: [range(0, 2**32 - 1)])
+    monkeypatch.setenv(guest_ids.VARIABLE, said)
+    with pytest.raises(InvalidValue, match=why):
+        guest_ids.guest_ids()
+    monkeypatch.setenv(guest_ids.VARIABLE, "1001-1010")
+    made = guest_ids.guest_ids()
+    assert made.ids == range(1001, 1011)
+    made.leave_to_parent()
 
 
 def test_a_range_that_this_user_namespace_lacks_is_refused(no_ids_yet: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,15 +210,15 @@ def test_a_range_that_is_named_is_used(no_ids_yet: None, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("mapped", "accounts", "expected"),
     [
-        ([range(0, 2**32 - 1)], set(), guest_ids._USUAL),
-        ([range(0, 65536)], set(), range(65534 - 1024, 65534)),
-        ([range(0, 65536)], {65000}, range(65001, 65534)),
-        ([range(0, 1), range(1000, 1001)], set(), range(1000, 1001)),
-        ([range(0, 5)], set(), range(1, 5)),
+        ([range(0, 2**32 - 1)], {}, guest_ids._USUAL),
+        ([range(0, 65536)], {}, range(65534 - 1024, 65534)),
+        ([range(0, 65536)], {65000: "user ann"}, range(65001, 65534)),
+        ([range(0, 1), range(1000, 1001)], {}, range(1000, 1001)),
+        ([range(0, 5)], {}, range(1, 5)),
     ],
 )
 def test_what_is_used_unless_told_is_nobodys(
-    mapped: list[range], accounts: set[int], expected: range, monkeypatch: pytest.MonkeyPatch
+    mapped: list[range], accounts: dict[int, str], expected: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guest_ids, "_mapped", lambda: mapped)
     monkeypatch.setattr(guest_ids, "_accounts", lambda: accounts)

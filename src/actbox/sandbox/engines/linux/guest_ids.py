@@ -128,6 +128,12 @@ def _configured(text: str) -> range:
         for given in _given_away(Path(path)):
             if _overlap(given, ids):
                 raise InvalidValue(f"{VARIABLE} is {text!r}: {path} gives {given[0]}-{given[-1]} to somebody else")
+    for number, owner in sorted(_accounts().items()):
+        if number in ids:
+            raise InvalidValue(
+                f"{VARIABLE} is {text!r}: {number} is the id of the {owner} of this machine, and programs must not have"
+                " an account's rights: name ids that no user and no group has"
+            )
     return ids
 
 
@@ -152,9 +158,10 @@ def _found() -> range:
     )
 
 
-def _accounts() -> set[int]:
-    """Return the ids of this machine's users and groups."""
-    return {account.pw_uid for account in pwd.getpwall()} | {group.gr_gid for group in grp.getgrall()}
+def _accounts() -> dict[int, str]:
+    """Return the ids of this machine's users and groups, each with what has it, such as `user daemon`."""
+    groups = {group.gr_gid: f"group {group.gr_name}" for group in grp.getgrall()}
+    return groups | {account.pw_uid: f"user {account.pw_name}" for account in pwd.getpwall()}
 
 
 def _mapped() -> list[range]:
