@@ -155,6 +155,11 @@ class CodeAgent:
         Raises `InvalidValue`, also if approval could be required and there is no approver, and `ActboxError` if a model
         given by name lacks a package or a key.
         """
+        if not isinstance(sandbox, Sandbox):
+            raise InvalidValue(
+                f"an agent runs each program in a sandbox, which open_sandbox(…) makes, not in"
+                f" {type(sandbox).__name__}: no variable of a program is left for the next one, but files in /workspace stay"
+            )
         if max_turns < 1:
             raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
         self._model: ChatModel
