@@ -156,10 +156,8 @@ class CodeAgent:
         given by name lacks a package or a key.
         """
         if not isinstance(sandbox, Sandbox):
-            raise InvalidValue(
-                f"an agent runs each program in a sandbox, which open_sandbox(…) makes, not in"
-                f" {type(sandbox).__name__}: no variable of a program is left for the next one, but files in /workspace stay"
-            )
+            kind = type(sandbox).__name__
+            raise InvalidValue(f"an agent's programs run in a sandbox, such as open_sandbox() makes, not in a {kind}")
         if max_turns < 1:
             raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
         self._model: ChatModel
