@@ -31,27 +31,26 @@ def tool(annotation: Any, result: Any) -> Tool:
     return Tool.from_function(give)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "result", "written"),
-    [
-        (pd.DataFrame, TABLE, "DataFrame"),
-        (pd.Series, TABLE["n"], "Series"),
-        (pd.Index, TABLE.index, "list[Any]"),
-        (pd.Timestamp, pd.Timestamp(MOMENT), "datetime.datetime"),
-        (pd.Timedelta, pd.Timedelta(days=1), "datetime.timedelta"),
-        (np.ndarray, np.eye(2), "list[Any]"),
-        (npt.NDArray[np.float64], np.arange(2.0), "list[Any]"),
-        (np.float64, np.float64(1.5), "float"),
-        (np.int64, np.int64(1), "int"),
-        (np.bool_, np.bool_(True), "bool"),
-        (np.datetime64, np.datetime64(MOMENT), "datetime.datetime"),
-        (dict[str, pd.DataFrame], {"a": TABLE}, "dict[str, DataFrame]"),
-        (pd.DataFrame | None, None, "DataFrame | None"),
-        (list[Report], [Report(TABLE, np.int64(2))], "list[Report]"),
-        (Report, Report(TABLE, np.int64(2)), "Report"),
-    ],
-    ids=str,
-)
+RESULTS: list[tuple[Any, Any, str]] = [
+    (pd.DataFrame, TABLE, "DataFrame"),
+    (pd.Series, TABLE["n"], "Series"),
+    (pd.Index, TABLE.index, "list[Any]"),
+    (pd.Timestamp, pd.Timestamp(MOMENT), "datetime.datetime"),
+    (pd.Timedelta, pd.Timedelta(days=1), "datetime.timedelta"),
+    (np.ndarray, np.eye(2), "list[Any]"),
+    (npt.NDArray[np.float64], np.arange(2.0), "list[Any]"),
+    (np.float64, np.float64(1.5), "float"),
+    (np.int64, np.int64(1), "int"),
+    (np.bool_, np.bool_(True), "bool"),
+    (np.datetime64, np.datetime64(MOMENT), "datetime.datetime"),
+    (dict[str, pd.DataFrame], {"a": TABLE}, "dict[str, DataFrame]"),
+    (pd.DataFrame | None, None, "DataFrame | None"),
+    (list[Report], [Report(TABLE, np.int64(2))], "list[Report]"),
+    (Report, Report(TABLE, np.int64(2)), "Report"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "result", "written"), RESULTS, ids=[str(row[0]) for row in RESULTS])
 async def test_an_annotated_result_crosses_as_an_unannotated_one_and_its_type_is_shown(
     annotation: Any, result: Any, written: str
 ) -> None:
