@@ -411,6 +411,39 @@ def test_a_picture_of_any_height_is_shown() -> None:
     assert "--wide:392px" in frame  # of the first, whose height is none, as of a picture that says nothing
 
 
+HARMLESS = [
+    '<img width="300" height="400" alt="x">',
+    '<details open=""><summary>s</summary></details>',
+    '<ol start="3" reversed="" type="a"><li value="9">x</li></ol>',
+    '<table width="50%"><col span="2" width="9"><tr><td height="9" headers="h" lang="ar" dir="rtl" hidden=""></table>',
+]
+HARMFUL = (
+    "<img src='http://x/a.png' srcset='http://x/b.png 2x' onload=x usemap=#m longdesc=http://x><p background=http://x>"
+    "<a href=http://x ping=http://x target=_top download>x</a><details open ontoggle=x><td formaction=http://x>"
+    "<blockquote cite=http://x><p contenteditable autofocus accesskey=x tabindex=1 is=x slot=x popover nonce=x>"
+)
+
+
+def test_attributes_that_fetch_nothing_stay_and_others_go() -> None:
+    for source in HARMLESS:
+        (frame,) = Seen(embedded(source, name="n")).all("iframe")
+        kept = [(tag, said) for tag, said in Seen(frame["srcdoc"]).elements if tag not in ("meta", "style")]
+        assert kept == Seen(source).elements
+    (frame,) = Seen(embedded(HARMFUL, name="n")).all("iframe")
+    kept = [said for tag, said in Seen(frame["srcdoc"]).elements if tag not in ("meta", "style")]
+    assert [said for said in kept if said] == [{"open": ""}]
+
+
+def test_the_text_after_the_last_element_is_shown_as_it_reads() -> None:
+    (frame,) = Seen(embedded("<b>x</b> is &lt; y &amp; z", name="n")).all("iframe")
+    assert Seen(frame["srcdoc"]).text == "x is < y & z"
+
+
+def test_sizes_without_bound_make_no_frame_without_bound() -> None:
+    for style in ("font-size:9999em", "font-size:9999px", "min-height:9999em", "padding:9999em"):
+        assert "--wide:2000px" in embedded(f'<div style="{style}">x' * 500, name="n")
+
+
 class Steps(list[Any]):
     """A list that counts what is looked at in it."""
 

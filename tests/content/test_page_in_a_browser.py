@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import struct
 import threading
@@ -267,6 +268,7 @@ def test_a_time_stands_on_one_line_and_a_tall_picture_fits_the_window(visit):
     assert 100 < seen.evaluate("document.images[0].offsetHeight") < 800
 
 
+ONE_PIXEL = f"data:image/png;base64,{base64.b64encode(png(1, 1)).decode()}"
 TABLES = {
     "a small table": {"day": ["Mon", "Tue"], "sales": [1, 2]},
     "a large table": {"a": range(50), "b": range(50)},
@@ -283,6 +285,10 @@ HTML_OF_VALUES = {
     + ("<tr><td>" + "long text " * 20 + "</td><td>" + "other " * 10 + "</td></tr>") * 5
     + "</table>",
     "many short cells": "<table><tr>" + "<td>column</td>" * 40 + "</tr></table>",
+    "sizes of their own": '<div style="padding:100px;font-size:40px">big<br>more</div><b style="font-size:3em">b</b>',
+    "a stretched picture": f'<img width=300 height=400 src="{ONE_PIXEL}">',
+    "closed details": f"<details><summary>s</summary>{'<p>x</p>' * 10}</details>",
+    "open details": f"<details open><summary>s</summary>{'<p>x</p>' * 10}</details>",
     "headings": "<h2>Title</h2><p>Text.</p><h3>More</h3><p>Text.<br>And text.</p>",
 }
 

@@ -25,15 +25,35 @@ _KEPT = frozenset(
 _SILENT = frozenset({"script", "style", "title", "template", "noscript", "iframe", "object", "svg", "math", "head"})
 """Elements whose content is dropped too, except that of `style`, which is kept as a style sheet."""
 _VOID = frozenset({"br", "col", "hr", "img"})
-_ATTRIBUTES = frozenset({"class", "id", "colspan", "rowspan", "scope", "align", "valign", "title", "alt", "style"})
+_ATTRIBUTES = frozenset(
+    (
+        *(
+            "abbr",
+            "align",
+            "alt",
+            "aria-hidden",
+            "aria-label",
+            "class",
+            "colspan",
+            "dir",
+            "headers",
+            "height",
+            "hidden",
+        ),
+        *("id", "lang", "open", "reversed", "role", "rowspan", "scope", "span", "start", "style", "title", "type"),
+        *("valign", "value", "width"),
+    )
+)
+"""Attributes that fetch nothing and lead nowhere."""
 _ENDS_LINE = frozenset(
     (
         *("blockquote", "br", "caption", "dd", "details", "div", "dl", "dt", "figcaption", "figure", "h1", "h2", "h3"),
         *("h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "section", "summary", "table", "tr", "ul"),
     )
 )
-_LINE, _PICTURE, _AROUND, _MOST = 20.3, 320, 32, 2_000
-"""For frames, in pixels: the height of a line of text, of a picture and of the margins, and the greatest height."""
+_LINE, _PICTURE, _BELOW, _AROUND, _MOST = 20.3, 320, 6, 32, 2_000
+"""For frames, in pixels: the height of a line of text, of a picture, of the space below a picture's line and of the
+margins, and the greatest height."""
 _WIDTHS = {"narrow": 280, "middle": 440, "wide": 715}
 """For frames in windows of three widths (`turns.css`): the width of a line in pixels, less a margin for line breaks."""
 _CHAR, _CAPITAL, _BROAD, _CELL, _UNEVEN = 8.1, 5, 7, 20, 1.3
@@ -43,7 +63,13 @@ _CAPITALS, _BROADS = re.compile(r"[A-Z]"), re.compile(r"[\u1100-\uffff\U00010000
 _SIZE = {"h1": 2.0, "h2": 1.5, "h3": 1.17}
 """The font size in an element, as a multiple of the usual one."""
 _HEIGHT = re.compile(r"[0-9]{1,5}")
-_ADDED = {"tr": 3.5, "hr": 9, "p": 7, "pre": 7, "ul": 7, "ol": 7, "dl": 7, "blockquote": 14, "figure": 14}
+_STYLED = re.compile(
+    r"(?:^|;)\s*(font-size|(?:min-)?height|(?:margin|padding)(?:-top|-bottom)?)\s*:\s*([0-9]{1,4}(?:\.[0-9]{1,4})?)(px|em)"
+)
+"""The sizes in a `style` attribute that count for the height of a frame; those of style sheets do not."""
+_FONT, _LARGEST = 14, 20.0
+"""The usual font size in pixels, and the largest that counts, as a multiple of it."""
+_ADDED = {"tr": 3.5, "hr": 9, "p": 7, "pre": 7, "ul": 7, "ol": 7, "details": 7, "dl": 7, "blockquote": 14, "figure": 14}
 _ADDED |= {"h1": 19, "h2": 18, "h3": 17, "h4": 19, "h5": 20, "h6": 22}
 """The vertical space, in pixels, at the beginning of an element, and again at its end."""
 
@@ -51,7 +77,7 @@ _LOOK = (
     ":root{color-scheme:light dark}body{font:14px/1.45 system-ui,sans-serif;margin:.5em;color:CanvasText}"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "th,td{padding:.2em .7em;text-align:right;border-bottom:1px solid color-mix(in srgb,CanvasText 15%,transparent)}"
-    "th{font-weight:600}img{max-width:100%}"
+    "th{font-weight:600}img{max-width:100%;object-fit:contain}"
 )
 
 
@@ -62,7 +88,7 @@ def embedded(source: str, *, name: str) -> Markup:
     reader = _Reader()
     reader.feed(source[:whole])
     reader.close()
-    reader.made.append(html.escape(source[whole:]))
+    reader.handle_data(html.unescape(source[whole:]))
     look = f"<style>{_LOOK}</style>{reader.style()}"
     page = f"<!doctype html><meta charset=utf-8>{NOTHING_FETCHED}{look}{''.join(reader.made)}"
     # Without a script a frame cannot fit its content, so estimate the height, rather too large; the rest scrolls.
@@ -77,9 +103,13 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.made: list[str] = []
         self._heights = dict.fromkeys(_WIDTHS, 0.0)
-        self._line = 0.0
+        self._line = self._tallest = 0.0
         self._cells = self._words = self._most_words = 0
-        self._size = 1.0
+        self._sizes: list[tuple[str, float]] = []
+        """The open elements that change the font size, each with its size as a multiple of the usual one."""
+        self._folded = 0
+        """How many `details` are open from a closed one on: of its content, only its summary takes space."""
+        self._in_summary = False
         self._kept_lines = 0
         self._silent: list[str] = []
         self._silent_at: dict[str, int] = {}
@@ -98,14 +128,33 @@ class _Reader(HTMLParser):
                 lines = self._line / pixels
                 if self._cells and lines > 1:  # a cell has at most as many lines as words
                     lines = min(lines * (_UNEVEN if self._cells > 1 else 1), max(self._most_words, 1))
-                self._heights[width] += _LINE * self._size * math.ceil(lines)
-            self._line = 0.0
+                self._heights[width] += _LINE * (self._tallest or 1.0) * math.ceil(lines)
+            self._line = self._tallest = 0.0
             self._cells = self._words = self._most_words = 0
         self._add(_ADDED.get(tag, 0))
 
     def _add(self, pixels: float) -> None:
-        for width in self._heights:
-            self._heights[width] += pixels
+        if self._takes_space():
+            for width in self._heights:
+                self._heights[width] += pixels
+
+    def _takes_space(self) -> bool:
+        return not self._folded or (self._folded == 1 and self._in_summary)
+
+    def _size(self) -> float:
+        return self._sizes[-1][1] if self._sizes else 1.0
+
+    def _note_style(self, tag: str, style: str) -> None:
+        """Note what an element's own style says of its font size, and add the heights and spaces that it names."""
+        size = self._size() * _SIZE.get(tag, 1.0)
+        for name, number, unit in _STYLED.findall(style):
+            pixels = float(number) * (1 if unit == "px" else _FONT * size)
+            if name == "font-size":
+                size = min(pixels / _FONT, _LARGEST)
+            elif tag not in ("td", "th", "tr"):  # those beside one another would be added up
+                self._add(pixels * (2 if name in ("margin", "padding") else 1))
+        if size != self._size() and tag not in _VOID:
+            self._sizes.append((tag, size))
 
     def style(self) -> str:
         text = "".join(self._styles)
@@ -123,18 +172,22 @@ class _Reader(HTMLParser):
         if tag == "img":
             said += [("src", value) for value in pictures]
         self._note_place(tag)
+        by_name = dict(said)
+        if tag == "details" and (self._folded or "open" not in by_name):
+            self._folded += 1
+        self._in_summary |= tag == "summary"
+        self._note_style(tag, by_name.get("style", ""))
         if tag == "img":
             sizes = [value for name, value in attrs if name == "height" and value and _HEIGHT.fullmatch(value)]
-            self._add(min(_MOST, int(sizes[0])) if sizes else _PICTURE)
+            self._add(min(_MOST, int(sizes[0]) + _BELOW) if sizes else _PICTURE)
         elif tag == "pre":
             self._kept_lines += 1
         elif tag in ("td", "th"):
             self._cells += 1
             self._words = 0
             self._line += _CELL
-        self._size = _SIZE.get(tag, 1.0) if tag in _ENDS_LINE else self._size
-        written = "".join(f' {name}="{html.escape(value)}"' for name, value in said)
-        self.made.append(f"<{tag}{written}>")
+        text = "".join(f' {name}="{html.escape(value)}"' for name, value in said)
+        self.made.append(f"<{tag}{text}>")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in _SILENT:
@@ -148,8 +201,11 @@ class _Reader(HTMLParser):
                 self._silent_at = {name: at for name, at in self._silent_at.items() if at < place}
         elif tag in _KEPT and tag not in _VOID:
             self._note_place(tag)
-            if tag in _SIZE:
-                self._size = 1.0
+            if self._sizes and self._sizes[-1][0] == tag:
+                self._sizes.pop()
+            if tag == "details":
+                self._folded = max(0, self._folded - 1)
+            self._in_summary &= tag != "summary"
             if tag == "pre":
                 self._kept_lines = max(0, self._kept_lines - 1)
             self.made.append(f"</{tag}>")
@@ -157,6 +213,8 @@ class _Reader(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._silent:
             self.made.append(html.escape(data))
+            if not self._takes_space():
+                return
             if self._kept_lines:
                 self._add(_LINE * data.count("\n"))
                 data = data.rpartition("\n")[2]
@@ -164,6 +222,8 @@ class _Reader(HTMLParser):
             self._words += len(words)
             self._most_words = max(self._most_words, self._words)
             more = _CAPITAL * len(_CAPITALS.findall(data)) + _BROAD * len(_BROADS.findall(data))
-            self._line += self._size * (_CHAR * (len(" ".join(words)) + (2 if words else 0)) + more)
+            if words:
+                self._tallest = max(self._tallest, self._size())
+            self._line += self._size() * (_CHAR * (len(" ".join(words)) + (2 if words else 0)) + more)
         elif self._silent[-1] == "style":
             self._styles.append(data)
