@@ -1,0 +1,134 @@
+"""`Environment` and `PackagePolicy`: the interpreter and packages that programs see, and which ones they may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from .errors import InvalidValue
+
+
+class TrustLevel(StrEnum):
+    """How far a package is trusted, by where it comes from; the most trusted first."""
+
+    PREBAKED = "pre-baked"
+    """Part of the environment: it was locked and built before the program came."""
+    ALLOW_LISTED = "allow-listed"
+    """In `PackageRules.auto_approved`."""
+    REQUIRES_APPROVAL = "requires-approval"
+    """In `PackageRules.requires_approval`."""
+    REGISTRY = "registry"
+    """In no list: any package of the index."""
+    GIT = "git"
+    """A Git repository, named by address and revision."""
+    BLOCKED = "blocked"
+    """In `PackageRules.blocked`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a trust level demands before a package is installed."""
+
+    asks: bool
+    """True if an approver is asked."""
+    elevated: bool = False
+    """True if the approver must hold the elevated role."""
+    standing: bool = True
+    """True if one answer may cover later requests."""
+    refused: bool = False
+    """True if nobody can approve it."""
+
+
+DEMANDS: Mapping[TrustLevel, Demand] = {
+    TrustLevel.PREBAKED: Demand(asks=False),
+    TrustLevel.ALLOW_LISTED: Demand(asks=False),
+    TrustLevel.REQUIRES_APPROVAL: Demand(asks=True),
+    TrustLevel.REGISTRY: Demand(asks=True, elevated=True, standing=False),
+    TrustLevel.GIT: Demand(asks=True, standing=False),
+    TrustLevel.BLOCKED: Demand(asks=False, refused=True),
+}
+"""What each trust level demands. The first use of an allow-listed package is recorded; it is not asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRule:
+    """One package of a list, by name, and the reason why it is there, which a question to an approver shows."""
+
+    name: str
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or not isinstance(self.reason, str):
+            raise InvalidValue(f"PackageRule takes a package's name and a reason, both text, not {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageRules:
+    """The packages of one language that programs may, may on request, or must not have.
+
+    Each list has names or `PackageRule`s; a mapping gives the reason of each name. Raises `InvalidValue` for anything
+    else, and for a name that stands in two lists.
+    """
+
+    auto_approved: tuple[PackageRule, ...] = ()
+    requires_approval: tuple[PackageRule, ...] = ()
+    blocked: tuple[PackageRule, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("auto_approved", "requires_approval", "blocked"):
+            object.__setattr__(self, name, _rules(name, getattr(self, name)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackagePolicy:
+    """Which packages programs may have beyond their environment, and how these are installed.
+
+    `python` and `nodejs` are the rules of each language. `approver` decides about packages that are not approved yet;
+    without one they are refused. `index` is the address of the package index; default: the one that this machine's uv
+    and pip settings name. `install_seconds` limits resolving and installing, which are no part of a program's time.
+    `source_builds` admits source distributions, whose build is code that runs in a sandbox. `offline` uses the package
+    cache alone. `review_days` refuses environments that nobody has reviewed for so many days. `vulnerabilities` is the
+    path of a file or directory in the OSV format, against which packages are checked.
+    """
+
+    python: PackageRules = field(default_factory=PackageRules)
+    nodejs: PackageRules = field(default_factory=PackageRules)
+    approver: Any = None
+    index: str | None = None
+    install_seconds: float = 120.0
+    source_builds: bool = False
+    offline: bool = False
+    review_days: float | None = None
+    vulnerabilities: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("python", "nodejs"):
+            if not isinstance(getattr(self, name), PackageRules):
+                raise InvalidValue(f"PackagePolicy.{name} must be PackageRules(…), not {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """An interpreter and a set of packages that programs see. `"host"` and `"clean"` name the two that always exist.
+
+    `python` is the interpreter: a version such as `"3.12"`, `"cpython-3.12"`, a path, or `""` for that of this process.
+    `packages` are requirements (PEP 508), or npm's for `language="javascript"`. `image` is the OCI image on engines that
+    run one. `warm_pool_size` is how many sandboxes are kept ready.
+    """
+
+    name: str
+    packages: tuple[str, ...] = ()
+    python: str = ""
+    image: str = ""
+    language: str = "python"
+    warm_pool_size: int = 1
+
+
+def _rules(name: str, given: object) -> tuple[PackageRule, ...]:
+    if isinstance(given, Mapping):
+        return tuple(PackageRule(key, reason) for key, reason in given.items())
+    if isinstance(given, (str, bytes, PackageRule)) or not isinstance(given, Iterable):
+        raise InvalidValue(f"PackageRules.{name} is a list of names such as ['pandas'], not {given!r}")
+    return tuple(item if isinstance(item, PackageRule) else PackageRule(item) for item in given)
