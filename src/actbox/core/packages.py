@@ -1,4 +1,4 @@
-"""`Environment` and `PackagePolicy`: the interpreter and packages that programs see, and which ones they may ask for."""
+"""`Environment` and `PackagePolicy`: what interpreter and packages programs see, and which they may ask for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from enum import StrEnum
 from typing import Any
 
 from .errors import InvalidValue
+
+HOST = "host"
+"""The environment of this process: its interpreter and its packages, read-only."""
+CLEAN = "clean"
+"""The interpreter and its standard library, without any package."""
 
 
 class TrustLevel(StrEnum):
@@ -113,9 +118,9 @@ class PackagePolicy:
 class Environment:
     """An interpreter and a set of packages that programs see. `"host"` and `"clean"` name the two that always exist.
 
-    `python` is the interpreter: a version such as `"3.12"`, `"cpython-3.12"`, a path, or `""` for that of this process.
-    `packages` are requirements (PEP 508), or npm's for `language="javascript"`. `image` is the OCI image on engines that
-    run one. `warm_pool_size` is how many sandboxes are kept ready.
+    `python` is the interpreter: a version such as `"3.12"`, a path, or `""` for that of this process. `packages` are
+    requirements (PEP 508), or npm's for `language="javascript"`. `image` is the OCI image on engines that run one.
+    `warm_pool_size` is how many sandboxes are kept ready.
     """
 
     name: str

@@ -13,6 +13,7 @@ from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
 from .limits import Limits
 from .mounts import INPUT, FileMount
+from .packages import CLEAN, HOST
 from .secrets import Secret
 
 
@@ -25,6 +26,9 @@ class Policy:
     notes it in its traits, and imports the modules when a program does. A module that cannot be preloaded is left out,
     and `ExecutionResult.warnings` of every program says so.
 
+    `environment` is the interpreter and the packages that programs see: `"host"` those of this process, `"clean"` the
+    interpreter and its standard library alone.
+
     Raises `InvalidValue` if two mounts share a path, one lies inside another that is not at `/input`, two secrets share
     a name or would set the same header of a request, or a secret can go to none of the allowed places. In `variables`,
     directories in `PYTHONPATH` must lie below `/workspace` or a mount, and `PIP_TARGET` is refused.
@@ -36,6 +40,7 @@ class Policy:
     secrets: tuple[Secret, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     preload: tuple[str, ...] = ()
+    environment: str = HOST
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):
@@ -61,6 +66,8 @@ class Policy:
         object.__setattr__(self, "variables", check_variables(self.variables))
         self.check_imports(self.variables)
         object.__setattr__(self, "preload", _module_names(self.preload))
+        if self.environment not in (HOST, CLEAN):
+            raise InvalidValue(f"Policy.environment is {HOST!r} or {CLEAN!r}, not {self.environment!r}")
 
     def check_imports(self, variables: Mapping[str, str], root: str = "/workspace") -> None:
         """Raise `InvalidValue` for `PIP_TARGET`, and for a `PYTHONPATH` outside the workspace and the mounts.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from actbox.core.errors import SandboxUnavailable, Unsupported
+from actbox.core.packages import HOST
 from actbox.core.policy import Policy
 
 NOTHING_AHEAD: Final = "nothing is imported ahead: what Policy.preload names is imported when a program says so"
@@ -197,3 +198,5 @@ def check_policy(policy: Policy, engine: str, *lacking: str) -> None:
     for name in lacking:
         if getattr(policy, name):
             raise Unsupported(f"the {engine} engine does not support Policy.{name}; the linux engine does")
+    if policy.environment != HOST:
+        raise Unsupported(f"the {engine} engine has no environment {policy.environment!r}; the linux engine does")

@@ -52,11 +52,13 @@ SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 class Templates:
     """Makes template roots, one for each set of extra mount points."""
 
-    def __init__(self, environment: list[str]) -> None:
-        """`environment` are the directories of the interpreter and its packages."""
+    def __init__(self, environment: list[str], hidden: list[str]) -> None:
+        """`environment` are the interpreter's and its packages' directories, `hidden` those that guests find empty."""
         linux.mount("tmpfs", STAGE, "tmpfs", linux.MS_NOSUID, "mode=0755")
         with open(STAGE + "/empty", "w"):
             pass
+        os.mkdir(STAGE + "/nothing")
+        self._without = hidden
         found = [path for path in environment if os.path.isdir(path)]
         self._hidden = hidden_in(["/usr", "/usr/local", *found])
         self._environment = outermost(found)
@@ -106,7 +108,10 @@ class Templates:
         return root
 
     def _hide(self, here: str, path: str) -> None:
-        """Cover hidden files in a directory with an empty file; `here` is its path now, `path` the guest's."""
+        """Cover what is hidden below a directory with nothing; `here` is its path now, `path` the guest's."""
+        for name in self._without:
+            if name.startswith(path + "/") and os.path.isdir(here + name[len(path) :]):
+                linux.mount(STAGE + "/nothing", here + name[len(path) :], None, linux.MS_BIND, None)
         for name in self._hidden:
             if name.startswith(path + "/"):
                 target = here + name[len(path) :]

@@ -147,6 +147,7 @@ class _Nursery:
         descriptors: list[int],
         environment: list[str],
         packages: list[str],
+        hidden: list[str],
         preload: list[str],
         variables: dict[str, str],
         kept: bool,
@@ -160,7 +161,7 @@ class _Nursery:
         shelf = os.dup(descriptors[-1]) if kept else -1
         sockets = open_sockets()
         identity.enter(descriptors[0] if kept and not identity.privileged else -1)
-        self._places = Places(environment, shelf)
+        self._places = Places(environment, hidden, shelf)
         self._host_mounts = HostMounts(self._owner_namespace if identity.privileged else None, sockets)
         self._birthplace = self._places.birthplace([])
         self._filters = {

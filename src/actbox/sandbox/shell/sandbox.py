@@ -42,7 +42,7 @@ from .installation import Installation, ProgramRequest, RunFolders, install
 from .mailbox import ShellMailbox
 from .requests import control_command_of, reply_of, request_stdin, responses_of
 from .responses import ShellError
-from .traits import check_subclass
+from .traits import check_policy, check_subclass
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
 # How many seconds a shell may take to start a program, besides the time to send it data.
@@ -89,11 +89,7 @@ class ShellSandbox(ShellFiles, Sandbox):
         self.policy = Policy() if policy is None else policy
         if not isinstance(self.policy, Policy):
             raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
-        for name in ("mounts", "domains", "secrets"):
-            if getattr(self.policy, name):
-                raise Unsupported(
-                    f"the {self.traits.engine} engine does not support Policy.{name}; the linux engine does"
-                )
+        check_policy(self.policy, self.traits.engine, "mounts", "domains", "secrets")
         self.tool_proxy: ToolProxy | None = None
         if tool_address is not None:
             self.tool_proxy = ToolProxy(tool_address)

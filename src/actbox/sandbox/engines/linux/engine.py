@@ -32,6 +32,7 @@ from .debt import Debt
 from .family import Family
 from .hierarchies import support
 from .input_folder import InputFolder
+from .interpreter import Base, base_of
 from .pool import MOST_READY, Pool
 from .stock import Points, Stock, inodes_for
 from .stored import StoredWorkspace, part_overlays
@@ -49,9 +50,9 @@ _SECONDS_TO_SAY_WHY = 5.0
 _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
-async def why_not_born(preload: tuple[str, ...]) -> str:
+async def why_not_born(base: Base) -> str:
     """Run an empty program; return why its sandbox could not be made, or "" if it could."""
-    sandbox = LinuxSandbox(Policy(preload=preload))
+    sandbox = LinuxSandbox(Policy(environment=base.environment, preload=base.preload))
     sandbox._tries_birth = False
     async with sandbox:
         error = (await sandbox.run("")).error
@@ -71,7 +72,7 @@ async def _try_birth(stock: Stock) -> None:
             continue
         birth = stock.birth = Future()
         try:
-            reason = await why_not_born(stock.nursery.preload)
+            reason = await why_not_born(stock.nursery.base)
         finally:
             if reason != "":
                 stock.birth = None  # the next sandbox tries again
@@ -100,7 +101,7 @@ class LinuxSandbox(LocalSandbox):
         if sys.platform != "linux":
             raise SandboxUnavailable(f"the linux engine needs Linux; this is {sys.platform}")
         super().__init__(policy)
-        self.traits = linux_traits(support())
+        self.traits = linux_traits(support(), policy.environment)
         self._network = network
         self._debt = debt or Debt()
         self._nursery = nursery
@@ -131,9 +132,9 @@ class LinuxSandbox(LocalSandbox):
         return super().session(forkable=forkable)
 
     async def _open_workspace(self) -> Workspace:
-        preload = self.policy.preload
+        base = base_of(self.policy)
         try:
-            stock = stocks.acquire(preload) if stocks.is_open(preload) else await run_blocking(stocks.acquire, preload)
+            stock = stocks.acquire(base) if stocks.is_open(base) else await run_blocking(stocks.acquire, base)
         except SandboxUnavailable as error:
             raise SandboxUnavailable(f"the linux engine does not work here: {error}. {why_not()}") from error
         self._nursery = None  # the stock has opened it, or another one

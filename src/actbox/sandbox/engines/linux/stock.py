@@ -1,6 +1,6 @@
-"""A stock of sandboxes, workspaces and mounts that a thread keeps ready for the runs of one environment.
+"""A stock of sandboxes, workspaces and mounts that a thread keeps ready for the runs of one base.
 
-Each environment (this interpreter, its packages and a preload list) has one stock with one nursery, shared by all
+Each base (an environment and a preload list) has one stock with one nursery, shared by all
 sandboxes of this process. Its first sandbox opens it. It is closed after some time without a sandbox, and at exit.
 """
 
@@ -25,6 +25,7 @@ from .cgroups import RunGroup
 from .child import Child
 from .guest_ids import guest_ids
 from .hierarchies import support
+from .interpreter import Base
 from .nursery import NurseryDied, open_nursery
 from .pool import Pool
 from .reaper import reaper
@@ -49,9 +50,9 @@ def inodes_for(size_mib: int) -> int:
 class Stock:
     """A nursery, and the things made ahead with it."""
 
-    def __init__(self, preload: tuple[str, ...]) -> None:
+    def __init__(self, base: Base) -> None:
         """Start the nursery. Raises `SandboxUnavailable`."""
-        self.nursery = open_nursery(preload)
+        self.nursery = open_nursery(base)
         self.birth: Future[str | None] | None = None
         """The nursery's trial run, `None` before it.
 
@@ -303,18 +304,19 @@ class Stock:
 _FEW_POOLS = 64
 # Each mount takes up to three descriptors, and one answer carries at most 250.
 _MOST_AT_ONCE = 80
-_stocks: dict[tuple[str, ...], Stock] = {}
+_HOST = Base()
+_stocks: dict[Base, Stock] = {}
 _opening = threading.Lock()
 _at_exit = False
 
 
-def acquire(preload: tuple[str, ...] = ()) -> Stock:
-    """Return the environment's stock for one more sandbox; open it if there is none. May block."""
+def acquire(base: Base = _HOST) -> Stock:
+    """Return the base's stock for one more sandbox; open it if there is none. May block."""
     global _at_exit
     with _opening:
-        stock = _stocks.get(preload)
+        stock = _stocks.get(base)
         if stock is None:
-            stock = _stocks[preload] = Stock(preload)
+            stock = _stocks[base] = Stock(base)
             if not _at_exit:
                 _at_exit = True
                 atexit.register(close_all)
@@ -322,9 +324,9 @@ def acquire(preload: tuple[str, ...] = ()) -> Stock:
         return stock
 
 
-def is_open(preload: tuple[str, ...] = ()) -> bool:
+def is_open(base: Base = _HOST) -> bool:
     """Return whether `acquire` would not block."""
-    return preload in _stocks
+    return base in _stocks
 
 
 def release(stock: Stock) -> None:
@@ -351,9 +353,9 @@ def close_all() -> None:
 
 def _close_if_idle(stock: Stock) -> None:
     with _opening:
-        if stock.users or _stocks.get(stock.nursery.preload) is not stock:
+        if stock.users or _stocks.get(stock.nursery.base) is not stock:
             return
-        del _stocks[stock.nursery.preload]
+        del _stocks[stock.nursery.base]
     stock.close()
 
 

@@ -17,7 +17,7 @@ from actbox.core.program import Program
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.debt import Debt
 from actbox.sandbox.engines.linux.engine import LinuxSandbox, TreeLimits
-from actbox.sandbox.engines.linux.nursery import environment_folders
+from actbox.sandbox.engines.linux.interpreter import environment_folders
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.requests import encode_program
