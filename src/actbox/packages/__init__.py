@@ -1,0 +1,1 @@
+"""Packages: which ones a program may have, and how they get into its sandbox."""

@@ -116,7 +116,7 @@ class _Wheel:
         notes = []
         for entry in self._entries:
             self._write(entry, target / entry.target)
-            top, below, rest = entry.target.partition("/")[2].partition("/")
+            top, below, _ = entry.target.partition("/")[2].partition("/")
             if not entry.target.startswith(SITE + "/") or top.endswith((".dist-info", ".libs")):
                 continue
             if not below and top.endswith(".pth"):
