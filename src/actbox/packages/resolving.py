@@ -1,0 +1,121 @@
+"""Resolves requirements to wheels with hashes, and fetches them, by uv in a sandbox whose only way out is the index."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from packaging.pylock import PackageWheel, Pylock, PylockSelectError
+
+from actbox.core.errors import ActboxError
+from actbox.core.limits import Limits
+from actbox.core.mounts import FileMount
+from actbox.core.policy import Policy
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.opening import open_sandbox
+
+from .index import Index, reach
+
+_FETCHED = "/opt/fetched"
+_SIZES = Limits(
+    memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600, wall_seconds=600
+)
+# Fetches each file to its number; what it writes is hashed by the host, which trusts none of it.
+_FETCH = """
+import shutil, urllib.request
+for number, url in enumerate(urls):
+    with urllib.request.urlopen(url, timeout=60) as answer, open(f"{folder}/{number}", "wb") as file:
+        shutil.copyfileobj(answer, file, 2**20)
+"""
+
+
+class CannotResolve(ActboxError):
+    """Raised where requirements cannot be had together; the message names them and has the resolver's reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """A wheel of a resolution: the distribution, where the file is, and what it must be."""
+
+    name: str
+    version: str
+    url: str
+    filename: str
+    sha256: str
+    size: int = -1
+    """In bytes, -1 if the index does not say."""
+
+
+class Installer:
+    """An open sandbox that resolves and fetches. Close it by `async with`."""
+
+    def __init__(self, index: Index, uv: str, python: str, folder: Path, *, seconds: float) -> None:
+        """`uv` and `python` are paths as programs see them; wheels are fetched into `folder`, on the host."""
+        self._reach = reach(index)
+        self._index = index
+        self._uv, self._python = uv, python
+        self._folder = folder
+        self._seconds = seconds
+        policy = Policy(
+            limits=_SIZES,
+            mounts=[*self._reach.mounts, FileMount(folder, _FETCHED, "rw")],
+            domains=self._reach.domains,
+            secrets=self._reach.secrets,
+            variables={"UV_OFFLINE": "0", "UV_NO_CONFIG": "1", "UV_CACHE_DIR": "/tmp/uv", "UV_NO_PROGRESS": "1"},
+        )
+        self._box: Sandbox = open_sandbox("linux", policy=policy)
+
+    async def __aenter__(self) -> Installer:
+        await self._box.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._box.stop()
+
+    async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
+        """Return the wheels that satisfy requirements together. Raises `CannotResolve`."""
+        await self._box.write_text("in.txt", "\n".join(requirements) + "\n")
+        await self._box.write_text("constraints.txt", "\n".join(constraints) + "\n")
+        command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
+        command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads", "--python", self._python]
+        command += ["--quiet", *self._reach.options]
+        done = await self._box.execute(command, timeout=self._seconds)
+        if not done.success:
+            raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
+        return tuple(_locked(await self._box.read_text("pylock.toml")))
+
+    async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
+        """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
+        program = {"urls": [wheel.url for wheel in wheels], "folder": _FETCHED}
+        code = "".join(f"{name} = {json.dumps(value)}\n" for name, value in program.items()) + _FETCH
+        done = await self._box.run(code, timeout=self._seconds)
+        if not done.success:
+            raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
+        return [self._folder / str(number) for number in range(len(wheels))]
+
+    def _why(self, done: ExecutionResult) -> str:
+        assert done.error is not None
+        said = " ".join(done.stderr.split())[-2000:]
+        return f"{said or done.error.message} (index: {self._index.source})"
+
+
+def _locked(text: str) -> Iterable[Locked]:
+    """Yield the wheels for this interpreter in a lock in the form of PEP 751."""
+    try:
+        chosen = list(Pylock.from_dict(tomllib.loads(text)).select())
+    except PylockSelectError as error:
+        raise CannotResolve(f"{error}; source distributions are not built") from None
+    for package, file in chosen:
+        if not isinstance(file, PackageWheel):
+            raise CannotResolve(f"{package.name} {package.version} has no wheel that fits; others are not built")
+        url = file.url or Path(file.path or "").as_uri()
+        filename = file.name or unquote(PurePosixPath(urlsplit(url).path).name)
+        sha256 = file.hashes.get("sha256", "")
+        if not sha256:
+            raise CannotResolve(f"the index gives no SHA-256 hash for {filename}, so nobody can tell what it is")
+        yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1)
