@@ -36,7 +36,7 @@ def check_address(text: str, name: str, address: str) -> None:
         raise InvalidValue(f"{shown} has credentials in its address: remove them; the proxy adds a policy's secrets")
     if not _HOST.fullmatch(parts.hostname or "") or port == 0 or not re.fullmatch(r"[!-#%-\[\]-~]+", address):
         raise InvalidValue(f"{shown} has a bad address: write it whole, without variables and escapes of a shell")
-    if parts.scheme == "git+https" and _revision(parts).startswith("-"):
+    if parts.scheme == "git+https" and "-" in (_revision(parts)[:1], parts.fragment[:1]):
         raise InvalidValue(f"{shown} has an option in place of a revision; name a commit")
     for other in _own_names(text, parts):
         if normalized_name(other) != normalized_name(name):

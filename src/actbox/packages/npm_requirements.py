@@ -19,7 +19,7 @@ _VERSION: Final = r"v?(?:[0-9]+|[xX*])(?:\.(?:[0-9]+|[xX*])){0,2}(?:-[0-9A-Za-z.
 _BOUND: Final = re.compile(rf"\s*(?P<operator>\^|~>?|[<>]=?|=)?\s*(?P<version>{_VERSION})(?=[\s<>=^~]|$)")
 _SPAN: Final = re.compile(rf"\s*({_VERSION})\s+-\s+({_VERSION})\s*")
 _FORBIDDEN: Final = ("node_modules", "favicon.ico")
-_MOST_BOUNDS: Final = 100
+_MOST_BOUNDS: Final = 30
 
 
 def parse_npm_requirement(text: str) -> Requirement:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from packaging import markers as pep508_markers
 from packaging import requirements as pep508
+from packaging.markers import Marker
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
@@ -19,12 +19,14 @@ from .addresses import check_address
 from .import_names import in_standard_library
 
 MOST_REQUIREMENTS: Final = 500
-MOST_CHARS: Final = 2_000  # of one requirement: the parser's work grows with its length
+MOST_CHARS: Final = 500  # of one requirement without its hashes: 500 of them take two seconds to parse
+_MOST_HASHED_CHARS: Final = 50_000  # with its hashes, of which some packages have a hundred and more
 MOST_FILE_CHARS: Final = 1_000_000
 _MOST_NAME_CHARS: Final = 214  # npm's limit; PyPI's longest name is shorter
-_MOST_BOUNDS: Final = 100  # of one package: intersecting `!=` takes time that grows with the square of their number
-_OPTION: Final = re.compile(r"\s+(?=-{1,2}[A-Za-z])")
-_HASH: Final = re.compile(r"--hash[= ]\s*(sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})")
+_MOST_BOUNDS: Final = 30  # of one package: intersecting `!=` takes time that grows with the square of their number
+_OPTION: Final = re.compile(r"(?<= )(?=-{1,2}[A-Za-z])")
+HASH: Final = r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}"
+_HASH_OPTION: Final = re.compile(rf"--hash[= ]({HASH})")
 _EXAMPLE: Final = "write it as a name, versions and a marker, such as 'pandas>=2.2'"
 
 
@@ -43,7 +45,7 @@ class Requirement:
     language: str = "python"
     extras: tuple[str, ...] = ()
     versions: tuple[SpecifierSet, ...] = (SpecifierSet(),)
-    marker: pep508_markers.Marker | None = None
+    marker: Marker | None = None
     address: str = ""
     hashes: tuple[str, ...] = ()
 
@@ -67,7 +69,7 @@ class Requirement:
             return True
         try:
             return self.marker.evaluate({**(markers or {})})
-        except (pep508_markers.UndefinedComparison, pep508_markers.UndefinedEnvironmentName, ValueError) as error:
+        except ValueError as error:
             raise InvalidValue(f"{quoted(self.text)} has a marker without an answer ({error}); correct it") from None
 
 
@@ -77,19 +79,19 @@ def parse_requirement(text: str) -> Requirement:
     Raises `InvalidValue` for anything but a name with extras, versions, marker and hashes, or `name @ address` with an
     `https` or `git+https` address.
     """
-    text = checked_text(text)
+    text = checked_text(text, _MOST_HASHED_CHARS)
     if text.startswith("-"):
         raise InvalidValue(f"{quoted(text)} is an option, not a requirement: {_instead_of(text)}")
     plain, *options = _OPTION.split(text)
     hashes = []
     for option in options:
-        found = _HASH.fullmatch(option.strip())
+        found = _HASH_OPTION.fullmatch(option.strip())
         if not found:
             raise InvalidValue(
                 f"{quoted(text)} has the option {quoted(option)}; of options only --hash=sha256:… is read"
             )
         hashes.append(found[1])
-    _check_name(plain)
+    _check_name(checked_text(plain))
     try:
         parsed = pep508.Requirement(plain)
     except pep508.InvalidRequirement as error:
@@ -128,7 +130,8 @@ def read_requirements(texts: Iterable[str], *, markers: Mapping[str, str] | None
             raise InvalidValue(f"{quoted(requirement.text)} is part of Python's standard library: leave it out")
         by_name.setdefault(requirement.normalized, []).append(requirement)
     for together in by_name.values():
-        _check_together(together)
+        if len(together) > 1:
+            _check_together(together)
     return found
 
 
@@ -145,15 +148,18 @@ def quoted(text: str) -> str:
     return ascii(text if len(text) <= 100 else text[:100] + "...")
 
 
-def checked_text(text: object) -> str:
-    """Return a requirement without the spaces around it; raise `InvalidValue` if it is no line of printable text."""
+def checked_text(text: object, most: int = MOST_CHARS) -> str:
+    """Return a requirement without spaces around it; raise `InvalidValue` unless it is one printable line.
+
+    `most` is the number of characters that it may have.
+    """
     if not isinstance(text, str):
         raise InvalidValue(f"a requirement is text such as 'pandas>=2.2', not {type(text).__name__}")
     text = text.strip(" ")
     if not text:
         raise InvalidValue("a requirement is empty: leave it out, or name a package such as 'pandas'")
-    if len(text) > MOST_CHARS:
-        raise InvalidValue(f"{quoted(text)} is longer than {MOST_CHARS:,} characters; shorten it")
+    if len(text) > most:
+        raise InvalidValue(f"{quoted(text)} is longer than {most:,} characters; shorten it")
     if not text.isprintable():
         raise InvalidValue(f"{quoted(text)} has control characters or invisible ones; remove them")
     return text

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from actbox.core.errors import InvalidValue
 from actbox.core.packages import DEMANDS, Demand, PackageRules, TrustLevel, normalized_name
 
 from .addresses import is_fixed, names_in_address
@@ -120,9 +121,12 @@ class PackageJudge:
 
         An added package that no list has is covered by the decision on the package that brings it: whoever approves one
         approves what it needs. Packages in a list, those from addresses, those that only a pre-baked package brings,
-        and those that nothing brings are judged for themselves.
+        and those that nothing brings are judged for themselves. Raises `InvalidValue` for two packages of one name.
         """
-        packages = {self._normalized(package.name): package for package in resolved}
+        packages: dict[str, ResolvedPackage] = {}
+        for package in resolved:
+            if packages.setdefault(self._normalized(package.name), package) != package:
+                raise InvalidValue(f"{package.name!r} is resolved twice, to different packages: resolve again")
         direct = [self._asked(requirement, packages.get(requirement.normalized)) for requirement in asked]
         judged = {judgement.name: judgement for judgement in direct}
         # A pre-baked package comes last: its environment was approved without what a newer version of it would bring.

@@ -15,6 +15,7 @@ from actbox.core.packages import PACKAGE_NAME, normalized_name
 
 from .addresses import check_address
 from .project_files import loaded_toml
+from .requirements import HASH
 from .rules import ResolvedPackage
 
 _MOST_CHARS: Final = 10_000_000
@@ -60,6 +61,8 @@ class _Lock:
     def needed(self, extras: list[str], groups: list[str]) -> tuple[ResolvedPackage, ...]:
         """Return the packages that the lock's projects need, in the order in which they are met."""
         projects = [each for same in self._packages.values() for each in same if _is_project(each)]
+        if not projects:
+            raise InvalidValue("uv.lock has no project: make it with 'uv lock' beside a pyproject.toml")
         waiting: deque[tuple[_Package, list[_Package]]] = deque()
         for project in projects:
             waiting.append((project, project.get("dependencies", [])))
@@ -114,10 +117,13 @@ def _resolved(package: _Package, requires: tuple[str, ...]) -> ResolvedPackage:
     if address:
         check_address(name, name, address)
     archives = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+    hashes = tuple(archive["hash"] for archive in archives if "hash" in archive)
+    if not all(re.fullmatch(HASH, each) for each in hashes):
+        raise InvalidValue(f"uv.lock has a bad hash of {name!a}: make it again with 'uv lock'")
     return ResolvedPackage(
         name=name,
         version=version,
         address=address,
-        hashes=tuple(archive["hash"] for archive in archives if "hash" in archive),
+        hashes=hashes,
         requires=requires,
     )
