@@ -63,6 +63,11 @@ def test_all_else_is_refused_by_name(given: str) -> None:
     assert str(caught.value).isprintable()
 
 
+def test_an_alias_is_called_an_alias() -> None:
+    with pytest.raises(InvalidValue, match="has an alias, a path or an address in place of versions"):
+        parse_npm_requirement("react@npm:lodash")
+
+
 def test_a_list_has_each_package_once() -> None:
     assert [str(each) for each in read_npm_requirements(["lodash", "axios@^1", "lodash"])] == ["lodash", "axios@^1"]
     with pytest.raises(InvalidValue, match=r"'lodash' and 'lodash@\^4' name one package"):

@@ -93,6 +93,10 @@ def test_names_that_are_listed_known_or_far_away_are_not_warned_of(given: str) -
     assert PackageJudge(RULES).judge(parse_requirement(given)).warnings == ()
 
 
+def test_a_package_of_the_environment_is_not_taken_for_a_slip() -> None:
+    assert PackageJudge(RULES, installed={"panda": "1"}).judge(parse_requirement("panda")).warnings == ()
+
+
 def test_a_listed_name_is_not_taken_for_a_slip() -> None:
     judge = PackageJudge(PackageRules(auto_approved=["pandas"], requires_approval=["panda"]))
     assert judge.judge(parse_requirement("panda")).warnings == ()

@@ -147,7 +147,7 @@ dependencies = [
 [package.optional-dependencies]
 xl = [{{ name = "openpyxl" }}]
 [package.dev-dependencies]
-dev = [{{ name = "fork" , version = "2", source = {{ registry = "r" }} }}]
+dev = [{{ name = "fork" }}]
 [[package]]
 name = "Requests"
 version = "2.34"
