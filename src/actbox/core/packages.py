@@ -1,13 +1,15 @@
-"""`Environment` and `PackagePolicy`: what interpreter and packages programs see, and which they may ask for."""
+"""`Environment` and `PackagePolicy`: the interpreter and packages of programs, and those that they may request."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from .errors import InvalidValue
+
 
 HOST = "host"
 """The environment of this process: its interpreter and its packages, read-only."""
@@ -27,7 +29,7 @@ class TrustLevel(StrEnum):
     REGISTRY = "registry"
     """In no list: any package of the index."""
     GIT = "git"
-    """A Git repository, named by address and revision."""
+    """A Git repository, or an archive outside the index, named by its address: the index vouches for neither."""
     BLOCKED = "blocked"
     """In `PackageRules.blocked`."""
 
@@ -57,16 +59,34 @@ DEMANDS: Mapping[TrustLevel, Demand] = {
 """What each trust level demands. The first use of an allow-listed package is recorded; it is not asked about."""
 
 
+PACKAGE_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+"""A distribution's name (PEP 508), as a regular expression."""
+NPM_NAME = rf"(?:@[a-z0-9~-][a-z0-9._~-]*/)?{PACKAGE_NAME}"
+"""A name in npm's registry, with its scope or without. Some older packages have capital letters."""
+
+
+def normalized_name(name: str) -> str:
+    """Return the form in which names of distributions compare (PEP 503): `Foo.Bar_baz` and `foo-bar-baz` are one."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 @dataclass(frozen=True, slots=True)
 class PackageRule:
-    """One package of a list, by name, and the reason why it is there, which a question to an approver shows."""
+    """One package of a list, by name, and the reason why it is there, which a question to an approver shows.
+
+    Raises `InvalidValue` for a name with a version, an extra or an address: a rule holds for every version.
+    """
 
     name: str
     reason: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or not isinstance(self.reason, str):
-            raise InvalidValue(f"PackageRule takes a package's name and a reason, both text, not {self.name!r}")
+        if not isinstance(self.name, str) or not re.fullmatch(NPM_NAME, self.name):
+            raise InvalidValue(
+                f"PackageRule takes the name of a package alone, such as 'pandas' or '@scope/name', not {self.name!a}"
+            )
+        if not isinstance(self.reason, str):
+            raise InvalidValue(f"PackageRule({self.name!r}) takes a reason as text, not {self.reason!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +94,8 @@ class PackageRules:
     """The packages of one language that programs may, may on request, or must not have.
 
     Each list has names or `PackageRule`s; a mapping gives the reason of each name. Raises `InvalidValue` for anything
-    else, and for a name that stands in two lists.
+    else, and for a name that stands in two lists. Names that differ only in case, `-`, `_` and `.` count as one here:
+    PyPI takes them for one, and npm admits no new name that differs from another only so.
     """
 
     auto_approved: tuple[PackageRule, ...] = ()
@@ -84,6 +105,12 @@ class PackageRules:
     def __post_init__(self) -> None:
         for name in ("auto_approved", "requires_approval", "blocked"):
             object.__setattr__(self, name, _rules(name, getattr(self, name)))
+        seen: dict[str, str] = {}
+        for place in ("auto_approved", "requires_approval", "blocked"):
+            for rule in getattr(self, place):
+                other = seen.setdefault(normalized_name(rule.name), place)
+                if other != place:
+                    raise InvalidValue(f"PackageRules: {rule.name!r} is in {other} and in {place}; leave it in one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +139,24 @@ class PackagePolicy:
         for name in ("python", "nodejs"):
             if not isinstance(getattr(self, name), PackageRules):
                 raise InvalidValue(f"PackagePolicy.{name} must be PackageRules(…), not {getattr(self, name)!r}")
+        for rule in (*self.python.auto_approved, *self.python.requires_approval, *self.python.blocked):
+            if not re.fullmatch(PACKAGE_NAME, rule.name):
+                raise InvalidValue(f"PackagePolicy.python: {rule.name!r} is a name of npm; put it into nodejs")
+        for name in ("install_seconds", "review_days"):
+            value = getattr(self, name)
+            if value is None and name == "review_days":
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+                raise InvalidValue(f"PackagePolicy.{name} must be a number above zero, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """An interpreter and a set of packages that programs see. `"host"` and `"clean"` name the two that always exist.
 
-    `python` is the interpreter: a version such as `"3.12"`, a path, or `""` for that of this process. `packages` are
-    requirements (PEP 508), or npm's for `language="javascript"`. `image` is the OCI image on engines that run one.
-    `warm_pool_size` is how many sandboxes are kept ready.
+    `python` is the interpreter: a version such as `"3.12"`, `"cpython-3.12"`, a path, or `""` for that of this process.
+    `packages` are requirements (PEP 508), or npm's for `language="javascript"`. `image` is the OCI image on engines
+    that run one. `warm_pool_size` is how many sandboxes are kept ready.
     """
 
     name: str
