@@ -10,7 +10,6 @@ from typing import Any
 
 from .errors import InvalidValue
 
-
 HOST = "host"
 """The environment of this process: its interpreter and its packages, read-only."""
 CLEAN = "clean"

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import PurePosixPath
+from types import NoneType
 from typing import Any
 
 from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
 from .limits import Limits
 from .mounts import INPUT, FileMount
-from .packages import CLEAN, HOST
+from .packages import CLEAN, HOST, PackagePolicy
 from .secrets import Secret
 
 
@@ -27,7 +28,8 @@ class Policy:
     and `ExecutionResult.warnings` of every program says so.
 
     `environment` is the interpreter and the packages that programs see: `"host"` those of this process, `"clean"` the
-    interpreter and its standard library alone.
+    interpreter and its standard library alone. `packages` says which packages beyond it programs may have; without it
+    they may have none.
 
     Raises `InvalidValue` if two mounts share a path, one lies inside another that is not at `/input`, two secrets share
     a name or would set the same header of a request, or a secret can go to none of the allowed places. In `variables`,
@@ -41,6 +43,7 @@ class Policy:
     variables: Mapping[str, str] = field(default_factory=dict)
     preload: tuple[str, ...] = ()
     environment: str = HOST
+    packages: PackagePolicy | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):
@@ -68,6 +71,8 @@ class Policy:
         object.__setattr__(self, "preload", _module_names(self.preload))
         if self.environment not in (HOST, CLEAN):
             raise InvalidValue(f"Policy.environment is {HOST!r} or {CLEAN!r}, not {self.environment!r}")
+        if not isinstance(self.packages, (PackagePolicy, NoneType)):
+            raise InvalidValue(f"Policy.packages must be PackagePolicy(…), not {self.packages!r}")
 
     def check_imports(self, variables: Mapping[str, str], root: str = "/workspace") -> None:
         """Raise `InvalidValue` for `PIP_TARGET`, and for a `PYTHONPATH` outside the workspace and the mounts.

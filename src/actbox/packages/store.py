@@ -43,7 +43,10 @@ class BadCache(ActboxError):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An unpacked wheel in the cache. `files` has the SHA-256 and the mode of each file, by path."""
+    """An unpacked wheel in the cache. `files` has the SHA-256 and the mode of each file, by path.
+
+    `requires` are the names of the distributions that its metadata names, whatever their markers and extras say.
+    """
 
     sha256: str
     filename: str
@@ -51,6 +54,7 @@ class Artifact:
     version: str
     modules: tuple[str, ...]
     notes: tuple[str, ...]
+    requires: tuple[str, ...]
     files: Mapping[str, tuple[str, int]]
 
 
@@ -85,7 +89,7 @@ class PackageStore:
         """Return an artifact that the cache has, or `None`."""
         try:
             said = json.loads(self._manifest(sha256).read_text("utf-8"))
-            said |= {name: tuple(said[name]) for name in ("modules", "notes")}
+            said |= {name: tuple(said[name]) for name in ("modules", "notes", "requires")}
             return Artifact(**{**said, "files": {path: (one, mode) for path, (one, mode) in said["files"].items()}})
         except (FileNotFoundError, ValueError, TypeError, KeyError):  # missing, or somebody edited it: it is made anew
             return None
@@ -259,7 +263,9 @@ def _artifact_of(unpacked: Unpacked, filename: str, sha256: str, folder: Path) -
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             files[str(path.relative_to(folder))] = (_hash_of(path), stat.S_IMODE(path.stat().st_mode))
-    return Artifact(sha256, filename, unpacked.name, unpacked.version, unpacked.modules, unpacked.notes, files)
+    return Artifact(
+        sha256, filename, unpacked.name, unpacked.version, unpacked.modules, unpacked.notes, unpacked.requires, files
+    )
 
 
 def _files_of(artifacts: tuple[Artifact, ...]) -> dict[str, tuple[str, int, str]]:

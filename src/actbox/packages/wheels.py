@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from dataclasses import dataclass
+from email.parser import BytesParser
+from email.policy import compat32
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -56,6 +58,8 @@ class Unpacked:
     version: str
     modules: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    """The names in the metadata's requirements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ class _Wheel:
             if module in sys.stdlib_module_names or module in _RESERVED:
                 self._fail(f"its module {module} would stand in for one that every program has")
         self._write_entry_points(target)
-        return Unpacked(self._name, self._version, tuple(modules), tuple(notes))
+        return Unpacked(self._name, self._version, tuple(modules), tuple(notes), self._requires(target))
 
     def _check_entry(self, info: zipfile.ZipInfo) -> None:
         name = info.filename
@@ -225,6 +229,15 @@ class _Wheel:
         found = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
         if entry.sha256 and found != entry.sha256.rstrip("="):
             self._fail(f"{entry.info.filename} has another hash than its RECORD says")
+
+    def _requires(self, target: Path) -> tuple[str, ...]:
+        try:
+            metadata = (target / SITE / self._about / "METADATA").read_bytes()
+        except FileNotFoundError:
+            self._fail("it has no METADATA")
+        said = BytesParser(policy=compat32).parsebytes(metadata, headersonly=True)
+        names = [re.match(r"[\w.-]+", str(line)) for line in said.get_all("Requires-Dist", ())]
+        return tuple(dict.fromkeys(canonicalize_name(name[0]) for name in names if name))
 
     def _write_entry_points(self, target: Path) -> None:
         path = target / SITE / self._about / "entry_points.txt"

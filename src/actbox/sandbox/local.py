@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 from actbox.core.after_fork import Owner
@@ -29,6 +30,7 @@ from actbox.tools import Toolset
 from .blocking import run_blocking
 from .cancellation import whole
 from .contract import NOT_RUNNING, Command, Session, Tools
+from .dependencies import NOTHING, NotProvided, Provided, provide, with_packages
 from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
 from .languages import cannot_fork, in_language
@@ -67,6 +69,8 @@ class GuestStart:
     session: bool = False
     """True if the guest will run more than one program."""
     forkable: bool = False
+    packages: Path | None = None
+    """The directory of the host with the packages that the program asked for, if the environment lacks any."""
 
 
 class LocalSandbox(WorkspaceFiles, AloneInSiblings):
@@ -272,7 +276,12 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         """Check a program, write its files, and return the request to run it."""
         wall = wall_time(timeout, self.policy.limits.wall_seconds)
         program = self._in_language(program)
-        frame, toolset = await self._prepare(workspace, program, tools, self._frame)
+        packages = await provide(program, self.policy, self.traits)
+        try:
+            frame, toolset = await self._prepare(workspace, program, tools, partial(self._frame, packages=packages))
+        except BaseException:
+            packages.close()
+            raise
         return Request(
             engine=self.traits.engine,
             limits=self.policy.limits,
@@ -280,7 +289,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             frame=frame,
             toolset=toolset,
             program=program,
-            warnings=self._warnings,
+            warnings=(*self._warnings, *packages.warnings),
+            packages=packages,
         )
 
     def _in_language(self, program: Program | str) -> Program:
@@ -318,7 +328,12 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         engine, limits = self.traits.engine, self.policy.limits
         return Request(engine=engine, limits=limits, wall=wall, frame=frame, stdin=stdin)
 
-    def _frame(self, message: dict[str, Any], variables: Mapping[str, str] | None = None) -> bytes:
+    def _frame(
+        self,
+        message: dict[str, Any],
+        variables: Mapping[str, str] | None = None,
+        packages: Provided = NOTHING,
+    ) -> bytes:
         """Return the first message to a guest: what to run, plus the workspace, limits and policy's variables."""
         if self._common is None:
             self._common = {
@@ -329,6 +344,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         message = {**message, **self._common, "limits": self._guest_limits()}
         if variables is not None:
             message["variables"] = {**self._base_variables(), **resolved(variables, self.guest_root)}
+        if packages.folder is not None:
+            for one in ("variables", "env"):
+                if one == "variables" or "PYTHONPATH" in message.get(one, ()):
+                    message[one] = with_packages(message[one])
         return encode_program(message)
 
     # From a `Request` to its result
@@ -342,7 +361,11 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         Yield `None`, or a failed result if it cannot begin.
         """
         workspace = self._running()
-        request = await check(workspace)
+        try:
+            request = await check(workspace)
+        except NotProvided as refusal:
+            yield refusal.result
+            return
         run.queues_from_now()
         loop = asyncio.get_running_loop()
         output: Output | None = None
@@ -350,7 +373,9 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             async with slots():
                 try:  # only in its turn: marks of `output` must be taken in the order of the runs
                     output = workspace.mark_empty_output(request.limits) or await self._mark_output(workspace)
-                    start = GuestStart(stdin=request.stdin, command=request.program is None)
+                    start = GuestStart(
+                        stdin=request.stdin, command=request.program is None, packages=request.packages.folder
+                    )
                     guest = self._guest_at_hand(start) or await self._start_whole(start)
                 except (SandboxUnavailable, SandboxStopped, OSError, RuntimeError) as error:
                     if self._workspace is not workspace:  # `stop()` was called, and is the reason
@@ -371,6 +396,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 preparing.cancel()
         finally:
             loop.call_soon(self._prepare_next)
+            request.packages.close()
             if output is not None:
                 output.close()
 

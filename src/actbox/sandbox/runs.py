@@ -31,6 +31,7 @@ from actbox.tools import Toolset
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done
+from .dependencies import NOTHING, Provided
 from .guest import wire
 from .guest.finish import EXIT_CHANNEL_LOST
 from .guest_process import GuestProcess
@@ -118,6 +119,8 @@ class Request:
     stdin: bytes = b""
     warnings: tuple[str, ...] = ()
     """Warnings about the sandbox, to be added to the result."""
+    packages: Provided = NOTHING
+    """The packages that the program asked for, in use until the run has ended."""
 
 
 class Run:

@@ -45,7 +45,7 @@ ETC_FILES = {
 COVERED = ("/tmp", "/dev", "/proc", "/workspace")
 # Files at the top of an environment that may hold passwords of package indexes; an empty file is shown instead.
 _HIDDEN = ("pip.conf", "uv.toml", ".pypirc", ".condarc", "condarc", ".netrc", ".env")
-_EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "var/tmp", TREES, *FOLDERS)
+_EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "var/tmp", "opt/packages", TREES, *FOLDERS)
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
 

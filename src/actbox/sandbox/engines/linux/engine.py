@@ -34,8 +34,8 @@ from .hierarchies import support
 from .input_folder import InputFolder
 from .interpreter import Base, base_of
 from .pool import MOST_READY, Pool
-from .stock import Points, Stock, inodes_for
-from .stored import StoredWorkspace, part_overlays
+from .stock import Points, Stock, inodes_for, packages_mount
+from .stored import StoredWorkspace, close_all, part_overlays
 from .traits import linux_traits
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ _WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
 # Signals with a queue, and timers, which the kernel counts by user. Ordinary signals need none.
 _PENDING_SIGNALS = 256
 _SECONDS_TO_SAY_WHY = 5.0
+# A run attaches its workspace and the workspace's inputs first, and then the mounts.
+_FIRST_MOUNT = 2
 _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
@@ -221,7 +223,7 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stored = self._stored
-        if stored is None or start.forkable or not stored.ahead:
+        if stored is None or start.forkable or start.packages is not None or not stored.ahead:
             return None
         child = self._waiting_guest(stored)
         if child is None:
@@ -240,6 +242,14 @@ class LinuxSandbox(LocalSandbox):
                 mounts = stored.take_mounts()
                 if mounts is None:
                     mounts = await run_blocking(stored.make_mounts)
+                if start.packages is not None:
+                    try:
+                        mounts[_FIRST_MOUNT:_FIRST_MOUNT] = await run_blocking(
+                            stock.make_packages, start.packages, stored.host_id
+                        )
+                    except BaseException:
+                        close_all(mounts)
+                        raise
             except BaseException:
                 child.discard()
                 raise
@@ -287,8 +297,9 @@ class LinuxSandbox(LocalSandbox):
         return self._stock, self._stored
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:
+        asked = [] if start.packages is None else [packages_mount(start.packages)]
         if self._keeps_changes:
-            mounts, overlays = part_overlays(mounts, self.policy.mounts)
+            mounts, overlays = part_overlays(mounts, self.policy.mounts, len(asked))
             child.overlays = OverlayChanges(overlays, self.policy.limits)
         try:
             try:
@@ -297,6 +308,8 @@ class LinuxSandbox(LocalSandbox):
                     self._network.open_gate(child)
                 tree = self._tree_limits(start)
                 request = {**self._take_request, "watched": tree.watched, "owed": self._owe(child)}
+                if asked:
+                    request["mounts"] = [*asked, *self._mounts]
                 if start.session and self._at_input:
                     child.hold_input_folder(InputFolder(self._open()[0].forget_names))
                     request["hold_input"] = True

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
+from actbox.sandbox.dependencies import PACKAGES
 from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.host_python import HOST_PYTHON
 from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
@@ -238,7 +239,7 @@ class Nursery:
             "packages": found.packages,
             "hidden": found.hidden,
             "preload": preload,
-            "variables": {**GUEST_VARIABLES, "PATH": f"{os.path.dirname(found.python)}:{_SYSTEM_PATH}"},
+            "variables": {**GUEST_VARIABLES, "PATH": f"{os.path.dirname(found.python)}:{_SYSTEM_PATH}:{PACKAGES}/bin"},
             "kept": bool(self._kept),
         }
         self._send("prepare", self._kept, request)

@@ -16,10 +16,12 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
+from actbox.sandbox.dependencies import PACKAGES
 
 from .cgroups import RunGroup
 from .child import Child
@@ -45,6 +47,21 @@ Points = tuple[tuple[str, bool], ...]
 def inodes_for(size_mib: int) -> int:
     """Return how many files a file system of this size may have."""
     return size_mib * _INODES_PER_MIB
+
+
+def packages_mount(folder: Path) -> dict[str, Any]:
+    """Return the mount of a program's packages, in the nursery's format."""
+    status = os.stat(folder)
+    return {
+        "host_path": str(folder),
+        "path": PACKAGES,
+        "mode": "packages",
+        "is_folder": True,
+        "identity": [status.st_dev, status.st_ino],
+        "keep_changes": False,
+        "size_mib": 0,
+        "inodes": 0,
+    }
 
 
 class Stock:
@@ -177,6 +194,10 @@ class Stock:
                 os.close(descriptor)
             raise
         return descriptors
+
+    def make_packages(self, folder: Path, host_id: int) -> list[int]:
+        """Make the mount of a program's packages for the user `host_id`. Blocks. Raises `SandboxUnavailable`."""
+        return self.ask("mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)])[1]
 
     def forget_names(self, folder: int) -> None:
         """Make the kernel drop the names it cached for guests at `/input`; the descriptor stays open. Blocks."""

@@ -29,6 +29,7 @@ def linux_traits(groups: Support | None, environment: str = HOST) -> Traits:
         least_memory_mib=16,
         enforced=_enforced(groups),
         packages=_PACKAGES[environment],
+        dependencies=True,
         platforms=("linux",),
         network="loopback of its own only",
         domains=True,
