@@ -63,7 +63,7 @@ class Installer:
         self._seconds = seconds
         policy = Policy(
             limits=_SIZES,
-            mounts=[*self._reach.mounts, FileMount(folder, _FETCHED, "rw")],
+            mounts=(*self._reach.mounts, FileMount(folder, _FETCHED, "rw")),
             domains=self._reach.domains,
             secrets=self._reach.secrets,
             variables={"UV_OFFLINE": "0", "UV_NO_CONFIG": "1", "UV_CACHE_DIR": "/tmp/uv", "UV_NO_PROGRESS": "1"},

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from actbox.core.errors import ErrorInfo, Unsupported
+from actbox.core.errors import ErrorInfo
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -78,13 +78,9 @@ def asks_for_packages(program: Program) -> bool:
 
 
 async def provide(program: Program, policy: Policy, traits: Traits) -> Provided:
-    """Return the packages of a program. Raises `NotProvided`, and `Unsupported` where the engine installs none."""
-    if not asks_for_packages(program):
+    """Return the packages of a program. Raises `NotProvided`."""
+    if not asks_for_packages(program) or not traits.dependencies:
         return NOTHING
-    if not traits.dependencies:
-        if not program.dependencies:
-            return NOTHING  # a script block is a comment where nothing can be installed
-        raise Unsupported(f"the {traits.engine} engine installs no dependencies; the linux engine does")
     provider: Provider = importlib.import_module(_PROVIDER).provider()
     return await provider.provide(program, policy, traits.engine)
 

@@ -34,6 +34,7 @@ from actbox.sandbox.requests import check_given, encode_program, resolved, run_m
 from actbox.sandbox.run_end import Ending, Stop
 from actbox.sandbox.run_slots import Slots, slots
 from actbox.sandbox.runs import Request, Run, failed_result
+from actbox.sandbox.traits import check_policy
 from actbox.tools import Toolset
 
 from .files import ShellFiles
@@ -42,7 +43,7 @@ from .installation import Installation, ProgramRequest, RunFolders, install
 from .mailbox import ShellMailbox
 from .requests import control_command_of, reply_of, request_stdin, responses_of
 from .responses import ShellError
-from .traits import check_policy, check_subclass
+from .traits import check_subclass
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
 # How many seconds a shell may take to start a program, besides the time to send it data.

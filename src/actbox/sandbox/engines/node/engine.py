@@ -14,6 +14,7 @@ from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
 from actbox.core.program import Program
+from actbox.sandbox.dependencies import NOTHING, Provided
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.debt import Debt
 from actbox.sandbox.engines.linux.engine import LinuxSandbox, TreeLimits
@@ -79,7 +80,9 @@ class NodeSandbox(LinuxSandbox):
             program = dataclasses.replace(program, name=_FILE_NAMES[program.language])
         return program
 
-    def _frame(self, message: dict[str, Any], variables: Mapping[str, str] | None = None) -> bytes:
+    def _frame(
+        self, message: dict[str, Any], variables: Mapping[str, str] | None = None, packages: Provided = NOTHING
+    ) -> bytes:
         if message["t"] == "exec":
             return super()._frame(message, variables)
         bounds = {"message_bytes": self.policy.limits.message_bytes, "workspace": self.guest_root}
