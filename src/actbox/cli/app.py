@@ -132,6 +132,19 @@ def run(
             "https://example.com:8443=GET,HEAD. May be repeated; no other host can be reached.",
         ),
     ] = None,
+    dependencies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="REQUIREMENT",
+            help="A package for the program, such as openpyxl or 'pandas>=2.2'; it is installed if the environment "
+            "lacks it. May be repeated.",
+        ),
+    ] = None,
+    environment: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The packages that programs see: host (this environment's) or clean (none)."),
+    ] = "host",
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="DIR", help="Save the program's files from /output, and its figures."),
@@ -176,6 +189,8 @@ def run(
         inputs=inputs or [],
         mounts=mounts or [],
         domains=domains or [],
+        dependencies=dependencies or [],
+        environment=environment,
         preload=preload or [],
         output=output,
         rules=rules or [],
