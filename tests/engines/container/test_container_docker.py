@@ -88,7 +88,7 @@ files = [os.statvfs(path).f_files for path in ('/workspace', '/tmp')]
 """
     async with actbox.open_sandbox("container", client="docker", policy=Policy(limits=limits)) as box:
         assert {"cpus", "processes"} <= set(box.traits.enforced)
-        assert not any("number of files and folders" in note for note in box.traits.notes)
+        assert not any("number of files and directories" in note for note in box.traits.notes)
         container = container_of(box)
         made = client.json("container", "inspect", container.name)[0]
         seen = (await box.run(code)).value

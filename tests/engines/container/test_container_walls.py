@@ -81,7 +81,7 @@ def tried(function):
 def test_a_workspace_without_a_limit_on_files_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(runtime: str) -> bool:
         notes = actbox.open_sandbox("container", runtime=runtime).traits.notes
-        return any("number of files and folders" in note for note in notes)
+        return any("number of files and directories" in note for note in notes)
 
     assert told("runsc") and told("kata")
     monkeypatch.setattr(mounts, "has_privilege", lambda: True)

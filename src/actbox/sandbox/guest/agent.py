@@ -236,10 +236,25 @@ class Agent:
         if isinstance(run, Run) and run in self._ready:
             self._ready.remove(run)
         self._is_refill_due = True
-        if self._runs and all(other.held for other in self._runs.values()):
+        self.release()
+
+    def release(self) -> None:
+        """Let held runs begin once nothing of a killed one is left and every guest that waits for a program is up.
+
+        The kernel counts processes by user, so waiting guests take part of what a program may have. They must all be
+        there before a program runs, or it could have more than its limit until they are.
+        """
+        held = [run for run in self._runs.values() if run.held]
+        waiting = [guest.keeper for guest in self._ready] + [guest.keeper for guest in self._lent.values()]
+        if not held or not all(keeper.is_up for keeper in waiting):
+            return
+        others = [run for run in self._runs.values() if not run.held]
+        if not others:
             self._clear_shared()
-            for other in list(self._runs.values()):
-                other.release()
+        elif all(other.killed for other in others):
+            return
+        for run in held:
+            run.release()
 
     def wake(self) -> None:
         """Wake the loop to look at the threads' results; may be called from any thread."""
@@ -282,21 +297,20 @@ class Agent:
         sys.exit("the process that guests are forked from has ended")
 
     def _open(self, stream: int, request: Dict[str, Any]) -> None:
-        others = list(self._runs.values())
-        if self._alone and not others:
-            self._clear_shared()
-        # A run requested right after another ended begins when nothing of that one is left.
-        held = self._alone and bool(others) and all(other.killed or other.held for other in others)
         if request["lent"]:
             lent = self._lent.pop(stream, None)
             if lent is not None:  # else it ended while it waited, and the host was told
                 self._runs[stream] = lent
-                lent.begin(request, held)
-            return
-        run = self._ready.popleft() if self._ready else self._make()
-        self._runs[stream] = run
-        self._is_refill_due = True
-        run.begin(stream, request, held)
+                lent.begin(request, held=self._alone)
+        else:
+            run = self._ready.popleft() if self._ready else self._make()
+            self._runs[stream] = run
+            run.begin(stream, request, held=self._alone)
+            if self._alone:
+                self._refill()
+            else:
+                self._is_refill_due = True
+        self.release()
 
     def _clear_shared(self) -> None:
         for folder in _SHARED:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
         def send(self, frame: bytes) -> None:
             """Send a frame to the host."""
 
+        def release(self) -> None:
+            """Let held runs begin, if nothing holds them any longer."""
+
         def over(self, run: Any) -> None:
             """Forget a run that has ended."""
 
@@ -50,7 +53,8 @@ class KeeperLine:
         self._control = control
         self._on_end = on_end
         self._words = b""
-        self._is_up = False
+        self.is_up = False
+        """True once its guest exists."""
         self.ended: Optional[Dict[str, Any]] = None
         os.set_blocking(control.fileno(), False)
         agent.watch(control.fileno(), select.POLLIN, lambda events: self._hear())
@@ -75,7 +79,8 @@ class KeeperLine:
         for line in lines:
             message = json.loads(line)
             if "up" in message:
-                self._is_up = True
+                self.is_up = True
+                self._agent.release()
             else:
                 self.ended = message
         if data and self.ended is None:
@@ -83,5 +88,5 @@ class KeeperLine:
         self._agent.watch(self._control.fileno(), 0, lambda events: None)
         self._control.close()
         if self.ended is None:
-            self.ended = _KILLED if self._is_up else _NOT_MADE
+            self.ended = _KILLED if self.is_up else _NOT_MADE
         self._on_end()

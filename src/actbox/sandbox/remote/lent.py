@@ -68,10 +68,11 @@ class LentStock:
         done.wait()
 
     def take(self) -> _LentEnds | None:
-        """Return one set, or `None`."""
+        """Return one set, whose place is taken by another before its guest is told to begin; or `None`."""
         while self._waiting:
             ends = self._waiting.popleft()
             if ends.is_usable:
+                self._connection.soon(self._lend)
                 return ends
             ends.close()
         return None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from itertools import islice
 from typing import NamedTuple
 
-from actbox.sandbox.guest.descendants import children
-
-# The most processes that are read, because the event loop waits for it; a run rarely has more.
-_MOST_PROCESSES = 64
+# The most processes and threads that are read, because the event loop waits for it; a run rarely has more.
+_MOST_PROCESSES = _MOST_THREADS = 64
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -23,7 +22,8 @@ class Used(NamedTuple):
 def used_below(pidfd: int) -> Used:
     """Return what the descendants of a sandbox's pid 1 have used, with the children that they have waited for.
 
-    Time of a process whose parent did not wait for it is missing, and so is all that the system does not show.
+    Time of a process whose parent did not wait for it is missing, and so is all that the system does not show. Of a
+    sandbox with very many processes or threads only some are read.
     """
     ticks = memory_kib = 0
     for process in _descendants(_pid_of(pidfd)):
@@ -51,8 +51,16 @@ def _descendants(process: int) -> list[int]:
         return []
     found: list[int] = []
     parents = deque([process])
-    while parents and len(found) < _MOST_PROCESSES:
-        below = children(parents.popleft())
-        found += below
-        parents += below
+    threads = _MOST_THREADS
+    while parents and threads > 0 and len(found) < _MOST_PROCESSES:
+        try:
+            with os.scandir(f"/proc/{parents.popleft()}/task") as tasks:
+                for task in islice(tasks, threads):
+                    threads -= 1
+                    with open(f"{task.path}/children", "rb") as file:
+                        below = [int(child) for child in file.read().split()]
+                    found += below
+                    parents += below
+        except OSError:  # it has just ended, or the system does not show the children
+            continue
     return found[:_MOST_PROCESSES]
