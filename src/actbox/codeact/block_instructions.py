@@ -65,8 +65,8 @@ _KEPT_ON = (
     f" the next program. {_MEND_REST}"
 )
 _FRESH = (
-    "Each program starts fresh: no variable of an earlier one is left. If one fails, read the error, mend the program,"
-    " and send all of it again."
+    "Each program starts fresh: no variable of an earlier one is left. If one fails, read the error, correct the"
+    " program, and send all of it again."
 )
 _FIGURES = "You are shown figures that are open when a program ends{pictures}."
 _LONGER_FENCE = "A program that has ``` in it stands between longer fences, such as ````."

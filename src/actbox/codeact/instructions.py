@@ -19,7 +19,7 @@ call {execute_code}. You then see what it printed, the value of its last express
 - Full CPython; network: {network}. A package that is not installed is an ImportError: use another.
 - Files that were given are below input/. What you write below output/ is kept as a result.
 - A figure that is open when the program ends, or shown by plt.show(), is kept as a PNG.
-- Print only what you need to read. If a program fails, read the error, mend the program, and send all of it again.
+- Print only what you need to read. If a program fails, read the error, correct the program, and send all of it again.
 - When you know the answer, call {final_answer}(value) in a program, `await {final_answer}(value)` in one that uses
   `await`, or answer in plain words without code."""
 HOW_TOOLS_ARE_CALLED: Final = (

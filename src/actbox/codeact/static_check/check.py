@@ -27,7 +27,7 @@ MOST_FINDINGS = 10
 """The most findings that are listed; further ones are counted."""
 _MOST_CHARACTERS = 400
 _MOST_CONSIDERED = 1000
-_HINT = "nothing of the program has run: mend these lines and send the whole program again"
+_HINT = "nothing of the program has run: correct these lines and send the whole program again"
 _AWAIT_HINT = "; in a program that uses await, every tool call is awaited"
 
 
