@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import actbox
-from actbox import ErrorKind, ExecutionResult, Policy, Program, Unsupported
+from actbox import ErrorKind, Policy, Program, Unsupported
 from actbox.core.packages import PackagePolicy, PackageRules
-from actbox.packages import provider
-from actbox.packages.store import PackageStore
-from tests.conftest import engine_check
 
-from .index_server import IndexServer, serving_index
-from .wheel_factory import make_wheel
+from .index_server import IndexServer
+from .kits import policy_of, run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IndexServer]:
-    """An index with a few wheels, and a package cache of the test's own."""
-    found = engine_check("linux")
-    if not found.works:
-        pytest.skip(f"the linux engine does not work here: {found.reason}")
-    wheels = tmp_path / "wheels"
-    make_wheel(wheels, "kit_words", files={"kit_words.py": b"word = 'hello'\n"})
-    greets = b"import kit_words\ngreeting = kit_words.word\n"
-    make_wheel(wheels, "kit_greeting", files={"kit_greeting/__init__.py": greets}, requires=("kit-words>=1",))
-    make_wheel(wheels, "kit_forbidden", files={"kit_forbidden.py": b""})
-    make_wheel(wheels, "kit_trojan", files={"kit_trojan.py": b""}, requires=("kit-forbidden",))
-    made = provider.PackageProvider(PackageStore(tmp_path / "cache"))
-    monkeypatch.setattr(provider, "provider", lambda: made)
-    with serving_index(wheels) as served:
-        yield served
-
-
-def policy_of(index: IndexServer, **rules: Any) -> Policy:
-    rules = {"auto_approved": ["kit-greeting", "kit_trojan"], "blocked": ["kit-forbidden"], **rules}
-    return Policy(environment="clean", packages=PackagePolicy(python=PackageRules(**rules), index=index.address))
-
-
-async def run(policy: Policy, code: str, *dependencies: str) -> ExecutionResult:
-    async with actbox.open_sandbox("linux", policy=policy) as box:
-        return await box.run(Program(code, dependencies=dependencies))
 
 
 async def test_a_program_has_what_it_asks_for_and_what_that_brings(index: IndexServer) -> None:

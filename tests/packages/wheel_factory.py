@@ -23,17 +23,18 @@ def make_wheel(
     record: Mapping[str, str] | None = None,
     modes: Mapping[str, int] | None = None,
     requires: tuple[str, ...] = (),
+    metadata: str = "",
     unrecorded: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Return the path of a new wheel with these files beside its own metadata.
 
     `record` replaces lines of RECORD, by file name, `modes` sets modes of entries, and `unrecorded` files are in no
-    line.
+    line. `metadata` are further lines of its METADATA.
     """
     about = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
     own = {
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}".encode(),
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{metadata}{needs}".encode(),
         f"{about}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     held = {f"{name}/__init__.py": b"here = True\n"} if files is None else dict(files)

@@ -20,6 +20,7 @@ from actbox.core.packages import HOST, PackagePolicy, PackageRules
 from actbox.core.policy import Policy
 from actbox.core.program import MAX_SOURCE_BYTES, Program
 from actbox.sandbox.languages import ENGINES_OF, language_of
+from actbox.sandbox.visible_packages import visible_versions
 
 from .errors import UsageError
 
@@ -87,7 +88,7 @@ def parse_request(
             domains=tuple(_domain(spec) for spec in domains),
             preload=tuple(preload),
             environment=environment,
-            packages=_packages(dependencies) if dependencies else None,
+            packages=_packages(dependencies, environment) if dependencies else None,
         )
         values = _inputs(inputs)
         language = language_of_file(file, language, sandbox)
@@ -153,12 +154,14 @@ def _mount(spec: str) -> FileMount:
         raise UsageError(f"--mount {spec}: {why}", advice) from None
 
 
-def _packages(dependencies: Sequence[str]) -> PackagePolicy:
-    """Return the policy of somebody who has named packages, and so approves them."""
+def _packages(dependencies: Sequence[str], environment: str) -> PackagePolicy:
+    """Return the policy of somebody who has named packages, and so approves them, besides those of the environment."""
     from actbox.packages import read_requirements  # needs the extra, which only these options need
 
-    named = [one.normalized for one in read_requirements(dependencies)]
-    return PackagePolicy(python=PackageRules(auto_approved=named))
+    named = {one.normalized for one in read_requirements(dependencies)}
+    if environment == HOST:
+        named |= visible_versions(None).keys()
+    return PackagePolicy(python=PackageRules(auto_approved=sorted(named)))
 
 
 def _domain(spec: str) -> AllowedDomain:

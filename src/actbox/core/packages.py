@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, overload
 
 from .errors import InvalidValue
 
@@ -88,7 +88,11 @@ class PackageRule:
             raise InvalidValue(f"PackageRule({self.name!r}) takes a reason as text, not {self.reason!r}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Listed = Iterable[str | PackageRule] | Mapping[str, str]
+"""Packages by name, by `PackageRule`, or by name with the reason of each."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class PackageRules:
     """The packages of one language that programs may, may on request, or must not have.
 
@@ -97,13 +101,14 @@ class PackageRules:
     PyPI takes them for one, and npm admits no new name that differs from another only so.
     """
 
-    auto_approved: tuple[PackageRule, ...] = ()
-    requires_approval: tuple[PackageRule, ...] = ()
-    blocked: tuple[PackageRule, ...] = ()
+    auto_approved: tuple[PackageRule, ...]
+    requires_approval: tuple[PackageRule, ...]
+    blocked: tuple[PackageRule, ...]
 
-    def __post_init__(self) -> None:
-        for name in ("auto_approved", "requires_approval", "blocked"):
-            object.__setattr__(self, name, _rules(name, getattr(self, name)))
+    def __init__(self, *, auto_approved: Listed = (), requires_approval: Listed = (), blocked: Listed = ()) -> None:
+        given = {"auto_approved": auto_approved, "requires_approval": requires_approval, "blocked": blocked}
+        for name, listed in given.items():
+            object.__setattr__(self, name, _rules(name, listed))
         seen: dict[str, str] = {}
         for place in ("auto_approved", "requires_approval", "blocked"):
             for rule in getattr(self, place):
@@ -112,16 +117,85 @@ class PackageRules:
                     raise InvalidValue(f"PackageRules: {rule.name!r} is in {other} and in {place}; leave it in one")
 
 
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A package that a program had: its normalized name, its version, and the SHA-256 of the file it came from.
+
+    `sha256` is "" for what was installed on the host by other means: nothing there says which file it was. `trust` is
+    how the program came to have it.
+    """
+
+    name: str
+    version: str
+    sha256: str = ""
+    trust: TrustLevel = TrustLevel.PREBAKED
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the distribution as plain JSON data."""
+        return {"name": self.name, "version": self.version, "sha256": self.sha256, "trust": str(self.trust)}
+
+
+class Distributions(Sequence[Distribution]):
+    """The packages that a program had: those that it asked for, and those of its environment, looked up when read."""
+
+    def __init__(
+        self, asked: Iterable[Distribution] = (), of_environment: Callable[[], Iterable[Distribution]] = tuple
+    ) -> None:
+        self.asked = tuple(asked)
+        """What the program asked for beyond its environment, with what that brings."""
+        self._of_environment = of_environment
+        self._all: tuple[Distribution, ...] | None = None
+
+    def _read(self) -> tuple[Distribution, ...]:
+        if self._all is None:
+            found = {one.name: one for one in (*self._of_environment(), *self.asked)}
+            self._all = tuple(found[name] for name in sorted(found))
+        return self._all
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    @overload
+    def __getitem__(self, index: int) -> Distribution: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Distribution]: ...
+
+    def __getitem__(self, index: int | slice) -> Distribution | Sequence[Distribution]:
+        return self._read()[index]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageFacts:
+    """A package that a program would get, as its index describes it, for the approver who is asked about it.
+
+    `requirement` is what asks for it: the program's words, or `name==version` for what another package brings.
+    `brought_by` are the names from the program's requirement down to the package that brings this one. `size` is that
+    of its file in bytes, `released` the time of its upload (ISO 8601). What the index does not say is `None`, or
+    `"unknown"`.
+    """
+
+    name: str
+    version: str
+    requirement: str
+    trust: TrustLevel
+    reason: str = ""
+    brought_by: tuple[str, ...] = ()
+    sha256: str = ""
+    size: int | None = None
+    licence: str = "unknown"
+    released: str = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackagePolicy:
     """Which packages programs may have beyond their environment, and how these are installed.
 
     `python` and `nodejs` are the rules of each language. `approver` decides about packages that are not approved yet;
-    without one they are refused. `index` is the address of the package index; default: the one that this machine's uv
-    and pip settings name. `install_seconds` limits resolving and installing, which are no part of a program's time.
-    `source_builds` admits source distributions, whose build is code that runs in a sandbox. `offline` uses the package
-    cache alone. `review_days` refuses environments that nobody has reviewed for so many days. `vulnerabilities` is the
-    path of a file or directory in the OSV format, against which packages are checked.
+    without one they are refused, unless the program's tools have an approver. `index` is the address of the package
+    index; default: the one that this machine's uv and pip settings name. `install_seconds` limits resolving and
+    installing, which are no part of a program's time. `offline` uses the package cache alone. `vulnerabilities` is the
+    path of a file or directory in the OSV format: packages that it names, in affected versions, are refused.
     """
 
     python: PackageRules = field(default_factory=PackageRules)
@@ -129,9 +203,7 @@ class PackagePolicy:
     approver: Any = None
     index: str | None = None
     install_seconds: float = 120.0
-    source_builds: bool = False
     offline: bool = False
-    review_days: float | None = None
     vulnerabilities: str | None = None
 
     def __post_init__(self) -> None:
@@ -141,12 +213,9 @@ class PackagePolicy:
         for rule in (*self.python.auto_approved, *self.python.requires_approval, *self.python.blocked):
             if not re.fullmatch(PACKAGE_NAME, rule.name):
                 raise InvalidValue(f"PackagePolicy.python: {rule.name!r} is a name of npm; put it into nodejs")
-        for name in ("install_seconds", "review_days"):
-            value = getattr(self, name)
-            if value is None and name == "review_days":
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-                raise InvalidValue(f"PackagePolicy.{name} must be a number above zero, not {value!r}")
+        seconds = self.install_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+            raise InvalidValue(f"PackagePolicy.install_seconds must be a number above zero, not {seconds!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

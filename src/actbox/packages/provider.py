@@ -6,54 +6,53 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import json
 import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue
-from actbox.core.packages import CLEAN, PackagePolicy, normalized_name
+from actbox.core.packages import Distribution, Distributions, PackagePolicy, TrustLevel
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import NotProvided, Provided
+from actbox.sandbox.dependencies import Environs, NotProvided, Provided, of_environment
+from actbox.tools import Approver
 
+from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approver, not_approved
 from .index import Index, find_index
 from .project_files import read_script
 from .requirements import Requirement, read_requirements
 from .resolving import CannotResolve, Installer, Locked
 from .rules import Judgement, PackageJudge, ResolvedPackage
 from .store import KEEP_SECONDS, Artifact, BadCache, PackageStore, UsedSet
+from .vulnerabilities import read_advisories
 from .wheels import BadWheel
+
+_T = TypeVar("_T")
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
 
 
-class _Refused(Exception):
-    def __init__(self, kind: ErrorKind, type_: str, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.error = ErrorInfo(kind=kind, type=type_, message=message, hint=hint)
+class _GivenUp(Exception):
+    """Raised for those who waited for the work of another run, which was cancelled."""
 
 
-@dataclass
-class _Provided:
+@dataclass(frozen=True)
+class _Provided(Environs):
     used: UsedSet | None = None
-    warnings: tuple[str, ...] = ()
-    install_ms: float = 0.0
-
-    @property
-    def folder(self) -> Path | None:
-        return self.used.path if self.used else None
 
     def close(self) -> None:
         if self.used:
@@ -65,34 +64,46 @@ class PackageProvider:
 
     def __init__(self, store: PackageStore) -> None:
         self._store = store
+        self._approvals = PackageApprovals()
         self._lock = threading.Lock()
-        self._under_way: dict[str, Future[tuple[Artifact, ...]]] = {}
+        self._under_way: dict[Hashable, Future[Any]] = {}
 
-    async def provide(self, program: Program, policy: Policy, engine: str) -> Provided:
+    async def provide(
+        self,
+        program: Program,
+        policy: Policy,
+        engine: str,
+        approver: Approver | None = None,
+        tell: Tell = lambda event: None,
+    ) -> Provided:
         """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`."""
         start = time.perf_counter()
         try:
-            asked = read_requirements(program.dependencies)
-            asked = (*asked, *read_script(program.code).requirements)
-            installed = {} if policy.environment == CLEAN else _installed(_site_times())
-            lacking = [one for one in asked if not _has(installed, one)]
+            asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
+            installed = {one.name: one.version for one in of_environment(policy)}
+            lacking = [one for one in asked if one.applies() and not _has(installed, one)]
+            environs = partial(of_environment, policy)
             if not lacking:
-                return _Provided()
-            rules = policy.packages
-            if rules is None:
-                raise _Refused(
-                    ErrorKind.POLICY,
-                    "PackageNotApproved",
-                    f"{lacking[0]} is not in this environment, and the policy approves no packages",
-                    "do without it, or use a package of the environment",
-                )
+                return Environs(policy.environment, Distributions((), environs))
+            rules = policy.packages or PackagePolicy()
+            approver = checked_approver(rules.approver) or approver
             judge = PackageJudge(rules.python)
-            warnings = _decide([judge.judge(one) for one in lacking])
-            artifacts = await self._artifacts(lacking, installed, rules, judge)
+            warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
+            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge)
+            artifacts, judgements = await self._artifacts(job, approver, program, tell)
             used = await run_blocking(self._store.use, artifacts)
+            trust = {one.name: one.trust for one in judgements}
+            distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in artifacts)
             notes = tuple(note for artifact in artifacts for note in artifact.notes)
-            return _Provided(used, (*warnings, *notes), (time.perf_counter() - start) * 1000)
-        except _Refused as refusal:
+            return _Provided(
+                environment=policy.environment,
+                distributions=Distributions(distributions, environs),
+                folder=used.path,
+                warnings=(*warnings, *notes),
+                install_ms=(time.perf_counter() - start) * 1000,
+                used=used,
+            )
+        except NotAllowed as refusal:
             raise NotProvided(refusal.error, program, engine) from None
         except (CannotResolve, BadWheel, BadCache, OSError) as error:
             message = str(error) if isinstance(error, ActboxError) else f"packages cannot be installed: {error}"
@@ -100,24 +111,47 @@ class PackageProvider:
             raise NotProvided(missing, program, engine) from None
 
     async def _artifacts(
-        self, asked: Sequence[Requirement], installed: Mapping[str, str], rules: PackagePolicy, judge: PackageJudge
-    ) -> tuple[Artifact, ...]:
-        """Return the unpacked wheels for requirements. Who asks for the same at the same time waits for the first."""
-        index = find_index(rules.index)
-        key = _key(asked, installed, index)
-        with self._lock:
-            known = self._under_way.get(key)
-            mine: Future[tuple[Artifact, ...]] = Future()
-            if known is None:
-                self._under_way[key] = mine
-        if known is not None:
-            return await asyncio.shield(asyncio.wrap_future(known))
+        self, job: _Job, approver: Approver | None, program: Program, tell: Tell
+    ) -> tuple[tuple[Artifact, ...], tuple[Judgement, ...]]:
+        """Return the unpacked wheels for a job, once they are approved, and how each was judged."""
+        locked = await self._alone(("resolve", job.key, job.rules.python), lambda: self._resolved(job))
+        _check_hashes(job.asked, locked)
+        await run_blocking(_refuse_vulnerable, locked, job.rules)
+        approved: frozenset[str] = frozenset()
+        if job.may_ask(locked):
+            by_name = {one.name: one for one in locked}
+            judgements = job.judged([(one, one.requires) for one in locked])
+            _refuse(judgements, nobody_answers=False)
+            approved = await self._approvals.ask(judgements, by_name, job.rules, approver, program, tell)
+        artifacts = self._found(locked)
+        if len(artifacts) != len(locked):
+            hashes = frozenset(one.sha256 for one in locked)
+            await self._alone(("fetch", hashes, job.index), lambda: self._fetched(job, locked))
+            artifacts = self._found(locked)
+            if len(artifacts) != len(locked):
+                raise BadCache(f"{self._store.root} loses what is put into it: find out who writes there")
+        # Each wheel's own metadata counts in the end, whatever the index has said of it.
+        judgements = job.judged([(one, one.requires) for one in artifacts])
+        _refuse((one for one in judgements if one.name not in approved), nobody_answers=True)
+        return artifacts, judgements
+
+    async def _alone(self, key: Hashable, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Do some work and return what it comes to; who asks for the same meanwhile waits for the first."""
+        while True:
+            with self._lock:
+                known: Future[_T] | None = self._under_way.get(key)
+                if known is None:
+                    mine: Future[_T] = Future()
+                    self._under_way[key] = mine
+                    break
+            try:
+                return await asyncio.shield(asyncio.wrap_future(known))
+            except _GivenUp:
+                continue
         try:
-            found = await self._resolved(key, asked, installed, rules, index, judge)
+            found = await work()
         except BaseException as error:
-            mine.set_exception(
-                error if isinstance(error, Exception) else CannotResolve("the installation was given up")
-            )
+            mine.set_exception(error if isinstance(error, Exception) else _GivenUp())
             mine.exception()  # so that nobody is told that it was never retrieved
             raise
         else:
@@ -127,54 +161,64 @@ class PackageProvider:
             with self._lock:
                 del self._under_way[key]
 
-    async def _resolved(
-        self,
-        key: str,
-        asked: Sequence[Requirement],
-        installed: Mapping[str, str],
-        rules: PackagePolicy,
-        index: Index,
-        judge: PackageJudge,
-    ) -> tuple[Artifact, ...]:
-        kept = await run_blocking(self._kept, key)
-        if kept is not None:
-            artifacts = self._found(kept)
-            if len(artifacts) == len(kept):
-                _judge_all(judge, asked, artifacts)
-                return artifacts
+    async def _resolved(self, job: _Job) -> tuple[Locked, ...]:
+        """Return the wheels of a job, described if somebody may be asked about one, else also fetched."""
+        locked = await run_blocking(self._kept, job.key, job.rules.offline)
+        if locked is None and job.rules.offline:
+            raise CannotResolve(
+                f"{', '.join(map(str, job.asked))} cannot be had offline: nothing in the package cache answers for it"
+            )
+        is_enough = job.rules.offline or all(one.is_described for one in locked or ())
+        if locked is not None and (is_enough or not job.may_ask(locked)):
+            return locked
+        async with self._installer(job) as installer:
+            if locked is None:
+                wanted = [str(one) for one in job.asked]
+                locked = await installer.resolve(wanted, job.constraints)
+                locked = tuple(one for one in locked if job.installed.get(one.name) != one.version)
+            _refuse(job.judged([(one, ()) for one in locked], ()))
+            if job.may_ask(locked):
+                locked = await installer.describe(locked)
+            else:
+                await self._fetch(installer, locked)
+        await run_blocking(self._keep, job.key, locked)
+        return locked
+
+    async def _fetched(self, job: _Job, locked: Sequence[Locked]) -> None:
+        if job.rules.offline:
+            raise CannotResolve(
+                f"{', '.join(map(str, job.asked))} cannot be had offline: the package cache lacks files"
+            )
+        async with self._installer(job) as installer:
+            await self._fetch(installer, locked)
+
+    async def _fetch(self, installer: Installer, locked: Sequence[Locked]) -> None:
+        """Put the wheels that the cache lacks into it. Raises `CannotResolve`, `BadWheel` and `OSError`."""
+        missing = [one for one in locked if self._store.find(one.sha256) is None]
+        files = await installer.fetch(missing) if missing else []
+        for one, file in zip(missing, files, strict=True):
+            await run_blocking(self._store.add, file, one.filename, one.sha256)
+
+    @contextlib.asynccontextmanager
+    async def _installer(self, job: _Job) -> AsyncIterator[Installer]:
         with tempfile.TemporaryDirectory(dir=self._store.root / "temporary") as name:
-            installer = Installer(index, _uv(), sys.executable, Path(name), seconds=rules.install_seconds)
-            async with installer:
-                wanted = [str(one) for one in asked]
-                constraints = [
-                    f"{name}=={version}" for name, version in installed.items() if _may_stay(name, version, asked)
-                ]
-                locked = await installer.resolve(wanted, constraints)
-                locked = tuple(one for one in locked if installed.get(one.name) != one.version)
-                _refuse_blocked(judge, locked)
-                missing = [one for one in locked if self._store.find(one.sha256) is None]
-                files = await installer.fetch(missing) if missing else []
-                for one, file in zip(missing, files, strict=True):
-                    await run_blocking(self._store.add, file, one.filename, one.sha256)
-        await run_blocking(self._keep, key, locked)
-        found = self._found(locked)
-        if len(found) != len(locked):
-            raise BadCache(f"{self._store.root} loses what is put into it: find out who writes there")
-        _judge_all(judge, asked, found)
-        return found
+            seconds = job.rules.install_seconds
+            async with Installer(job.index, _uv(), sys.executable, Path(name), seconds=seconds) as installer:
+                yield installer
 
     def _found(self, locked: Sequence[Locked]) -> tuple[Artifact, ...]:
         found = [self._store.find(one.sha256) for one in locked]
         return tuple(artifact for artifact in found if artifact)
 
-    def _kept(self, key: str) -> tuple[Locked, ...] | None:
+    def _kept(self, key: str, at_any_age: bool) -> tuple[Locked, ...] | None:
         """Return an earlier resolution that is young enough."""
         path = self._store.root / "resolutions" / f"{key}.json"
         try:
-            if time.time() - path.stat().st_mtime > KEEP_SECONDS:
+            if not at_any_age and time.time() - path.stat().st_mtime > KEEP_SECONDS:
                 return None
-            return tuple(Locked(**one) for one in json.loads(path.read_text("utf-8")))
-        except (OSError, ValueError, TypeError):
+            found = json.loads(path.read_text("utf-8"))
+            return tuple(Locked(**{**one, "requires": tuple(one["requires"])}) for one in found)
+        except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def _keep(self, key: str, locked: Sequence[Locked]) -> None:
@@ -193,76 +237,87 @@ def provider() -> PackageProvider:
     return PackageProvider(PackageStore(Path(named) if named else cache / "actbox" / "wheels"))
 
 
-def _decide(judgements: Sequence[Judgement]) -> tuple[str, ...]:
-    """Return the warnings of judgements. Raises `_Refused` for a package that is blocked or not approved."""
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Packages that are to be had together."""
+
+    asked: tuple[Requirement, ...]
+    installed: Mapping[str, str]
+    rules: PackagePolicy
+    index: Index
+    judge: PackageJudge
+
+    @property
+    def key(self) -> str:
+        """A digest of everything on which the resolution depends."""
+        installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
+        parts = [sys.version, str(self.index), *sorted(map(str, self.asked)), *installed]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def constraints(self) -> list[str]:
+        """What the environment has and keeps."""
+        return [
+            f"{name}=={version}"
+            for name, version in self.installed.items()
+            if all(one.accepts(version) for one in self.asked if one.normalized == name)
+        ]
+
+    def may_ask(self, locked: Sequence[Locked]) -> bool:
+        """Return whether an approver may have to be asked about one of these packages."""
+        direct = map(self.judge.judge, self.asked)
+        listed = (one for one in self.judged([(one, ()) for one in locked], ()) if one.trust is not TrustLevel.REGISTRY)
+        return any(one.demand.asks for one in (*direct, *listed))
+
+    def judged(
+        self, found: Iterable[tuple[Artifact | Locked, tuple[str, ...]]], asked: Sequence[Requirement] | None = None
+    ) -> tuple[Judgement, ...]:
+        """Judge packages with the names of what each requires, and what was asked for."""
+        packages = [
+            ResolvedPackage(name=one.name, version=one.version, hashes=(f"sha256:{one.sha256}",), requires=requires)
+            for one, requires in found
+        ]
+        return self.judge.judge_resolved(self.asked if asked is None else asked, packages)
+
+
+def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:
+    """Return the warnings of judgements. Raises `NotAllowed` for a package that is blocked or that nobody approves."""
+    judgements = tuple(judgements)
     for judgement in judgements:
-        why = f": {judgement.reason}" if judgement.reason else ""
-        brought = f", which {' and '.join(judgement.path[-1:])} brings," if judgement.path else ""
         if judgement.demand.refused:
-            raise _Refused(
-                ErrorKind.POLICY,
-                "PackageBlocked",
-                f"{judgement.requirement}{brought} is blocked by the policy{why}",
-                "do without it; another spelling or address of it is blocked too",
-            )
-        if judgement.demand.asks and not judgement.covered:
-            raise _Refused(
-                ErrorKind.POLICY,
-                "PackageNotApproved",
-                f"{judgement.requirement}{brought} needs an approval that nobody has given ({judgement.trust}){why}",
-                "do without it, or ask for a package that is approved",
-            )
+            raise blocked(judgement)
+    for judgement in judgements:
+        if nobody_answers and judgement.demand.asks and not judgement.covered:
+            raise not_approved(judgement)
     return tuple(warning for judgement in judgements for warning in judgement.warnings)
 
 
-def _judge_all(judge: PackageJudge, asked: Sequence[Requirement], artifacts: Sequence[Artifact]) -> None:
-    """Raise `_Refused` if what is asked for, or what it brings, is not approved."""
-    _decide(judge.judge_resolved(asked, [_resolved(one, one.requires) for one in artifacts]))
+def _check_hashes(asked: Sequence[Requirement], locked: Sequence[Locked]) -> None:
+    """Raise `CannotResolve` for a file that has none of the hashes that its requirement demands."""
+    found = {one.name: one for one in locked}
+    for one in asked:
+        file = found.get(one.normalized)
+        if file and one.hashes and f"sha256:{file.sha256}" not in one.hashes:
+            raise CannotResolve(f"{one} is to have another hash than {file.filename}, which has sha256:{file.sha256}")
 
 
-def _refuse_blocked(judge: PackageJudge, locked: Sequence[Locked]) -> None:
-    """Raise `_Refused` if a blocked package is among what would be fetched."""
-    judgements = judge.judge_resolved((), [_resolved(one, ()) for one in locked])
-    _decide([judgement for judgement in judgements if judgement.demand.refused])
-
-
-def _resolved(one: Artifact | Locked, requires: tuple[str, ...]) -> ResolvedPackage:
-    return ResolvedPackage(name=one.name, version=one.version, hashes=(f"sha256:{one.sha256}",), requires=requires)
+def _refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy) -> None:
+    """Raise `NotAllowed` for a package with a known vulnerability, if the policy names a file of them."""
+    if rules.vulnerabilities is None:
+        return
+    advisories = read_advisories(rules.vulnerabilities)
+    for one in locked:
+        if known := advisories.of(one.name, one.version):
+            raise NotAllowed(
+                "PackageBlocked",
+                f"{one.name}=={one.version} has known vulnerabilities: {', '.join(known)}",
+                "ask for another version of it, or do without it",
+            )
 
 
 def _has(installed: Mapping[str, str], one: Requirement) -> bool:
     version = installed.get(one.normalized)
-    return version is not None and not one.address and one.accepts(version)
-
-
-def _may_stay(name: str, version: str, asked: Sequence[Requirement]) -> bool:
-    return all(one.accepts(version) for one in asked if one.normalized == name)
-
-
-def _site_times() -> tuple[tuple[str, int], ...]:
-    """Return the times of the directories that this process imports from, which change with what is installed."""
-    times = []
-    for folder in sys.path:
-        try:
-            times.append((folder, os.stat(folder).st_mtime_ns))
-        except OSError:
-            continue
-    return tuple(times)
-
-
-@functools.lru_cache(maxsize=4)
-def _installed(times: tuple[tuple[str, int], ...]) -> Mapping[str, str]:
-    """Return the versions of the installed distributions, by normalized name."""
-    found: dict[str, str] = {}
-    for one in importlib.metadata.distributions():
-        if one.metadata is not None and one.name:
-            found.setdefault(normalized_name(one.name), one.version)
-    return found
-
-
-def _key(asked: Sequence[Requirement], installed: Mapping[str, str], index: Index) -> str:
-    parts = [sys.version, str(index), *sorted(map(str, asked)), *sorted(f"{k}=={v}" for k, v in installed.items())]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return version is not None and not one.address and not one.extras and one.accepts(version)
 
 
 def _uv() -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from email.parser import HeaderParser
+from email.policy import compat32
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -15,22 +16,49 @@ from actbox.core.errors import ActboxError
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
+from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.opening import open_sandbox
 
 from .index import Index, reach
+from .wheels import required_names
 
 _FETCHED = "/opt/fetched"
 _SIZES = Limits(
     memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600, wall_seconds=600
 )
+_MOST_LICENCE = 200
+_MOST_HEADER_BYTES = 64 * 1024
 # Fetches each file to its number; what it writes is hashed by the host, which trusts none of it.
 _FETCH = """
 import shutil, urllib.request
-for number, url in enumerate(urls):
+from concurrent.futures import ThreadPoolExecutor
+def fetch(number, url):
     with urllib.request.urlopen(url, timeout=60) as answer, open(f"{folder}/{number}", "wb") as file:
         shutil.copyfileobj(answer, file, 2**20)
+"""
+_FETCH_ALL = """
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(fetch, range(len(urls)), urls))
+"""
+# The value is the headers of each one's metadata, from the index if that has them apart (PEP 658), else from the wheel.
+_DESCRIBE = """
+import zipfile
+def describe(number, url):
+    try:
+        with urllib.request.urlopen(url + ".metadata", timeout=60) as answer:
+            text = answer.read(most)
+    except OSError:
+        fetch(number, url)
+        with zipfile.ZipFile(f"{folder}/{number}") as wheel:
+            names = [name for name in wheel.namelist() if name.count("/") == 1]
+            with wheel.open(next(name for name in names if name.endswith(".dist-info/METADATA"))) as file:
+                text = file.read(most)
+    return text.decode("utf-8", "replace").replace("\\r\\n", "\\n").partition("\\n\\n")[0]
+with ThreadPoolExecutor(4) as pool:
+    described = list(pool.map(describe, range(len(urls)), urls))
+described
 """
 
 
@@ -49,6 +77,13 @@ class Locked:
     sha256: str
     size: int = -1
     """In bytes, -1 if the index does not say."""
+    released: str = ""
+    """When the file was uploaded (ISO 8601), "" if the index does not say."""
+    is_described: bool = False
+    """True if the next two are what the package's metadata says."""
+    licence: str = ""
+    requires: tuple[str, ...] = ()
+    """The names of the distributions that it needs, whatever their markers and extras say."""
 
 
 class Installer:
@@ -91,12 +126,20 @@ class Installer:
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
         """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
-        program = {"urls": [wheel.url for wheel in wheels], "folder": _FETCHED}
-        code = "".join(f"{name} = {json.dumps(value)}\n" for name, value in program.items()) + _FETCH
-        done = await self._box.run(code, timeout=self._seconds)
+        await self._run_for(wheels, _FETCH + _FETCH_ALL)
+        return [self._folder / str(number) for number in range(len(wheels))]
+
+    async def describe(self, wheels: Sequence[Locked]) -> tuple[Locked, ...]:
+        """Return wheels with what their metadata says. Raises `CannotResolve`."""
+        found = (await self._run_for(wheels, _FETCH + _DESCRIBE)).value
+        return tuple(_described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
+
+    async def _run_for(self, wheels: Sequence[Locked], code: str) -> ExecutionResult:
+        inputs = {"urls": [wheel.url for wheel in wheels], "folder": _FETCHED, "most": _MOST_HEADER_BYTES}
+        done = await self._box.run(Program(code, inputs=inputs), timeout=self._seconds)
         if not done.success:
             raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
-        return [self._folder / str(number) for number in range(len(wheels))]
+        return done
 
     def _why(self, done: ExecutionResult) -> str:
         assert done.error is not None
@@ -118,4 +161,19 @@ def _locked(text: str) -> Iterable[Locked]:
         sha256 = file.hashes.get("sha256", "")
         if not sha256:
             raise CannotResolve(f"the index gives no SHA-256 hash for {filename}, so nobody can tell what it is")
-        yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1)
+        released = file.upload_time.isoformat() if file.upload_time else ""
+        yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1, released)
+
+
+def _described(wheel: Locked, headers: str) -> Locked:
+    said = HeaderParser(policy=compat32).parsestr(headers)
+    licence = said.get("License-Expression") or said.get("License") or ""
+    if not licence.strip() or licence.strip().upper() == "UNKNOWN":
+        classes = [one for one in said.get_all("Classifier", ()) if one.startswith("License ::")]
+        licence = "; ".join(one.rpartition("::")[2].strip() for one in classes)
+    return replace(
+        wheel,
+        is_described=True,
+        licence=" ".join(str(licence).split())[:_MOST_LICENCE],
+        requires=required_names(said.get_all("Requires-Dist", ())),
+    )

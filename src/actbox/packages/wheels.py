@@ -15,7 +15,7 @@ import shutil
 import stat
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from dataclasses import dataclass
@@ -48,6 +48,12 @@ if __name__ == "__main__":
 
 class BadWheel(ActboxError):
     """Raised for an archive that is not the wheel that it should be; the message names it and what is wrong."""
+
+
+def required_names(lines: Iterable[object]) -> tuple[str, ...]:
+    """Return the canonical names in lines of `Requires-Dist`, whatever their markers and extras say."""
+    names = [re.match(r"[\w.-]+", str(line)) for line in lines]
+    return tuple(dict.fromkeys(canonicalize_name(name[0]) for name in names if name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +242,7 @@ class _Wheel:
         except FileNotFoundError:
             self._fail("it has no METADATA")
         said = BytesParser(policy=compat32).parsebytes(metadata, headersonly=True)
-        names = [re.match(r"[\w.-]+", str(line)) for line in said.get_all("Requires-Dist", ())]
-        return tuple(dict.fromkeys(canonicalize_name(name[0]) for name in names if name))
+        return required_names(said.get_all("Requires-Dist", ()))
 
     def _write_entry_points(self, target: Path) -> None:
         path = target / SITE / self._about / "entry_points.txt"

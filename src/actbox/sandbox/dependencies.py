@@ -6,17 +6,22 @@ This room holds the protocol only: the provider stands above it, and is found by
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from actbox.core.errors import ErrorInfo
+from actbox.core.events import Event
+from actbox.core.packages import CLEAN, Distribution, Distributions
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
+from actbox.tools import Approver
 
 from .traits import Traits
+from .visible_packages import visible_versions
 
 PACKAGES = "/opt/packages"
 """Where programs see the packages that they asked for: `site` to import from, `bin` with scripts."""
@@ -46,7 +51,15 @@ class Provided(Protocol):
 
     @property
     def install_ms(self) -> float:
-        """How long resolving and installing took, in milliseconds."""
+        """How long resolving, approving and installing took, in milliseconds."""
+
+    @property
+    def environment(self) -> str:
+        """The name of the environment, "" if the engine has no choice."""
+
+    @property
+    def distributions(self) -> Distributions:
+        """The packages that the program has."""
 
     def close(self) -> None:
         """Let others remove the packages. A second call does nothing."""
@@ -55,21 +68,36 @@ class Provided(Protocol):
 class Provider(Protocol):
     """The resolver and installer of packages."""
 
-    async def provide(self, program: Program, policy: Policy, engine: str) -> Provided:
-        """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`."""
+    async def provide(
+        self,
+        program: Program,
+        policy: Policy,
+        engine: str,
+        approver: Approver | None,
+        tell: Callable[[Event], None],
+    ) -> Provided:
+        """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`.
+
+        `approver` decides about packages where the policy has no approver of its own. `tell` gets the events.
+        """
 
 
 @dataclass(frozen=True, slots=True)
-class _Nothing:
+class Environs:
+    """An environment alone, for a program that asks for nothing more."""
+
+    environment: str = ""
+    distributions: Distributions = field(default_factory=Distributions)
     folder: Path | None = None
     warnings: tuple[str, ...] = ()
     install_ms: float = 0.0
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Do nothing."""
 
 
-NOTHING: Provided = _Nothing()
-"""The packages of a program that asks for none."""
+NOTHING: Provided = Environs()
+"""The packages of a program of which nothing is known."""
 
 
 def asks_for_packages(program: Program) -> bool:
@@ -77,12 +105,23 @@ def asks_for_packages(program: Program) -> bool:
     return bool(program.dependencies) or "# /// script" in program.code
 
 
-async def provide(program: Program, policy: Policy, traits: Traits) -> Provided:
-    """Return the packages of a program. Raises `NotProvided`."""
-    if not asks_for_packages(program) or not traits.dependencies:
+async def provide(
+    program: Program, policy: Policy, traits: Traits, approver: Approver | None, tell: Callable[[Event], None]
+) -> Provided:
+    """Return the packages of a program; see `Provider`. Raises `NotProvided`."""
+    if not traits.dependencies:
         return NOTHING
+    if not asks_for_packages(program):
+        return Environs(policy.environment, Distributions((), partial(of_environment, policy)))
     provider: Provider = importlib.import_module(_PROVIDER).provider()
-    return await provider.provide(program, policy, traits.engine)
+    return await provider.provide(program, policy, traits.engine, approver, tell)
+
+
+def of_environment(policy: Policy) -> tuple[Distribution, ...]:
+    """Return the packages of a policy's environment."""
+    rules = policy.packages.python if policy.packages is not None else None
+    versions = {} if policy.environment == CLEAN else visible_versions(rules)
+    return tuple(Distribution(name, version) for name, version in versions.items())
 
 
 def with_packages(variables: Mapping[str, str]) -> dict[str, str]:

@@ -271,12 +271,13 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     # From a call to its `Request`
 
     async def _checked(
-        self, program: Program | str, tools: Tools, timeout: float | None, workspace: Storage
+        self, program: Program | str, tools: Tools, timeout: float | None, workspace: Storage, run: Run
     ) -> Request:
         """Check a program, write its files, and return the request to run it."""
         wall = wall_time(timeout, self.policy.limits.wall_seconds)
         program = self._in_language(program)
-        packages = await provide(program, self.policy, self.traits)
+        approver = tools.approver if isinstance(tools, Toolset) else None
+        packages = await provide(program, self.policy, self.traits, approver, run.tell)
         try:
             frame, toolset = await self._prepare(workspace, program, tools, partial(self._frame, packages=packages))
         except BaseException:
@@ -319,7 +320,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         cwd: str | None,
         env: Mapping[str, str] | None,
         timeout: float | None,
-        _: Storage,
+        workspace: Storage,
+        run: Run,
     ) -> Request:
         """Check a command, and return the request to run it."""
         wall = wall_time(timeout, self.policy.limits.wall_seconds)
@@ -354,7 +356,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
 
     @asynccontextmanager
     async def _begun(
-        self, check: Callable[[Storage], Awaitable[Request]], run: Run
+        self, check: Callable[[Storage, Run], Awaitable[Request]], run: Run
     ) -> AsyncGenerator[ExecutionResult | None]:
         """Check and start a run for a block, and end it with the block.
 
@@ -362,7 +364,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         """
         workspace = self._running()
         try:
-            request = await check(workspace)
+            request = await check(workspace, run)
         except NotProvided as refusal:
             yield refusal.result
             return

@@ -519,10 +519,13 @@ class Run:
                 tool_calls=self._calls.count,
                 queue_ms=round(self._queue_ms, 3),
                 approval_ms=round(self._clock.stood_still_ms, 3),
+                install_ms=round(request.packages.install_ms, 3),
             ),
             sandbox=request.engine,
             code=request.program.code if request.program else None,
             language=request.program.language if request.program else None,
+            environment=request.packages.environment,
+            distributions=request.packages.distributions,
         )
 
 

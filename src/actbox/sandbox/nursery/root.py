@@ -52,13 +52,12 @@ SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 class Templates:
     """Makes template roots, one for each set of extra mount points."""
 
-    def __init__(self, environment: list[str], hidden: list[str]) -> None:
-        """`environment` are the interpreter's and its packages' directories, `hidden` those that guests find empty."""
+    def __init__(self, environment: list[str], left: dict[str, list[str]]) -> None:
+        """`environment` are the directories of the interpreter and its packages; for `left` see `_leave_only`."""
         linux.mount("tmpfs", STAGE, "tmpfs", linux.MS_NOSUID, "mode=0755")
         with open(STAGE + "/empty", "w"):
             pass
-        os.mkdir(STAGE + "/nothing")
-        self._without = hidden
+        _leave_only(left)
         found = [path for path in environment if os.path.isdir(path)]
         self._hidden = hidden_in(["/usr", "/usr/local", *found])
         self._environment = outermost(found)
@@ -108,10 +107,7 @@ class Templates:
         return root
 
     def _hide(self, here: str, path: str) -> None:
-        """Cover what is hidden below a directory with nothing; `here` is its path now, `path` the guest's."""
-        for name in self._without:
-            if name.startswith(path + "/") and os.path.isdir(here + name[len(path) :]):
-                linux.mount(STAGE + "/nothing", here + name[len(path) :], None, linux.MS_BIND, None)
+        """Cover hidden files in a directory with an empty file; `here` is its path now, `path` the guest's."""
         for name in self._hidden:
             if name.startswith(path + "/"):
                 target = here + name[len(path) :]
@@ -130,6 +126,21 @@ class Templates:
             elif os.path.isfile(source):
                 _make_point(root + source, False)
                 linux.mount(source, root + source, None, linux.MS_BIND, None)
+
+
+def _leave_only(left: dict[str, list[str]]) -> None:
+    """Cover directories with what is left of them: paths in each, with all below. The nursery sees no more either."""
+    for number, (folder, names) in enumerate(sorted(left.items())):
+        if not os.path.isdir(folder):
+            continue
+        place = "%s/left/%d" % (STAGE, number)
+        os.makedirs(place)
+        for name in names:
+            source = "%s/%s" % (folder, name)
+            if os.path.exists(source):  # else it was removed after the host had looked
+                _make_point("%s/%s" % (place, name), os.path.isdir(source))
+                linux.mount(source, "%s/%s" % (place, name), None, linux.MS_BIND | linux.MS_REC, None)
+        linux.mount(place, folder, None, linux.MS_BIND | linux.MS_REC, None)
 
 
 def map_no_zeros() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from actbox.core.errors import ErrorKind, SandboxUnavailable, Unsupported
 from actbox.core.limits import Limits
 from actbox.core.mounts import INPUT, OUTPUT, FileMount
+from actbox.core.packages import PackagePolicy
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session
@@ -54,7 +55,8 @@ _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 async def why_not_born(base: Base) -> str:
     """Run an empty program; return why its sandbox could not be made, or "" if it could."""
-    sandbox = LinuxSandbox(Policy(environment=base.environment, preload=base.preload))
+    packages = PackagePolicy(python=base.rules) if base.rules is not None else None
+    sandbox = LinuxSandbox(Policy(environment=base.environment, preload=base.preload, packages=packages))
     sandbox._tries_birth = False
     async with sandbox:
         error = (await sandbox.run("")).error

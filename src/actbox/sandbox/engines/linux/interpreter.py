@@ -6,16 +6,17 @@ import functools
 import glob
 import json
 import os
-import site
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.core.packages import CLEAN, HOST
+from actbox.core.packages import CLEAN, HOST, PackageRules
 from actbox.core.policy import Policy
 from actbox.sandbox.host_python import HOST_PYTHON
+from actbox.sandbox.visible_packages import entries_left, package_folders
 
 _ASK_SECONDS = 30.0
 _QUESTION = """
@@ -37,6 +38,8 @@ class Base(NamedTuple):
 
     environment: str = HOST
     preload: tuple[str, ...] = ()
+    rules: PackageRules | None = None
+    """The rules by which the packages of `host` are shown, `None` for all of them."""
 
 
 class Interpreter(NamedTuple):
@@ -48,36 +51,38 @@ class Interpreter(NamedTuple):
     """The directories besides `/usr` that guests see read-only."""
     packages: tuple[str, ...]
     """The directories of packages from which guests import."""
-    hidden: tuple[str, ...] = ()
-    """The directories of packages that guests find empty."""
+    left: Mapping[str, tuple[str, ...]] = {}
+    """What guests find in directories of packages that they do not see whole: paths in each, with all below."""
+    runs_pth: bool = True
+    """True if the `.pth` files of the packages are processed before there is any sandbox."""
 
     @property
     def options(self) -> list[str]:
-        """The interpreter's own options: without packages it must not look for any, nor run their `.pth` files."""
-        return [] if self.packages else ["-S"]
+        """The interpreter's own options."""
+        return [] if self.runs_pth else ["-S"]
 
 
 def base_of(policy: Policy) -> Base:
     """Return what a policy's guests have from birth."""
-    return Base(policy.environment, policy.preload)
+    rules = policy.packages.python if policy.packages is not None and policy.environment == HOST else None
+    return Base(policy.environment, policy.preload, rules)
 
 
-def interpreter(environment: str) -> Interpreter:
-    """Return the interpreter of an environment. May block. Raises `SandboxUnavailable` if it cannot be asked."""
-    if environment == CLEAN:
-        return _clean(getattr(sys, "_base_executable", "") or HOST_PYTHON)
-    return Interpreter(HOST_PYTHON, tuple(environment_folders()), tuple(package_folders()))
+def interpreter(base: Base) -> Interpreter:
+    """Return the interpreter of a base. May block. Raises `SandboxUnavailable` if it cannot be asked."""
+    underneath = getattr(sys, "_base_executable", "") or HOST_PYTHON
+    if base.environment == CLEAN:
+        return _clean(underneath)
+    packages = tuple(package_folders())
+    if base.rules is None:
+        return Interpreter(HOST_PYTHON, tuple(environment_folders()), packages)
+    left = {**_clean(underneath).left, **entries_left(base.rules)}
+    return Interpreter(HOST_PYTHON, tuple(environment_folders()), packages, left, runs_pth=False)
 
 
 def environment_folders() -> list[str]:
     """Return the directories of the interpreter and its packages, which guests of `host` see read-only."""
     return _shown({sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *package_folders()}, HOST_PYTHON)
-
-
-def package_folders() -> list[str]:
-    """Return the directories of installed packages from which this process imports."""
-    candidates = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
-    return [folder for folder in candidates if folder in sys.path and os.path.isdir(folder)]
 
 
 def _shown(folders: set[str], python: str) -> list[str]:
@@ -99,5 +104,6 @@ def _clean(python: str) -> Interpreter:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise SandboxUnavailable(f"the interpreter {python} does not say where it is: {error}") from error
     of_system = [path for pattern in _OF_SYSTEM for path in glob.glob(pattern)]
-    hidden = sorted({path for path in (*found["packages"], *of_system) if os.path.isdir(path)})
-    return Interpreter(found["python"], tuple(_shown(set(found["prefixes"]), found["python"])), (), tuple(hidden))
+    left = {path: () for path in (*found["packages"], *of_system) if os.path.isdir(path)}
+    folders = tuple(_shown(set(found["prefixes"]), found["python"]))
+    return Interpreter(found["python"], folders, (), left, runs_pth=False)

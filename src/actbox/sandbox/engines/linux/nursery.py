@@ -200,7 +200,7 @@ class Nursery:
 
     def _start_process(self, preload: list[str]) -> None:
         """Start the process, and send it the first request, which it answers once it can make sandboxes."""
-        found = interpreter(self.base.environment)
+        found = interpreter(self.base)
         if not found.python:
             raise SandboxUnavailable("this Python does not know its own executable, from which guests are made")
         # A file, because a pipe would fill up: it is read only after a failure.
@@ -237,7 +237,8 @@ class Nursery:
         request = {
             "environment": found.folders,
             "packages": found.packages,
-            "hidden": found.hidden,
+            "left": found.left,
+            "runs_pth": found.runs_pth,
             "preload": preload,
             "variables": {**GUEST_VARIABLES, "PATH": f"{os.path.dirname(found.python)}:{_SYSTEM_PATH}:{PACKAGES}/bin"},
             "kept": bool(self._kept),

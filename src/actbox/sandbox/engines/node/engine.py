@@ -23,6 +23,7 @@ from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.requests import encode_program
 from actbox.sandbox.run_end import Ending
+from actbox.sandbox.traits import check_policy
 from actbox.sandbox.workspace import Workspace
 from actbox.tools.typescript import RESERVED_WORDS, javascript_name
 
@@ -60,6 +61,7 @@ class NodeSandbox(LinuxSandbox):
             if mount not in policy.mounts:  # a sibling's policy has it already
                 policy = dataclasses.replace(policy, mounts=(*policy.mounts, mount))
         super().__init__(policy, network, debt)
+        check_policy(policy, "node")
         self.traits = node_traits(self.traits, node)
         self._warm_guest = WarmGuest(self._make_warm_guest)
         self._making: Child | None = None
