@@ -26,6 +26,7 @@ from .visible_packages import visible_versions
 PACKAGES = "/opt/packages"
 """Where programs see the packages that they asked for: `site` to import from, `bin` with scripts."""
 _PROVIDER = "actbox.packages.provider"
+_SCRIPT_BLOCK = "# /// script"
 
 
 class NotProvided(Exception):
@@ -100,9 +101,11 @@ NOTHING: Provided = Environs()
 """The packages of a program of which nothing is known."""
 
 
-def asks_for_packages(program: Program) -> bool:
+def asks_for_packages(program: Program | str) -> bool:
     """Return whether a program names packages, in `dependencies` or in a script block of its source (PEP 723)."""
-    return bool(program.dependencies) or "# /// script" in program.code
+    if isinstance(program, Program):
+        return bool(program.dependencies) or _SCRIPT_BLOCK in program.code
+    return _SCRIPT_BLOCK in program
 
 
 async def provide(

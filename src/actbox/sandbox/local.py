@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from actbox.core.errors import (
     SandboxStopped,
     SandboxUnavailable,
 )
-from actbox.core.events import Event
+from actbox.core.events import Completed, Event
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -30,7 +30,7 @@ from actbox.tools import Toolset
 from .blocking import run_blocking
 from .cancellation import whole
 from .contract import NOT_RUNNING, Command, Session, Tools
-from .dependencies import NOTHING, NotProvided, Provided, provide, with_packages
+from .dependencies import NOTHING, NotProvided, Provided, asks_for_packages, provide, with_packages
 from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
 from .languages import cannot_fork, in_language
@@ -187,7 +187,32 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
+        if asks_for_packages(program):
+            return self._stream_with_packages(program, tools, timeout)
         return Run(partial(self._begun, partial(self._checked, program, tools, timeout))).events()
+
+    async def _stream_with_packages(
+        self, program: Program | str, tools: Tools, timeout: float | None
+    ) -> AsyncGenerator[Event]:
+        """Yield the events of the program's packages, whose approval may take long, and then those of the run."""
+        self._running()
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        providing = asyncio.ensure_future(self._provide(self._in_language(program), tools, events.put_nowait))
+        providing.add_done_callback(lambda done: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            check = partial(self._checked, program, tools, timeout, packages=await providing)
+            async with aclosing(Run(partial(self._begun, check)).events()) as run:
+                async for event in run:
+                    yield event
+        except NotProvided as refusal:
+            yield Completed(refusal.result)
+        finally:  # what was provided for a caller who has gone belongs to nobody
+            providing.cancel()
+            for packages in await asyncio.gather(providing, return_exceptions=True):
+                if not isinstance(packages, BaseException):
+                    packages.close()
 
     def session(self, *, forkable: bool = False) -> Session:
         if forkable and not self.traits.fork:
@@ -271,17 +296,24 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     # From a call to its `Request`
 
     async def _checked(
-        self, program: Program | str, tools: Tools, timeout: float | None, workspace: Storage, run: Run
+        self,
+        program: Program | str,
+        tools: Tools,
+        timeout: float | None,
+        workspace: Storage,
+        *,
+        packages: Provided | None = None,
     ) -> Request:
-        """Check a program, write its files, and return the request to run it."""
-        wall = wall_time(timeout, self.policy.limits.wall_seconds)
-        program = self._in_language(program)
-        approver = tools.approver if isinstance(tools, Toolset) else None
-        packages = await provide(program, self.policy, self.traits, approver, run.tell)
+        """Check a program, give it its packages, write its files, and return the request to run it."""
         try:
+            wall = wall_time(timeout, self.policy.limits.wall_seconds)
+            program = self._in_language(program)
+            if packages is None:
+                packages = await self._provide(program, tools, lambda event: None)
             frame, toolset = await self._prepare(workspace, program, tools, partial(self._frame, packages=packages))
         except BaseException:
-            packages.close()
+            if packages is not None:
+                packages.close()
             raise
         return Request(
             engine=self.traits.engine,
@@ -293,6 +325,11 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             warnings=(*self._warnings, *packages.warnings),
             packages=packages,
         )
+
+    async def _provide(self, program: Program, tools: Tools, tell: Callable[[Event], None]) -> Provided:
+        """Return the packages of a program. Raises `NotProvided`."""
+        approver = tools.approver if isinstance(tools, Toolset) else None
+        return await provide(program, self.policy, self.traits, approver, tell)
 
     def _in_language(self, program: Program | str) -> Program:
         """Return the program in a language that this sandbox runs. Raises `Unsupported` for any other language."""
@@ -320,8 +357,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         cwd: str | None,
         env: Mapping[str, str] | None,
         timeout: float | None,
-        workspace: Storage,
-        run: Run,
+        _: Storage,
     ) -> Request:
         """Check a command, and return the request to run it."""
         wall = wall_time(timeout, self.policy.limits.wall_seconds)
@@ -356,7 +392,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
 
     @asynccontextmanager
     async def _begun(
-        self, check: Callable[[Storage, Run], Awaitable[Request]], run: Run
+        self, check: Callable[[Storage], Awaitable[Request]], run: Run
     ) -> AsyncGenerator[ExecutionResult | None]:
         """Check and start a run for a block, and end it with the block.
 
@@ -364,7 +400,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         """
         workspace = self._running()
         try:
-            request = await check(workspace, run)
+            request = await check(workspace)
         except NotProvided as refusal:
             yield refusal.result
             return
