@@ -64,6 +64,9 @@ NPM_NAME = rf"(?:@[a-z0-9~-][a-z0-9._~-]*/)?{PACKAGE_NAME}"
 """A name in npm's registry, with its scope or without. Some older packages have capital letters."""
 
 
+_ENVIRONMENT_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+
+
 def normalized_name(name: str) -> str:
     """Return the form in which names of distributions compare (PEP 503): `Foo.Bar_baz` and `foo-bar-baz` are one."""
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -196,6 +199,7 @@ class PackagePolicy:
     index; default: the one that this machine's uv and pip settings name. `install_seconds` limits resolving and
     installing, which are no part of a program's time. `offline` uses the package cache alone. `vulnerabilities` is the
     path of a file or directory in the OSV format: packages that it names, in affected versions, are refused.
+    `review_days` refuses named environments whose lock nobody has reviewed in so many days.
     """
 
     python: PackageRules = field(default_factory=PackageRules)
@@ -205,6 +209,7 @@ class PackagePolicy:
     install_seconds: float = 120.0
     offline: bool = False
     vulnerabilities: str | None = None
+    review_days: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("python", "nodejs"):
@@ -213,9 +218,12 @@ class PackagePolicy:
         for rule in (*self.python.auto_approved, *self.python.requires_approval, *self.python.blocked):
             if not re.fullmatch(PACKAGE_NAME, rule.name):
                 raise InvalidValue(f"PackagePolicy.python: {rule.name!r} is a name of npm; put it into nodejs")
-        seconds = self.install_seconds
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
-            raise InvalidValue(f"PackagePolicy.install_seconds must be a number above zero, not {seconds!r}")
+        for name in ("install_seconds", "review_days"):
+            value = getattr(self, name)
+            if value is None and name == "review_days":
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+                raise InvalidValue(f"PackagePolicy.{name} must be a number above zero, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +241,20 @@ class Environment:
     image: str = ""
     language: str = "python"
     warm_pool_size: int = 1
+
+    def __post_init__(self) -> None:
+        check_environment_name(self.name)
+        if self.name in (HOST, CLEAN):
+            raise InvalidValue(f"Environment: {self.name!r} always exists; choose another name")
+        object.__setattr__(self, "packages", tuple(self.packages))
+
+
+def check_environment_name(name: object) -> None:
+    """Raise `InvalidValue` unless something can be the name of an environment."""
+    if not isinstance(name, str) or not re.fullmatch(_ENVIRONMENT_NAME, name):
+        raise InvalidValue(
+            f"{name!r} cannot be the name of an environment: use letters, digits, '.', '_' and '-', at most 100"
+        )
 
 
 def _rules(name: str, given: object) -> tuple[PackageRule, ...]:

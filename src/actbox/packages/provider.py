@@ -11,27 +11,28 @@ import functools
 import hashlib
 import json
 import os
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue
-from actbox.core.packages import Distribution, Distributions, PackagePolicy, TrustLevel
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
+from actbox.core.packages import Distribution, Distributions, Environment, PackagePolicy, TrustLevel
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import Environs, NotProvided, Provided, of_environment
+from actbox.sandbox.dependencies import Environs, Layer, NotProvided, Provided, of_environment
 from actbox.tools import Approver
 
 from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approver, not_approved
+from .environments import EnvironmentRecord, EnvironmentRecords, this_platform
 from .index import Index, find_index
+from .interpreters import find_python, find_uv
 from .project_files import read_script
 from .requirements import Requirement, read_requirements
 from .resolving import CannotResolve, Installer, Locked
@@ -41,6 +42,8 @@ from .vulnerabilities import read_advisories
 from .wheels import BadWheel
 
 _T = TypeVar("_T")
+
+_DAY_SECONDS = 24 * 3600
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
@@ -67,36 +70,122 @@ class PackageProvider:
         self._approvals = PackageApprovals()
         self._lock = threading.Lock()
         self._under_way: dict[Hashable, Future[Any]] = {}
+        self._layers: dict[str, UsedSet] = {}
+        """The files of named environments in use, by the digest of their lock; kept as long as this process lives."""
+        self.records = EnvironmentRecords(store.root / "environments")
+
+    async def layer(self, policy: Policy) -> Layer:
+        """Return the files of a policy's named environment; build them first if need be.
+
+        Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
+        """
+        wanted, rules = policy.environment, policy.packages or PackagePolicy()
+        name = policy.environment_name
+        try:
+            record = await run_blocking(self.records.read, name)
+            definition = wanted if isinstance(wanted, Environment) else record.definition if record else None
+            if definition is None:
+                raise SandboxUnavailable(self.records.unknown(name))
+            python = await run_blocking(find_python, definition.python)
+            artifacts = self._found(record.locked) if record and record.definition == definition else ()
+            is_here = record is not None and record.platform == this_platform(python.version)
+            if record is None or not is_here or not artifacts or len(artifacts) != len(record.locked):
+                if rules.offline:
+                    raise SandboxUnavailable(
+                        f"the environment {name!r} is not built, and the policy is offline: run"
+                        f" `actbox environment build {name}` with a network"
+                    )
+                record = await self._alone(("build", name), lambda: self.build(definition, rules))
+                artifacts = self._found(record.locked)
+            _check_review(record, rules)
+            folder = await run_blocking(self._in_use, record, artifacts)
+            return Layer(str(folder), python.path, python.version, record.distributions)
+        except NotAllowed as refusal:
+            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
+        except (CannotResolve, BadWheel, BadCache, OSError) as error:
+            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}") from None
+
+    async def build(self, definition: Environment, rules: PackagePolicy, *, refresh: bool = False) -> EnvironmentRecord:
+        """Lock an environment, unless its lock fits or with `refresh`, fetch its wheels, and return its record.
+
+        Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadCache`, `OSError` and `InvalidValue`.
+        """
+        if definition.language != "python":
+            raise InvalidValue(
+                f"the environment {definition.name!r} is for {definition.language}: only Python's are built"
+            )
+        python = await run_blocking(find_python, definition.python)
+        asked = read_requirements(definition.packages)
+        record = await run_blocking(self.records.read, definition.name)
+        platform = this_platform(python.version)
+        is_locked = record is not None and record.definition == definition and record.platform == platform
+        judge = PackageJudge(rules.python)
+        job = _Job(asked, {}, rules, find_index(rules.index), judge, python.version)
+        async with self._installer(job) as installer:
+            if record is None or not is_locked or refresh:
+                locked = await installer.resolve([str(one) for one in asked]) if asked else ()
+                record = EnvironmentRecord(
+                    definition=definition, platform=platform, locked=locked, locked_at=time.time()
+                )
+            _check_hashes(asked, record.locked)
+            _refuse(job.judged([(one, one.requires) for one in record.locked]))
+            await run_blocking(_refuse_vulnerable, record.locked, rules)
+            if rules.vulnerabilities is not None:
+                record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
+            await self._fetch(installer, record.locked)
+        self._store.use(self._found(record.locked)).close()
+        record = replace(record, built_at=time.time())
+        await run_blocking(self.records.write, record)
+        return record
+
+    def collect(self, *, keep_seconds: float, most_bytes: int) -> int:
+        """Remove from the cache what nobody has used for so long, and the oldest beyond a size; return the bytes freed.
+
+        Packages of named environments stay. Blocks.
+        """
+        records = filter(None, map(self.records.read, self.records.names()))
+        kept = {one.sha256 for record in records for one in record.locked}
+        return self._store.collect(keep_seconds=keep_seconds, most_bytes=most_bytes, kept=kept)
+
+    def _in_use(self, record: EnvironmentRecord, artifacts: tuple[Artifact, ...]) -> Path:
+        used = self._store.use(artifacts)
+        with self._lock:
+            kept = self._layers.setdefault(record.lock_sha256, used)
+        if kept is not used:
+            used.close()
+        return kept.path
 
     async def provide(
         self,
         program: Program,
         policy: Policy,
         engine: str,
-        approver: Approver | None = None,
-        tell: Tell = lambda event: None,
+        layer: Layer | None,
+        approver: Approver | None,
+        tell: Tell,
     ) -> Provided:
         """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`."""
         start = time.perf_counter()
         try:
             asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
-            installed = {one.name: one.version for one in of_environment(policy)}
+            installed = {one.name: one.version for one in of_environment(policy, layer)}
             lacking = [one for one in asked if one.applies() and not _has(installed, one)]
-            environs = partial(of_environment, policy)
+            environs = partial(of_environment, policy, layer)
             if not lacking:
-                return Environs(policy.environment, Distributions((), environs))
+                return Environs(policy.environment_name, Distributions((), environs))
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
             judge = PackageJudge(rules.python)
             warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
-            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge)
+            python = await run_blocking(find_python, layer.version if layer else "")
+            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge, python.version)
             artifacts, judgements = await self._artifacts(job, approver, program, tell)
             used = await run_blocking(self._store.use, artifacts)
             trust = {one.name: one.trust for one in judgements}
             distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in artifacts)
             notes = tuple(note for artifact in artifacts for note in artifact.notes)
             return _Provided(
-                environment=policy.environment,
+                environment=policy.environment_name,
                 distributions=Distributions(distributions, environs),
                 folder=used.path,
                 warnings=(*warnings, *notes),
@@ -203,7 +292,7 @@ class PackageProvider:
     async def _installer(self, job: _Job) -> AsyncIterator[Installer]:
         with tempfile.TemporaryDirectory(dir=self._store.root / "temporary") as name:
             seconds = job.rules.install_seconds
-            async with Installer(job.index, _uv(), sys.executable, Path(name), seconds=seconds) as installer:
+            async with Installer(job.index, find_uv(), job.python, Path(name), seconds=seconds) as installer:
                 yield installer
 
     def _found(self, locked: Sequence[Locked]) -> tuple[Artifact, ...]:
@@ -246,12 +335,14 @@ class _Job:
     rules: PackagePolicy
     index: Index
     judge: PackageJudge
+    python: str
+    """The version of Python that the packages are for, as in `3.12`."""
 
     @property
     def key(self) -> str:
         """A digest of everything on which the resolution depends."""
         installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
-        parts = [sys.version, str(self.index), *sorted(map(str, self.asked)), *installed]
+        parts = [this_platform(self.python), str(self.index), *sorted(map(str, self.asked)), *installed]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @property
@@ -292,6 +383,17 @@ def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) ->
     return tuple(warning for judgement in judgements for warning in judgement.warnings)
 
 
+def _check_review(record: EnvironmentRecord, rules: PackagePolicy) -> None:
+    """Raise `SandboxUnavailable` for a lock that nobody has reviewed lately, if the policy demands it."""
+    days = rules.review_days
+    if days is not None and time.time() - record.reviewed_at > days * _DAY_SECONDS:
+        name = record.definition.name
+        raise SandboxUnavailable(
+            f"nobody has reviewed the environment {name!r} in the last {days:g} days: look at it with"
+            f" `actbox environment show {name}`, and then run `actbox environment review {name} --by WHO`"
+        )
+
+
 def _check_hashes(asked: Sequence[Requirement], locked: Sequence[Locked]) -> None:
     """Raise `CannotResolve` for a file that has none of the hashes that its requirement demands."""
     found = {one.name: one for one in locked}
@@ -318,11 +420,3 @@ def _refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy) -> None:
 def _has(installed: Mapping[str, str], one: Requirement) -> bool:
     version = installed.get(one.normalized)
     return version is not None and not one.address and not one.extras and one.accepts(version)
-
-
-def _uv() -> str:
-    try:
-        import uv
-    except ModuleNotFoundError:
-        raise InvalidValue("dependencies are installed by uv: pip install 'actbox[packages]'") from None
-    return os.fspath(uv.find_uv_bin())

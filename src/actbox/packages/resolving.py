@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,9 @@ from email.policy import compat32
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from packaging.markers import default_environment
 from packaging.pylock import PackageWheel, Pylock, PylockSelectError
+from packaging.tags import compatible_tags, cpython_tags, platform_tags, sys_tags
 
 from actbox.core.errors import ActboxError
 from actbox.core.limits import Limits
@@ -90,7 +93,10 @@ class Installer:
     """An open sandbox that resolves and fetches. Close it by `async with`."""
 
     def __init__(self, index: Index, uv: str, python: str, folder: Path, *, seconds: float) -> None:
-        """`uv` and `python` are paths as programs see them; wheels are fetched into `folder`, on the host."""
+        """`uv` is a path as programs see it, and `python` the version that the wheels are for, as in `3.12`.
+
+        Wheels are fetched into `folder`, on the host.
+        """
         self._reach = reach(index)
         self._index = index
         self._uv, self._python = uv, python
@@ -117,12 +123,13 @@ class Installer:
         await self._box.write_text("in.txt", "\n".join(requirements) + "\n")
         await self._box.write_text("constraints.txt", "\n".join(constraints) + "\n")
         command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
-        command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads", "--python", self._python]
+        command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
+        command += ["--python", sys.executable, "--python-version", self._python]
         command += ["--quiet", *self._reach.options]
         done = await self._box.execute(command, timeout=self._seconds)
         if not done.success:
             raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
-        return tuple(_locked(await self._box.read_text("pylock.toml")))
+        return tuple(_locked(await self._box.read_text("pylock.toml"), self._python))
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
         """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
@@ -147,10 +154,16 @@ class Installer:
         return f"{said or done.error.message} (index: {self._index.source})"
 
 
-def _locked(text: str) -> Iterable[Locked]:
-    """Yield the wheels for this interpreter in a lock in the form of PEP 751."""
+def _locked(text: str, python: str) -> Iterable[Locked]:
+    """Yield the wheels for a version of Python on this machine in a lock in the form of PEP 751."""
+    markers, fitting = default_environment(), list(sys_tags())
+    if python != f"{sys.version_info[0]}.{sys.version_info[1]}":
+        markers |= {"python_version": python, "python_full_version": f"{python}.0", "implementation_version": python}
+        version = tuple(map(int, python.split(".")))
+        platforms = list(platform_tags())
+        fitting = [*cpython_tags(version, platforms=platforms), *compatible_tags(version, platforms=platforms)]
     try:
-        chosen = list(Pylock.from_dict(tomllib.loads(text)).select())
+        chosen = list(Pylock.from_dict(tomllib.loads(text)).select(environment=markers, tags=fitting))
     except PylockSelectError as error:
         raise CannotResolve(f"{error}; source distributions are not built") from None
     for package, file in chosen:

@@ -21,7 +21,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -131,8 +131,13 @@ class PackageStore:
             os.close(lock)
             raise
 
-    def collect(self, *, keep_seconds: float = KEEP_SECONDS, most_bytes: int = MOST_BYTES) -> int:
-        """Remove entries that nobody has used for so long, and the oldest beyond a size; return the bytes freed."""
+    def collect(
+        self, *, keep_seconds: float = KEEP_SECONDS, most_bytes: int = MOST_BYTES, kept: Container[str] = ()
+    ) -> int:
+        """Remove entries that nobody has used for so long, and the oldest beyond a size; return the bytes freed.
+
+        Artifacts with the hashes `kept` stay.
+        """
         freed = 0
         with self._locked("collect"):
             for aside in self._entries("temporary"):
@@ -143,6 +148,8 @@ class PackageStore:
             for used, kind, path in found:
                 if time.time() - used <= keep_seconds and held <= most_bytes:
                     break
+                if kind == "artifact" and path.name in kept:
+                    continue
                 size = self._remove_unused(kind, path)
                 freed += size
                 held -= size if kind == "artifact" else 0

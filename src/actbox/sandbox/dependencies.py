@@ -6,15 +6,15 @@ This room holds the protocol only: the provider stands above it, and is found by
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from actbox.core.errors import ErrorInfo
 from actbox.core.events import Event
-from actbox.core.packages import CLEAN, Distribution, Distributions
+from actbox.core.packages import CLEAN, HOST, Distribution, Distributions
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -66,14 +66,33 @@ class Provided(Protocol):
         """Let others remove the packages. A second call does nothing."""
 
 
+class Layer(NamedTuple):
+    """The files of a named environment, which nothing removes while this process lives."""
+
+    folder: str
+    """The directory on the host, which programs see at the same path: `site` to import from, `bin` with scripts."""
+    python: str
+    """The path of the interpreter, "" for the one underneath this process."""
+    version: str
+    """The version of the interpreter, as in `3.12`."""
+    distributions: tuple[Distribution, ...]
+
+
 class Provider(Protocol):
     """The resolver and installer of packages."""
+
+    async def layer(self, policy: Policy) -> Layer:
+        """Return the files of a policy's named environment; build them first if need be.
+
+        Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
+        """
 
     async def provide(
         self,
         program: Program,
         policy: Policy,
         engine: str,
+        layer: Layer | None,
         approver: Approver | None,
         tell: Callable[[Event], None],
     ) -> Provided:
@@ -109,25 +128,41 @@ def asks_for_packages(program: Program | str) -> bool:
 
 
 async def provide(
-    program: Program, policy: Policy, traits: Traits, approver: Approver | None, tell: Callable[[Event], None]
+    program: Program,
+    policy: Policy,
+    traits: Traits,
+    layer: Layer | None,
+    approver: Approver | None,
+    tell: Callable[[Event], None],
 ) -> Provided:
     """Return the packages of a program; see `Provider`. Raises `NotProvided`."""
     if not traits.dependencies:
         return NOTHING
     if not asks_for_packages(program):
-        return Environs(policy.environment, Distributions((), partial(of_environment, policy)))
-    provider: Provider = importlib.import_module(_PROVIDER).provider()
-    return await provider.provide(program, policy, traits.engine, approver, tell)
+        return Environs(policy.environment_name, Distributions((), partial(of_environment, policy, layer)))
+    return await _provider().provide(program, policy, traits.engine, layer, approver, tell)
 
 
-def of_environment(policy: Policy) -> tuple[Distribution, ...]:
-    """Return the packages of a policy's environment."""
+async def layer_of(policy: Policy) -> Layer | None:
+    """Return the files of a policy's environment if it is a named one. Raises `SandboxUnavailable`."""
+    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy)
+
+
+def of_environment(policy: Policy, layer: Layer | None) -> tuple[Distribution, ...]:
+    """Return the packages of a policy's environment, of which `layer` has the files if it is a named one."""
+    if layer is not None:
+        return layer.distributions
     rules = policy.packages.python if policy.packages is not None else None
     versions = {} if policy.environment == CLEAN else visible_versions(rules)
     return tuple(Distribution(name, version) for name, version in versions.items())
 
 
-def with_packages(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return a guest's variables with the packages after what the caller has named to import from."""
+def with_folders(variables: Mapping[str, str], folders: Sequence[str]) -> dict[str, str]:
+    """Return a guest's variables with directories to import from after those that the caller has named."""
     own = variables.get("PYTHONPATH")
-    return {**variables, "PYTHONPATH": f"{own}:{PACKAGES}/site" if own else f"{PACKAGES}/site"}
+    return {**variables, "PYTHONPATH": ":".join([own, *folders] if own else folders)}
+
+
+def _provider() -> Provider:
+    provider: Provider = importlib.import_module(_PROVIDER).provider()
+    return provider

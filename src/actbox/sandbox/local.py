@@ -30,7 +30,16 @@ from actbox.tools import Toolset
 from .blocking import run_blocking
 from .cancellation import whole
 from .contract import NOT_RUNNING, Command, Session, Tools
-from .dependencies import NOTHING, NotProvided, Provided, asks_for_packages, provide, with_packages
+from .dependencies import (
+    NOTHING,
+    PACKAGES,
+    Layer,
+    NotProvided,
+    Provided,
+    asks_for_packages,
+    provide,
+    with_folders,
+)
 from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
 from .languages import cannot_fork, in_language
@@ -76,6 +85,8 @@ class GuestStart:
 class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     """A sandbox whose guests are processes of this machine."""
 
+    _layer: Layer | None = None
+    """The files of the named environment, once the sandbox is open."""
     _leaves_no_trace = False
     """True if everything a program can leave behind for the next one lies in the workspace."""
     guest_root: str = "/workspace"
@@ -329,7 +340,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     async def _provide(self, program: Program, tools: Tools, tell: Callable[[Event], None]) -> Provided:
         """Return the packages of a program. Raises `NotProvided`."""
         approver = tools.approver if isinstance(tools, Toolset) else None
-        return await provide(program, self.policy, self.traits, approver, tell)
+        return await provide(program, self.policy, self.traits, self._layer, approver, tell)
 
     def _in_language(self, program: Program | str) -> Program:
         """Return the program in a language that this sandbox runs. Raises `Unsupported` for any other language."""
@@ -382,10 +393,11 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         message = {**message, **self._common, "limits": self._guest_limits()}
         if variables is not None:
             message["variables"] = {**self._base_variables(), **resolved(variables, self.guest_root)}
-        if packages.folder is not None:
-            for one in ("variables", "env"):
-                if one == "variables" or "PYTHONPATH" in message.get(one, ()):
-                    message[one] = with_packages(message[one])
+        folders = [f"{PACKAGES}/site"] if packages.folder is not None else []
+        folders += [f"{self._layer.folder}/site"] if self._layer is not None else []
+        for one in ("variables", "env"):  # the nursery has set the variable for the environment alone
+            if folders and ("PYTHONPATH" in message.get(one, ()) or (one == "variables" and packages.folder)):
+                message[one] = with_folders(message[one], folders)
         return encode_program(message)
 
     # From a `Request` to its result

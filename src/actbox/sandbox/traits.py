@@ -201,6 +201,6 @@ def check_policy(policy: Policy, engine: str, *lacking: str) -> None:
         if getattr(policy, name):
             raise Unsupported(f"the {engine} engine does not support Policy.{name}; the linux engine does")
     if policy.environment != HOST:
-        raise Unsupported(f"the {engine} engine has no environment {policy.environment!r}; the linux engine does")
+        raise Unsupported(f"the {engine} engine has no environment {policy.environment_name!r}; the linux engine does")
     if policy.packages is not None:
         raise Unsupported(f"the {engine} engine does not support Policy.packages; the linux engine does")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from actbox.core.errors import ActboxError
 from actbox.core.lazy import lazy_attributes
+from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
 from actbox.sandbox.traits import EngineCheck
 
@@ -25,7 +26,7 @@ __all__ = ["LinuxSandbox", "check", "open_engine"]
 def open_engine(policy: Policy, upstream: Upstream | None) -> LinuxSandbox:
     """Return a sandbox; with a proxy to the policy's domains if it names any."""
     nursery = None
-    if sys.platform == "linux":
+    if sys.platform == "linux" and policy.environment in (HOST, CLEAN):  # another one may have to be built first
         from .interpreter import base_of
         from .nursery import start_nursery
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from actbox.core.errors import ErrorKind, SandboxUnavailable, Unsupported
 from actbox.core.limits import Limits
 from actbox.core.mounts import INPUT, OUTPUT, FileMount
-from actbox.core.packages import PackagePolicy
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session
+from actbox.sandbox.dependencies import layer_of
 from actbox.sandbox.guest_process import GuestProcess, file_with
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery.attach import OWN
@@ -55,8 +55,8 @@ _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 async def why_not_born(base: Base) -> str:
     """Run an empty program; return why its sandbox could not be made, or "" if it could."""
-    packages = PackagePolicy(python=base.rules) if base.rules is not None else None
-    sandbox = LinuxSandbox(Policy(environment=base.environment, preload=base.preload, packages=packages))
+    sandbox = LinuxSandbox(Policy())
+    sandbox._base = base
     sandbox._tries_birth = False
     async with sandbox:
         error = (await sandbox.run("")).error
@@ -90,6 +90,7 @@ class LinuxSandbox(LocalSandbox):
 
     _leaves_no_trace = True
     _tries_birth = True
+    _base: Base | None = None
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class LinuxSandbox(LocalSandbox):
         if sys.platform != "linux":
             raise SandboxUnavailable(f"the linux engine needs Linux; this is {sys.platform}")
         super().__init__(policy)
-        self.traits = linux_traits(support(), policy.environment)
+        self.traits = linux_traits(support(), policy.environment_name)
         self._network = network
         self._debt = debt or Debt()
         self._nursery = nursery
@@ -136,7 +137,10 @@ class LinuxSandbox(LocalSandbox):
         return super().session(forkable=forkable)
 
     async def _open_workspace(self) -> Workspace:
-        base = base_of(self.policy)
+        base = self._base
+        if base is None:
+            self._layer = await layer_of(self.policy)
+            base = base_of(self.policy, self._layer)
         try:
             stock = stocks.acquire(base) if stocks.is_open(base) else await run_blocking(stocks.acquire, base)
         except SandboxUnavailable as error:

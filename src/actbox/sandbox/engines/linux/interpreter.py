@@ -15,6 +15,7 @@ from typing import NamedTuple
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.packages import CLEAN, HOST, PackageRules
 from actbox.core.policy import Policy
+from actbox.sandbox.dependencies import Layer
 from actbox.sandbox.host_python import HOST_PYTHON
 from actbox.sandbox.visible_packages import entries_left, package_folders
 
@@ -40,6 +41,8 @@ class Base(NamedTuple):
     preload: tuple[str, ...] = ()
     rules: PackageRules | None = None
     """The rules by which the packages of `host` are shown, `None` for all of them."""
+    layer: Layer | None = None
+    """The files of a named environment."""
 
 
 class Interpreter(NamedTuple):
@@ -53,6 +56,10 @@ class Interpreter(NamedTuple):
     """The directories of packages from which guests import."""
     left: Mapping[str, tuple[str, ...]] = {}
     """What guests find in directories of packages that they do not see whole: paths in each, with all below."""
+    scripts: str = ""
+    """A directory of scripts for the end of `PATH`, if there is one."""
+    trusted: bool = True
+    """True if the packages may be imported before there is any sandbox, as those of this process may."""
     runs_pth: bool = True
     """True if the `.pth` files of the packages are processed before there is any sandbox."""
 
@@ -62,15 +69,17 @@ class Interpreter(NamedTuple):
         return [] if self.runs_pth else ["-S"]
 
 
-def base_of(policy: Policy) -> Base:
-    """Return what a policy's guests have from birth."""
+def base_of(policy: Policy, layer: Layer | None = None) -> Base:
+    """Return what a policy's guests have from birth; `layer` has the files of a named environment."""
     rules = policy.packages.python if policy.packages is not None and policy.environment == HOST else None
-    return Base(policy.environment, policy.preload, rules)
+    return Base(policy.environment_name, policy.preload, rules, layer)
 
 
 def interpreter(base: Base) -> Interpreter:
     """Return the interpreter of a base. May block. Raises `SandboxUnavailable` if it cannot be asked."""
     underneath = getattr(sys, "_base_executable", "") or HOST_PYTHON
+    if base.layer is not None:
+        return _with_layer(_clean(base.layer.python or underneath), base.layer.folder)
     if base.environment == CLEAN:
         return _clean(underneath)
     packages = tuple(package_folders())
@@ -78,6 +87,11 @@ def interpreter(base: Base) -> Interpreter:
         return Interpreter(HOST_PYTHON, tuple(environment_folders()), packages)
     left = {**_clean(underneath).left, **entries_left(base.rules)}
     return Interpreter(HOST_PYTHON, tuple(environment_folders()), packages, left, runs_pth=False)
+
+
+def _with_layer(clean: Interpreter, folder: str) -> Interpreter:
+    folders = (*clean.folders, folder)
+    return clean._replace(folders=folders, packages=(f"{folder}/site",), scripts=f"{folder}/bin", trusted=False)
 
 
 def environment_folders() -> list[str]:

@@ -23,7 +23,7 @@ from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.host_python import HOST_PYTHON
 from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
 
-from .interpreter import Base, interpreter
+from .interpreter import Base, Interpreter, interpreter
 
 _SANDBOX_FOLDER = str(Path(__file__).resolve().parents[2])
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -238,9 +238,10 @@ class Nursery:
             "environment": found.folders,
             "packages": found.packages,
             "left": found.left,
+            "trusted": found.trusted,
             "runs_pth": found.runs_pth,
             "preload": preload,
-            "variables": {**GUEST_VARIABLES, "PATH": f"{os.path.dirname(found.python)}:{_SYSTEM_PATH}:{PACKAGES}/bin"},
+            "variables": _variables_of(found),
             "kept": bool(self._kept),
         }
         self._send("prepare", self._kept, request)
@@ -331,6 +332,15 @@ class Nursery:
         """In a forked process, close the socket to the nursery, so that it ends when the parent does."""
         self._lock = threading.Lock()
         self.close()
+
+
+def _variables_of(found: Interpreter) -> dict[str, str]:
+    """Return the variables of guests with an interpreter; scripts of packages stand behind the system's programs."""
+    places = [os.path.dirname(found.python), _SYSTEM_PATH, f"{PACKAGES}/bin", found.scripts]
+    variables = {**GUEST_VARIABLES, "PATH": ":".join(filter(None, places))}
+    if found.packages and not found.runs_pth and found.scripts:
+        variables["PYTHONPATH"] = ":".join(found.packages)  # for interpreters that programs start
+    return variables
 
 
 _nurseries: weakref.WeakValueDictionary[Base, Nursery] = weakref.WeakValueDictionary()
