@@ -63,7 +63,7 @@ class IndexServer:
             "url": f"/files/{path.name}",
             "hashes": {"sha256": self._hash(path)},
             "size": path.stat().st_size,
-            "upload-time": "2026-01-02T03:04:05.678900Z",
+            "upload-time": "2026-01-02T03:04:05Z",
             "core-metadata": True,
             "yanked": False,
         }

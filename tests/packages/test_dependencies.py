@@ -40,6 +40,7 @@ async def test_a_second_program_asks_the_index_for_nothing(index: IndexServer) -
 
 
 async def test_twenty_programs_at_once_fetch_each_file_once(index: IndexServer) -> None:
+    index.is_modern = True  # else uv fetches the wheels too, for their metadata
     code = "import kit_greeting\nkit_greeting.greeting"
     async with actbox.open_sandbox("linux", policy=policy_of(index)) as box:
         program = Program(code, dependencies=("kit-greeting",))
@@ -64,17 +65,18 @@ async def test_a_script_block_names_dependencies_too(index: IndexServer) -> None
     ("asked", "type_", "why"),
     [
         ("Kit_Forbidden", "PackageBlocked", "Kit_Forbidden is blocked by the policy"),
-        ("kit-trojan", "PackageBlocked", "kit-forbidden==1.0.* is blocked by the policy"),
+        ("kit-trojan", "PackageBlocked", "kit-forbidden==1.0 is blocked by the policy"),
         ("kit-words", "PackageNotApproved", "kit-words needs an approval"),
     ],
 )
 async def test_what_the_policy_does_not_allow_is_refused_and_nothing_of_it_is_fetched(
     asked: str, type_: str, why: str, index: IndexServer
 ) -> None:
+    index.is_modern = True
     result = await run(policy_of(index), "print('ran')", asked)
     assert result.error is not None and result.stdout == ""
     assert (result.error.kind, result.error.type, result.exit_code) == (ErrorKind.POLICY, type_, 125)
-    assert why.partition("*")[0] in result.error.message, result.error.message
+    assert why in result.error.message, result.error.message
     assert index.files_fetched() == []
 
 
@@ -85,7 +87,7 @@ async def test_a_policy_without_packages_has_none(index: IndexServer) -> None:
 
 
 async def test_what_the_environment_has_costs_nothing(index: IndexServer) -> None:
-    policy = Policy(packages=PackagePolicy(index=index.address))
+    policy = Policy(packages=PackagePolicy(python=PackageRules(auto_approved=["pydantic"]), index=index.address))
     result = await run(policy, "import pydantic\npydantic.__name__", "pydantic>=2")
     assert (result.value, index.requests.total()) == ("pydantic", 0)
 

@@ -35,6 +35,7 @@ ask = "import kit_greeting; print(kit_greeting.greeting)"
 child = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
 [kit_greeting.greeting, child.stdout, sorted(one.name for one in importlib.metadata.distributions())]
 """
+    index.is_modern = True
     result = await run(policy_of(index), code)
     assert result.value == ["hello", "hello\n", ["kit_greeting", "kit_words"]], result
     assert index.files_fetched() == [GREETING, WORDS]
@@ -57,6 +58,7 @@ async def test_what_a_program_asks_for_comes_on_top(index: IndexServer) -> None:
     words = Environment(name="words", packages=("kit-words",))
     rules = PackageRules(auto_approved=["kit-greeting"])
     policy = Policy(environment=words, packages=PackagePolicy(python=rules, index=index.address))
+    index.is_modern = True
     async with actbox.open_sandbox("linux", policy=policy) as box:
         code = "import subprocess, sys, kit_greeting\nask = 'import kit_greeting; print(kit_greeting.greeting)'\n"
         code += "[kit_greeting.greeting, subprocess.run([sys.executable, '-c', ask], capture_output=True).stdout]"

@@ -55,7 +55,7 @@ async def test_a_question_says_what_the_package_is_and_what_it_brings(index: Ind
         sha256=words.sha256,
         size=size,
         licence="BSD",
-        released="2026-01-02T03:04:05.678900+00:00",
+        released="2026-01-02T03:04:05+00:00",
     )
     assert index.files_fetched() == ["kit_greeting-1.0-py3-none-any.whl", "kit_words-1.0-py3-none-any.whl"]
 

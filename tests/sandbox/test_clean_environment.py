@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import actbox
-from actbox import InvalidValue, Policy, Sandbox, Unsupported
+from actbox import Policy, Sandbox, SandboxUnavailable, Unsupported
 from tests.conftest import engine_check
 
 CLEAN = Policy(environment="clean")
@@ -74,6 +74,7 @@ async def test_an_engine_without_it_refuses_it(engine: str, options: dict[str, b
             pass
 
 
-def test_another_environment_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="'host' or 'clean', not 'clan'"):
-        Policy(environment="clan")
+async def test_an_environment_that_nobody_has_defined_is_refused_with_the_nearest() -> None:
+    with pytest.raises(SandboxUnavailable, match=r"no environment 'clan' \(did you mean 'clean'\?\)"):
+        async with actbox.open_sandbox("linux", policy=Policy(environment="clan")):
+            pass

@@ -73,15 +73,19 @@ def test_the_passwords_of_package_indexes_are_not_shown(environment: Path) -> No
     """The files are there and empty, so that what reads them goes on."""
     (environment / "pip.conf").write_text(_PASSWORD)
     (environment / "uv.toml").write_text(_PASSWORD)
+    (environment / "etc").mkdir(exist_ok=True)
+    (environment / "etc/npmrc").write_text(_PASSWORD)
     (environment / "other.txt").write_text("shown")
     (environment / "kept elsewhere").write_text(_PASSWORD)
     (environment / ".pypirc").symlink_to(environment / "kept elsewhere")
-    seen = read_inside(environment, ["pip.conf", "uv.toml", ".pypirc", "kept elsewhere", "other.txt", ".netrc"])
+    names = ["pip.conf", "uv.toml", ".pypirc", "kept elsewhere", "etc/npmrc", "other.txt", ".netrc"]
+    seen = read_inside(environment, names)
     assert seen == {
         "pip.conf": "",
         "uv.toml": "",
         ".pypirc": "",
         "kept elsewhere": "",
+        "etc/npmrc": "",
         "other.txt": "shown",
         ".netrc": "FileNotFoundError",
     }

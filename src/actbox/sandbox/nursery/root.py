@@ -43,8 +43,8 @@ ETC_FILES = {
 }
 # Directories of the root that the child covers; an environment below one of them is attached afterwards.
 COVERED = ("/tmp", "/dev", "/proc", "/workspace")
-# Files at the top of an environment that may hold passwords of package indexes; an empty file is shown instead.
-_HIDDEN = ("pip.conf", "uv.toml", ".pypirc", ".condarc", "condarc", ".netrc", ".env")
+# Files at the top of an environment, or in its `etc`, that may hold passwords of package indexes; shown empty.
+_HIDDEN = ("pip.conf", "uv.toml", ".pypirc", ".condarc", "condarc", ".netrc", ".env", "npmrc", ".npmrc")
 _EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "var/tmp", "opt/packages", TREES, *FOLDERS)
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
@@ -186,7 +186,8 @@ def _seal(path: str) -> None:
 
 def hidden_in(folders: list[str]) -> list[str]:
     """Return the paths that may need hiding, and the targets of those that are links."""
-    paths = {"%s/%s" % (os.path.abspath(folder), name) for folder in folders for name in _HIDDEN}
+    places = [place for folder in map(os.path.abspath, folders) for place in (folder, folder + "/etc")]
+    paths = {"%s/%s" % (place, name) for place in places for name in _HIDDEN}
     return sorted(paths | {os.path.realpath(path) for path in paths})
 
 

@@ -77,6 +77,7 @@ class AgentSandbox(LocalSandbox):
 
     watched: ClassVar[tuple[str, ...]] = ("memory_mib", "cpu_seconds")
     """The limits of a program's whole process tree that the agent enforces."""
+    _counts_processor_time = True
     _agent_place: AgentPlace | None = None
 
     def _leave_to_parent(self) -> None:

@@ -1,0 +1,37 @@
+"""A program may use all of its processor time: the kernel's own limit counts ticks, and on a busy machine too many."""
+
+from __future__ import annotations
+
+import pytest
+
+import actbox
+from actbox import Limits, Policy
+from tests.conftest import engine_check
+from tests.sandbox.remote.remote_box import RemoteBox
+
+POLICY = Policy(limits=Limits(cpu_seconds=2.0))
+CODE = "import resource\nresource.getrlimit(resource.RLIMIT_CPU)"
+
+
+@pytest.mark.parametrize("engine", ["linux", "agent"])
+async def test_where_we_count_it_the_kernel_is_a_second_wall_with_room_for_its_errors(engine: str) -> None:
+    if engine == "linux" and not (found := engine_check("linux")).works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+    async with RemoteBox(POLICY) if engine == "agent" else actbox.open_sandbox("linux", policy=POLICY) as box:
+        assert (await box.run(CODE)).value == (4, 5)
+
+
+async def test_where_nobody_else_counts_it_the_kernels_limit_is_the_limit() -> None:
+    async with actbox.open_sandbox("process", policy=POLICY, allow_unisolated=True) as box:
+        assert (await box.run(CODE)).value == (2, 3)
+
+
+@pytest.mark.slow
+async def test_a_program_that_uses_nine_tenths_of_it_ends_well_beside_busy_ones() -> None:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+    code = "import time\nwhile time.process_time() < 0.9: pass\n'done'"
+    async with actbox.open_sandbox("linux", policy=Policy(limits=Limits(cpu_seconds=1.0, wall_seconds=600))) as box:
+        results = [result async for result in box.map([code] * 4, concurrency=4)]
+    assert [result.value for result in results] == ["done"] * 4
