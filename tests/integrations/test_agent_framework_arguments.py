@@ -163,3 +163,18 @@ async def test_a_tool_without_parameters_is_declared_without() -> None:
         client = await run_program(codeact, "who(), who(name='x')")
     assert "def who() -> str:" in client.tool().description
     assert "there is no argument 'name'" in client.read()
+
+
+async def test_a_call_that_the_framework_would_check_for_seconds_is_refused_before_it_does() -> None:
+    """The framework checks, compares and traces a call's arguments whole, in the event loop."""
+    calls: Calls = []
+
+    def look(a: list[int]) -> int:
+        calls.append(len(a))
+        return len(a)
+
+    program = "print(look(list(range(15_000))))\ntry: look(['x'] * 25_000)\nexcept ToolError as error: print(error)"
+    async with LinuxCodeActProvider(tools=look) as codeact:
+        read = (await run_program(codeact, program)).read()
+    assert "15000\nthe call of 'look' has more than 20,000 values" in read
+    assert calls == [15_000]

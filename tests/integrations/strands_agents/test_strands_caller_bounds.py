@@ -16,7 +16,13 @@ pytest.importorskip("strands", reason="the extra actbox[strands] is not installe
 from strands import Agent, ToolContext, tool
 
 from actbox import InvalidValue
-from actbox.integrations.strands import StrandsSandbox, make_programmatic_tool_caller
+from actbox.integrations.strands import (
+    StrandsSandbox,
+    make_file_editor,
+    make_file_read,
+    make_file_write,
+    make_programmatic_tool_caller,
+)
 from actbox.integrations.strands.paused_runs import paused_runs
 from tests.integrations.strands_agents.acting import acting, block
 from tests.integrations.strands_agents.programs import agent_with, answers, text_of
@@ -169,3 +175,41 @@ async def test_a_direct_call_after_the_agent_was_cancelled_runs_nothing(linux: S
     assert "CANCELLED" in result["content"][0]["text"]
     assert "ran" not in result["content"][0]["text"]
     assert done == []
+
+
+async def test_a_call_that_strands_would_trace_for_seconds_is_refused_before_it_does(linux: StrandsSandbox) -> None:
+    seen: list[int] = []
+
+    @tool
+    def look(a: list[int]) -> int:
+        """Look."""
+        seen.append(len(a))
+        return len(a)
+
+    code = (
+        "print(look(a=list(range(15_000))))\ntry: look(a=list(range(25_000)))\nexcept ToolError as error: print(error)"
+    )
+    agent = agent_with(linux, "", tools=[look])
+    result = await asyncio.to_thread(agent.tool.programmatic_tool_caller, code=code)
+    assert "the call of 'look' has more than 20,000 values" in result["content"][0]["text"]
+    assert seen == [15_000]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("file_editor", {"command": "create", "path": "late.txt", "file_text": "x"}),
+        ("file_write", {"path": "late.txt", "content": "x"}),
+        ("file_read", {"path": "early.txt"}),
+    ],
+)
+async def test_a_file_tool_called_after_the_agent_was_cancelled_does_nothing(
+    name: str, arguments: dict[str, Any], linux: StrandsSandbox
+) -> None:
+    await linux.write_file("early.txt", b"early")
+    agent = agent_with(linux, tools=[make_file_editor(), make_file_read(), make_file_write()])
+    agent.cancel()
+    result = await asyncio.to_thread(getattr(agent.tool, name), **arguments)
+    assert result["status"] == "error"
+    assert "the agent was cancelled, and the tool was not called" in result["content"][0]["text"]
+    assert "late.txt" not in {entry.name for entry in await linux.list_files(".")}

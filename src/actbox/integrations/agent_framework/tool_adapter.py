@@ -21,6 +21,7 @@ from agent_framework.exceptions import AgentFrameworkException, UserInputRequire
 from pydantic.fields import FieldInfo
 
 from actbox.core.errors import InvalidValue, ToolError
+from actbox.integrations.call_sizes import check_size
 from actbox.integrations.versions import expect
 from actbox.tools import Tool
 from actbox.tools.argument_schema import output_schema
@@ -123,6 +124,7 @@ class FrameworkArguments(SchemaArguments):
     def bind(self, arguments: Mapping[str, Any]) -> Bound:
         """Return the call's context and the converted arguments. Raises `ToolError`."""
         self._refuse_unknown(arguments)
+        check_size(self._function.name, arguments)
         context = (current.get() or Invocation()).context_for(self._function, arguments)
         return (context,), self._prepared(context, arguments)
 

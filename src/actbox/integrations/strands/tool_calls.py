@@ -52,6 +52,12 @@ def checked_timeout(timeout: float | None, sandbox: Sandbox) -> float | None:
     return DEFAULT_SECONDS if timeout is None and not isinstance(sandbox, AgentSandbox) else timeout
 
 
+def check_not_cancelled(context: ToolContext) -> None:
+    """Raise `AgentCancelled` if the agent was cancelled before a tool began."""
+    if context.cancel_signal.is_set():
+        raise AgentCancelled("the agent was cancelled, and the tool was not called")
+
+
 async def heeding(context: ToolContext, items: AsyncGenerator[T, Any]) -> AsyncGenerator[T]:
     """Yield items until the agent is cancelled; then close the generator and raise `AgentCancelled`."""
     following: asyncio.Future[T] | None = None

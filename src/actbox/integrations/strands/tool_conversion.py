@@ -24,6 +24,7 @@ from strands.tools.decorator import DecoratedFunctionTool
 from strands.types.tools import AgentTool, ToolResult, ToolSpec, ToolUse
 
 from actbox.core.errors import ActboxError, InvalidValue, ToolError
+from actbox.integrations.call_sizes import check_size
 from actbox.tools import Tool, Toolset
 from actbox.tools.toolset import RESERVED, alias_of
 
@@ -216,6 +217,7 @@ def _template(name: str, tool: AgentTool) -> Tool:
 
 def _caller(name: str, call: NestedCall) -> Callable[..., Awaitable[Any]]:
     async def nested(**arguments: Any) -> Any:
+        check_size(name, arguments)
         return await call(name, arguments)
 
     return nested

@@ -17,7 +17,7 @@ from actbox.core.counted import counted
 from actbox.core.errors import InvalidValue
 
 from .files import FilesOfWorkspace
-from .tool_calls import LASTING
+from .tool_calls import LASTING, check_not_cancelled
 from .tool_state import check_tool, sandbox_of
 
 READ_DESCRIPTION: Final = (
@@ -57,6 +57,7 @@ def make_file_read(
             first_line: The first line to return, counted from 1.
             last_line: The last line to return; all of them without it.
         """
+        check_not_cancelled(tool_context)
         if first_line < 1 or (last_line is not None and last_line < first_line):
             raise InvalidValue(f"lines are counted from 1, and the first comes first: not {first_line} to {last_line}")
         data = await sandbox_of(sandbox, tool_context).read_file(path)
@@ -90,6 +91,7 @@ def make_file_write(
             content: Its whole text.
             tool_context: Given by the framework.
         """
+        check_not_cancelled(tool_context)
         data = content.encode()
         await sandbox_of(sandbox, tool_context).write_file(path, data)
         return f"{path} has been written: {counted(len(data), 'byte')}"
@@ -133,6 +135,7 @@ def make_file_editor(
             new_str: What comes in its place, or is to be inserted.
             insert_line: After how many lines to insert, for `insert`.
         """
+        check_not_cancelled(tool_context)
         active = sandbox_of(sandbox, tool_context)
         editor = make_strands_file_editor(sandbox=active)  # without a sandbox it would edit files of this machine
         shown = await editor(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from actbox.core.events import NetworkRequest
 from .inside import Way
 from .name_server import answer_datagrams
 from .proxy import EgressProxy
+
+_log = logging.getLogger("actbox")
 
 
 class Gate:
@@ -51,8 +54,13 @@ class Gate:
         if self._closed:
             _close(descriptors)
             return
-        for way, descriptor in zip(self._ways, descriptors, strict=True):
-            listener = socket.socket(fileno=descriptor)
+        for number, (way, descriptor) in enumerate(zip(self._ways, descriptors, strict=True)):
+            try:
+                listener = socket.socket(fileno=descriptor)
+            except OSError as error:  # the program's connections are refused
+                _log.error("a program gets no network: %s", error)
+                _close(descriptors[number:])
+                return
             task = self._loop.create_task(self._serve(listener, way))
             task.add_done_callback(functools.partial(_close_listener, listener))
             self._tasks.append(task)
