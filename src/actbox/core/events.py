@@ -126,6 +126,13 @@ class ArtifactCreated:
 
 
 @dataclass(frozen=True, slots=True)
+class RunRestarted:
+    """The program missed a package that its policy approves, and begins again with it; nothing of it had any effect."""
+
+    package: str
+
+
+@dataclass(frozen=True, slots=True)
 class Completed:
     """The run is over; no event follows."""
 
@@ -140,5 +147,6 @@ Event = (
     | ApprovalDecided
     | NetworkRequest
     | ArtifactCreated
+    | RunRestarted
     | Completed
 )

@@ -31,10 +31,11 @@ from actbox.tools import Approver
 
 from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approver, not_approved
 from .environments import EnvironmentRecord, EnvironmentRecords, this_platform
+from .import_names import distributions_of
 from .index import Index, find_index
 from .interpreters import find_python, find_uv
 from .project_files import read_script
-from .requirements import Requirement, read_requirements
+from .requirements import Requirement, parse_requirement, read_requirements
 from .resolving import CannotResolve, Installer, Locked
 from .rules import Judgement, PackageJudge, ResolvedPackage
 from .store import KEEP_SECONDS, Artifact, BadCache, PackageStore, UsedSet
@@ -73,6 +74,18 @@ class PackageProvider:
         self._layers: dict[str, UsedSet] = {}
         """The files of named environments in use, by the digest of their lock; kept as long as this process lives."""
         self.records = EnvironmentRecords(store.root / "environments")
+
+    def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
+        """Return the package that brings a module, "" if the policy does not admit it.
+
+        With `may_ask` a package that needs an approval counts as admitted: its approver will be asked.
+        """
+        rules = (policy.packages or PackagePolicy()).python
+        for name in distributions_of(module, {}):
+            demand = PackageJudge(rules).judge(parse_requirement(name)).demand
+            if not demand.refused and (may_ask or not demand.asks):
+                return name
+        return ""
 
     async def layer(self, policy: Policy) -> Layer:
         """Return the files of a policy's named environment; build them first if need be.

@@ -81,6 +81,9 @@ class Layer(NamedTuple):
 class Provider(Protocol):
     """The resolver and installer of packages."""
 
+    def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
+        """Return the package that brings a module, "" if the policy does not admit it."""
+
     async def layer(self, policy: Policy) -> Layer:
         """Return the files of a policy's named environment; build them first if need be.
 
@@ -127,7 +130,7 @@ def asks_for_packages(program: Program | str) -> bool:
     return _SCRIPT_BLOCK in program
 
 
-async def provide(
+async def provide_packages(
     program: Program,
     policy: Policy,
     traits: Traits,
@@ -136,11 +139,24 @@ async def provide(
     tell: Callable[[Event], None],
 ) -> Provided:
     """Return the packages of a program; see `Provider`. Raises `NotProvided`."""
+    if not asks_for_packages(program):
+        return environs(policy, traits, layer)
+    return await _provider().provide(program, policy, traits.engine, layer, approver, tell)
+
+
+def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:
+    """Return what a program has that asks for nothing."""
     if not traits.dependencies:
         return NOTHING
-    if not asks_for_packages(program):
-        return Environs(policy.environment_name, Distributions((), partial(of_environment, policy, layer)))
-    return await _provider().provide(program, policy, traits.engine, layer, approver, tell)
+    return Environs(policy.environment_name, Distributions((), partial(of_environment, policy, layer)))
+
+
+def package_of(module: str, policy: Policy, may_ask: bool) -> str:
+    """Return the package to install for a module that a program misses, "" if the policy admits none.
+
+    With `may_ask` somebody can be asked about it.
+    """
+    return _provider().package_of(module, policy, may_ask)
 
 
 async def layer_of(policy: Policy) -> Layer | None:

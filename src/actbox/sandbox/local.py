@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,12 +21,13 @@ from actbox.core.errors import (
     SandboxStopped,
     SandboxUnavailable,
 )
-from actbox.core.events import Completed, Event
+from actbox.core.events import Event
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
+from .attempts import Attempts
 from .blocking import run_blocking
 from .cancellation import whole
 from .contract import NOT_RUNNING, Command, Session, Tools
@@ -34,10 +35,10 @@ from .dependencies import (
     NOTHING,
     PACKAGES,
     Layer,
-    NotProvided,
     Provided,
     asks_for_packages,
-    provide,
+    environs,
+    provide_packages,
     with_folders,
 )
 from .files import WorkspaceFiles, place_files
@@ -208,32 +209,24 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
-        if asks_for_packages(program):
-            return self._stream_with_packages(program, tools, timeout)
+        if self._may_need_packages(program):
+            return self._attempts(program, tools, timeout).events()
         return Run(partial(self._begun, partial(self._checked, program, tools, timeout))).events()
 
-    async def _stream_with_packages(
-        self, program: Program | str, tools: Tools, timeout: float | None
-    ) -> AsyncGenerator[Event]:
-        """Yield the events of the program's packages, whose approval may take long, and then those of the run."""
+    def _may_need_packages(self, program: Program | str) -> bool:
+        return self.traits.dependencies and (self.policy.packages is not None or asks_for_packages(program))
+
+    def _attempts(self, program: Program | str, tools: Tools, timeout: float | None) -> Attempts:
         self._running()
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        providing = asyncio.ensure_future(self._provide(self._in_language(program), tools, events.put_nowait))
-        providing.add_done_callback(lambda done: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            check = partial(self._checked, program, tools, timeout, packages=await providing)
-            async with aclosing(Run(partial(self._begun, check)).events()) as run:
-                async for event in run:
-                    yield event
-        except NotProvided as refusal:
-            yield Completed(refusal.result)
-        finally:  # what was provided for a caller who has gone belongs to nobody
-            providing.cancel()
-            for packages in await asyncio.gather(providing, return_exceptions=True):
-                if not isinstance(packages, BaseException):
-                    packages.close()
+        approver = tools.approver if isinstance(tools, Toolset) else None
+
+        def run_of(program: Program, packages: Provided) -> Run:
+            return Run(partial(self._begun, partial(self._checked, program, tools, timeout, packages=packages)))
+
+        def provide(program: Program, tell: Callable[[Event], None]) -> Awaitable[Provided]:
+            return provide_packages(program, self.policy, self.traits, self._layer, approver, tell)
+
+        return Attempts(self._in_language(program), self.policy, approver, provide, run_of, self.trace)
 
     def session(self, *, forkable: bool = False) -> Session:
         if forkable and not self.traits.fork:
@@ -278,6 +271,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
+        if self._may_need_packages(program):
+            return await self._attempts(program, tools, timeout).finish()
         return await Run(partial(self._begun, partial(self._checked, program, tools, timeout))).finish()
 
     def trace(self) -> object:
@@ -325,12 +320,12 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         *,
         packages: Provided | None = None,
     ) -> Request:
-        """Check a program, give it its packages, write its files, and return the request to run it."""
+        """Check a program, write its files, and return the request to run it; it gets these packages."""
         try:
             wall = wall_time(timeout, self.policy.limits.wall_seconds)
             program = self._in_language(program)
             if packages is None:
-                packages = await self._provide(program, tools, lambda event: None)
+                packages = environs(self.policy, self.traits, self._layer)
             frame, toolset = await self._prepare(workspace, program, tools, partial(self._frame, packages=packages))
         except BaseException:
             if packages is not None:
@@ -346,11 +341,6 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             warnings=(*self._warnings, *packages.warnings),
             packages=packages,
         )
-
-    async def _provide(self, program: Program, tools: Tools, tell: Callable[[Event], None]) -> Provided:
-        """Return the packages of a program. Raises `NotProvided`."""
-        approver = tools.approver if isinstance(tools, Toolset) else None
-        return await provide(program, self.policy, self.traits, self._layer, approver, tell)
 
     def _in_language(self, program: Program | str) -> Program:
         """Return the program in a language that this sandbox runs. Raises `Unsupported` for any other language."""
@@ -421,11 +411,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         Yield `None`, or a failed result if it cannot begin.
         """
         workspace = self._running()
-        try:
-            request = await check(workspace)
-        except NotProvided as refusal:
-            yield refusal.result
-            return
+        request = await check(workspace)
         run.queues_from_now()
         loop = asyncio.get_running_loop()
         output: Output | None = None

@@ -134,6 +134,8 @@ class Run:
         self._opening = opening
         self._asked_at = 0.0
         self._queue: asyncio.Queue[Event | None] | None = None
+        self.requests = 0
+        """How many requests the program has made to the network, and been allowed."""
 
     async def finish(self) -> ExecutionResult:
         """Run the request and return its result."""
@@ -343,6 +345,7 @@ class Run:
             self._queue.put_nowait(None)
 
     def _on_network(self, request: NetworkRequest) -> None:
+        self.requests += request.decision == "allowed"
         if request.decision == "refused" or request.status >= HTTPStatus.BAD_GATEWAY:
             self._refused = request
         self.tell(request)
