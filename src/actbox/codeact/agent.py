@@ -155,8 +155,9 @@ class CodeAgent:
         Raises `InvalidValue`, also if approval could be required and there is no approver, and `ActboxError` if a model
         given by name lacks a package or a key.
         """
-        if not isinstance(sandbox, Sandbox):
-            kind = type(sandbox).__name__
+        given: object = sandbox
+        if not isinstance(given, Sandbox):
+            kind = type(given).__name__
             raise InvalidValue(f"an agent's programs run in a sandbox, such as open_sandbox() makes, not in a {kind}")
         if max_turns < 1:
             raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
