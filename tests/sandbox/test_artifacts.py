@@ -14,6 +14,7 @@ from actbox.sandbox import workspace
 from actbox.sandbox.guest import tree
 from actbox.sandbox.guest.beneath import read_file
 from actbox.sandbox.workspace import OutputFolder
+from tests.descriptors import open_below
 
 Begin = Callable[..., OutputFolder]
 
@@ -299,7 +300,7 @@ def test_collecting_leaves_no_descriptor_open(begin: Begin, output: Path) -> Non
     for number in range(4):
         (output / f"d{number}").mkdir()
         (output / f"d{number}" / "file").write_text("x")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_below(output.parent)
     for _ in range(10):
         assert len(run.collect()[0]) == 1
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(output.parent) == before

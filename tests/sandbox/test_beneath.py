@@ -19,6 +19,7 @@ import pytest
 
 from actbox.sandbox.guest import beneath
 from actbox.sandbox.guest.beneath import FOLDER, READ, open_beneath, open_file, read_file
+from tests.descriptors import open_below
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _NOBODY = 65534
@@ -126,12 +127,15 @@ def test_a_path_of_several_names_is_one_call_where_the_kernel_can(
         ("a/" + "x" * 256 + "/y", READ, errno.ENAMETOOLONG),
     ],
 )
-def test_what_cannot_be_opened_fails_alike_both_ways(way: str, top: int, path: str, flags: int, error: int) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+def test_what_cannot_be_opened_fails_alike_both_ways(
+    way: str, top: int, path: str, flags: int, error: int, tmp_path: Path
+) -> None:
+    before = open_below(tmp_path)
+    assert before, "that of the top"
     with pytest.raises(OSError) as raised:
         open_beneath(top, path, flags)
     assert errno.errorcode[raised.value.errno or 0] == errno.errorcode[error]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(tmp_path) == before
 
 
 @pytest.mark.parametrize("path", ["cwd/x", "root/etc/passwd", "exe/x", "fd/0/x"])
