@@ -25,6 +25,8 @@ from .runs import Run
 MOST_PACKAGES = 8
 """The most packages that one program may miss, one after the other, and get."""
 
+_AFTER_A_CHANGE_SECONDS = 0.025  # longer than a marker is unknown after a change
+
 _MISSING = re.compile(r"No module named '([\w.]+)'", re.ASCII)
 
 
@@ -37,16 +39,20 @@ class Attempts:
         policy: Policy,
         approver: Approver | None,
         provide: Callable[[Program, Callable[[Event], None]], Awaitable[Provided]],
-        run_of: Callable[[Program, Provided], Run],
-        trace: Callable[[], object],
+        run_of: Callable[[Program, Provided, Callable[[], Awaitable[None]]], Run],
+        changes: Callable[[], object],
     ) -> None:
-        """`run_of` returns a run, which closes its packages. `trace` is the marker of the workspace."""
+        """`run_of` returns a run, which closes its packages and calls a function when the program's files are there.
+
+        `changes` returns a marker of the workspace, `None` right after a change or where there is none.
+        """
         self._program = program
         self._policy = policy
         self._may_ask = approver is not None or (policy.packages is not None and policy.packages.approver is not None)
         self._provide = provide
         self._run_of = run_of
-        self._trace = trace
+        self._changes = changes
+        self._before: object = None
         self._added: tuple[str, ...] = ()
         self._is_seen = False
 
@@ -67,7 +73,7 @@ class Attempts:
 
     async def _events(self) -> AsyncGenerator[Event]:
         while True:
-            before, effects = self._trace(), list[str]()
+            effects = list[str]()
             result: ExecutionResult | None = None
             async with aclosing(self._once(effects)) as events:
                 async for event in events:
@@ -77,12 +83,13 @@ class Attempts:
                         yield event
             assert result is not None, "a run ended without Completed"
             package = self._package_missed(result)
-            if package and not effects and not self._left(result, before):
+            effects += self._left(result) if package else []
+            if package and not effects:
                 self._added = (*self._added, package)
                 self._program = replace(self._program, dependencies=(*self._program.dependencies, package))
                 yield RunRestarted(package)
                 continue
-            yield Completed(self._concluded(result, package, effects or self._left(result, before)))
+            yield Completed(self._concluded(result, package, effects))
             return
 
     async def _once(self, effects: list[str]) -> AsyncGenerator[Event]:
@@ -93,7 +100,7 @@ class Attempts:
         try:
             while (asked := await told.get()) is not None:
                 yield asked
-            run = self._run_of(self._program, await providing)
+            run = self._run_of(self._program, await providing, self._mark)
             async with aclosing(run.events()) as events:
                 async for event in events:
                     if isinstance(event, Output) and self._is_seen and "output was shown" not in effects:
@@ -120,13 +127,21 @@ class Attempts:
         package = package_of(found[1], self._policy, self._may_ask)
         return "" if package in self._added else package
 
-    def _left(self, result: ExecutionResult, before: object) -> list[str]:
+    async def _mark(self) -> None:
+        """Note how the workspace is before the program begins."""
+        self._before = self._changes()
+        if self._before is None:  # it has just changed, and the next change could have the same time
+            await asyncio.sleep(_AFTER_A_CHANGE_SECONDS)
+            self._before = self._changes()
+
+    def _left(self, result: ExecutionResult) -> list[str]:
         """Return what the program has done that a second attempt would do again."""
         left = []
         if result.usage.tool_calls:
             left.append("it has called tools")
         writable = any(mount.mode == "rw" for mount in self._policy.mounts)
-        if writable or result.artifacts or result.changes or before is None or self._trace() != before:
+        unknown = self._before is None or self._changes() != self._before
+        if writable or result.artifacts or result.changes or unknown:
             left.append("it may have written files")
         return left
 

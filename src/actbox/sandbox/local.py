@@ -59,6 +59,7 @@ from .runs import Request, Run, failed_result, reason_of
 from .sessions import LocalSession, SessionPlace
 from .siblings import AloneInSiblings, Siblings
 from .storage import Output, Storage
+from .workspace import Workspace
 
 # Once the set of guests is this long, those that have ended are removed from it.
 _MOST_ENDED_GUESTS = 64
@@ -220,13 +221,17 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         self._running()
         approver = tools.approver if isinstance(tools, Toolset) else None
 
-        def run_of(program: Program, packages: Provided) -> Run:
-            return Run(partial(self._begun, partial(self._checked, program, tools, timeout, packages=packages)))
+        def run_of(program: Program, packages: Provided, mark: Callable[[], Awaitable[None]]) -> Run:
+            check = partial(self._checked, program, tools, timeout, packages=packages, mark=mark)
+            return Run(partial(self._begun, check))
+
+        def changes() -> object:
+            return self._workspace.changes() if isinstance(self._workspace, Workspace) else None
 
         def provide(program: Program, tell: Callable[[Event], None]) -> Awaitable[Provided]:
             return provide_packages(program, self.policy, self.traits, self._layer, approver, tell)
 
-        return Attempts(self._in_language(program), self.policy, approver, provide, run_of, self.trace)
+        return Attempts(self._in_language(program), self.policy, approver, provide, run_of, changes)
 
     def session(self, *, forkable: bool = False) -> Session:
         if forkable and not self.traits.fork:
@@ -319,14 +324,20 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         workspace: Storage,
         *,
         packages: Provided | None = None,
+        mark: Callable[[], Awaitable[None]] | None = None,
     ) -> Request:
-        """Check a program, write its files, and return the request to run it; it gets these packages."""
+        """Check a program, write its files, and return the request to run it; it gets these packages.
+
+        `mark` is called once the files are there.
+        """
         try:
             wall = wall_time(timeout, self.policy.limits.wall_seconds)
             program = self._in_language(program)
             if packages is None:
                 packages = environs(self.policy, self.traits, self._layer)
             frame, toolset = await self._prepare(workspace, program, tools, partial(self._frame, packages=packages))
+            if mark is not None:
+                await mark()
         except BaseException:
             if packages is not None:
                 packages.close()
