@@ -41,8 +41,10 @@ def test_programs_are_described_in_their_language(language: str, name: str, answ
     assert ("ImportError" in text) == (language == "python")
 
 
-def test_python_that_awaits_is_told_to_await_the_answer_too() -> None:
-    assert "in a program, `await final_answer(value)` in one that uses `await`, or" in block_instructions(TOOLS, TRAITS)
+def test_the_answer_is_called_like_the_other_functions() -> None:
+    assert "call final_answer(value) in a program, like any of the functions below, or" in block_instructions(
+        TOOLS, TRAITS
+    )
 
 
 def test_rtfs_is_told_of_no_await_which_it_does_not_have() -> None:

@@ -469,3 +469,17 @@ def test_brackets_that_end_an_address_are_counted_once() -> None:
     address = CharactersRead("http://a/(b)" + ")" * 1_000)
     assert _without_trailing(address) == "http://a/(b)"
     assert CharactersRead.read <= 3_000
+
+
+def test_an_address_in_an_error_is_a_link_as_it_is_in_a_traceback() -> None:
+    said = 'see https://example.org/err?a=1&b=<b>"2". Not javascript:alert(1) nor file:///etc/passwd'
+    ours = {"actbox": {"error": {"hint": "https://example.org/hint"}}}
+    page = shown(ErrorContent(code="E", message=said, details="at https://example.org/trace\n", provider_data=ours))
+    links = [link for link in page.all("a") if "rel" in link]
+    assert [link["href"] for link in links] == [
+        "https://example.org/err?a=1&b=",
+        "https://example.org/trace",
+        "https://example.org/hint",
+    ]
+    assert {link["rel"] for link in links} == {"noopener noreferrer nofollow"}
+    assert said in page.text and not page.all("b")

@@ -198,7 +198,13 @@ async def test_a_failed_call_is_a_tool_error_with_the_tools_name(box: Sandbox) -
     assert result.stdout.startswith("boom | ValueError: it broke")
 
 
-@pytest.mark.parametrize("kind", ["KeyError", "ValueError", "FileNotFoundError", "ZeroDivisionError", "TimeoutError"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("KeyError", "ValueError", "FileNotFoundError", "ZeroDivisionError", "TimeoutError"),
+        *("SyntaxError", "SystemError", "UserWarning"),
+    ],
+)
 async def test_a_tools_exception_is_catchable_as_the_builtin_that_it_was(box: Sandbox, kind: str) -> None:
     class Own(getattr(builtins, kind)):  # type: ignore[misc]
         pass
@@ -213,7 +219,23 @@ async def test_a_tools_exception_is_catchable_as_the_builtin_that_it_was(box: Sa
     assert (uncaught.kind, uncaught.type) == (ErrorKind.TOOL, "ToolError")
 
 
-@pytest.mark.parametrize("raised", [StopIteration, SystemExit, MemoryError])
+async def test_the_errors_in_a_tools_exception_group_are_catchable_one_by_one(box: Sandbox) -> None:
+    async def fail() -> None:
+        raise ExceptionGroup("two", [ValueError("a"), ExceptionGroup("one", [OSError(2, "gone", "/etc/host")])])
+
+    code = (
+        "try:\n    fail()\nexcept* ValueError as group:\n    print([*map(str, group.exceptions)])\n"
+        "except* OSError as group:\n    [gone] = group.exceptions\n"
+        "    print(isinstance(group, ToolError), gone.errno, gone)"
+    )
+    result = await box.run(code, tools=[fail])
+    assert result.stdout == "['ValueError: a']\nTrue 2 FileNotFoundError: gone\n"
+    uncaught = (await box.run("try:\n    fail()\nexcept* ValueError:\n    pass", tools=[fail])).error
+    assert uncaught is not None
+    assert (uncaught.kind, uncaught.type) == (ErrorKind.TOOL, "ToolError")
+
+
+@pytest.mark.parametrize("raised", [StopIteration, StopAsyncIteration, SystemExit, MemoryError])
 async def test_an_exception_that_would_end_more_than_the_call_is_a_tool_error_alone(
     box: Sandbox, raised: type[BaseException]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import itertools
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import FrozenInstanceError, dataclass
@@ -407,13 +408,19 @@ def test_an_annotation_that_names_nothing_is_named():
 def test_what_no_program_could_call_is_refused():
     def callback(then: Callable[[int], int]) -> None: ...
 
+    def takes(desk: Desk | int) -> None: ...
+
     def gives(x: int) -> Desk: ...
 
     for function, sentence in [
         (lambda x: x, "a lambda has no name"),
         (functools.partial(lambda x: x), "a lambda has no name"),
-        (callback, "'callback': the type of parameter 'then' has no JSON form"),
-        (gives, "the return annotation has no JSON form"),
+        (
+            callback,
+            "'callback': the type of parameter 'then' has no JSON form: no argument becomes a function; annotate",
+        ),
+        (takes, "parameter 'desk' has no JSON form: no argument becomes an instance of Desk; annotate plain data, a"),
+        (gives, "the return annotation has no JSON form: an instance of Desk cannot cross; return plain data, a data"),
         (Desk, "made from a function"),
         (7, "made from a function"),
         (Desk.__dict__["built_by"], "not bound to its class"),
@@ -487,6 +494,38 @@ async def test_what_is_given_one_by_one_is_collected_into_a_list():
         assert made.output_schema == {"type": "array", "items": {"type": "integer"}}
         with pytest.raises(ToolError, match=f"tool {made.name!r} yielded more than 100,000 items"):
             await made.call({"n": 10**12})
+
+
+ITERATED: list[tuple[Any, Callable[[], Any], list[Any], str]] = [
+    (map, lambda: map(abs, [1, -2]), [1, 2], "list[Any]"),
+    (filter, lambda: filter(None, [0, 1]), [1], "list[Any]"),
+    (range, lambda: range(2), [0, 1], "list[int]"),
+    (None, lambda: range(2), [0, 1], "Any"),
+    (enumerate, lambda: enumerate("a"), [(0, "a")], "list[tuple[int, Any]]"),
+    (itertools.chain[int], lambda: itertools.chain([1], [2]), [1, 2], "list[int]"),
+    (range | None, lambda: range(1), [0], "list[int] | None"),
+    (Annotated[map, "numbers"], lambda: map(abs, [1]), [1], "list[Any]"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "result", "items", "written"), ITERATED, ids=[str(row[0]) for row in ITERATED])
+async def test_a_class_of_iterators_is_a_list_for_programs(
+    annotation: Any, result: Callable[[], Any], items: list[Any], written: str
+):
+    def give(): return result()  # fmt: skip
+
+    give.__annotations__ = {} if annotation is None else {"return": annotation}
+    made = Tool.from_function(give)
+    assert await made.call({}) == items
+    assert made.signature == f"() -> {written}"
+
+
+async def test_an_endless_iterator_is_refused_whatever_its_annotation():
+    def give() -> itertools.count:  # type: ignore[type-arg]
+        return itertools.count()
+
+    with pytest.raises(ToolError, match="yielded more than 100,000 items"):
+        await Tool.from_function(give).call({})
 
 
 async def test_an_iterator_that_fails_halfway_is_a_failed_call():

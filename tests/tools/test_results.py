@@ -162,6 +162,19 @@ async def test_numpy_and_pandas_are_numbers_lists_and_records():
     }
 
 
+async def test_the_names_of_labels_and_columns_cross_with_a_table():
+    import pandas as pd
+
+    table = pd.DataFrame({"city": ["x", "y"], "year": [1, 2], "sum": [3, 4]})
+    found = await returned(table.groupby("city").sum())
+    assert (found["index"], found["index_names"]) == (["x", "y"], ["city"])
+    found = await returned(table.groupby(["city", "year"])["sum"].sum())
+    assert (found["name"], found["index_names"], found["index"]) == ("sum", ["city", "year"], [("x", 1), ("y", 2)])
+    found = await returned(table.pivot(index="city", columns="year", values="sum"))
+    assert (found["index_names"], found["column_names"]) == (["city"], ["year"])
+    assert set(await returned(table)) == {"dtypes", "records"}
+
+
 async def test_a_table_or_array_that_is_too_large_is_refused_with_its_size():
     import numpy as np
     import pandas as pd

@@ -13,21 +13,17 @@ from actbox.tools import Toolset, stubs, typescript_declarations
 
 from .blocks import fenced, joined
 from .final_answer import FINAL_ANSWER
-from .instructions import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT
+from .instructions import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, LIKE_THE_OTHERS
 
 
 @dataclass(frozen=True, slots=True)
 class _Language:
-    """The wording for a language: `how` is how programs call tools, `answer` the call of `final_answer`.
-
-    `awaiting` is the form of that call in programs that await, if it differs.
-    """
+    """The wording for a language: `how` is how programs call tools, `answer` the call of `final_answer`."""
 
     name: str
     how: str
     answer: str
     declare: Callable[[Toolset], str]
-    awaiting: str = ""
 
 
 def _in_python(toolset: Toolset) -> str:
@@ -41,9 +37,7 @@ def _in_typescript(toolset: Toolset) -> str:
 _AWAITED = f"await {FINAL_ANSWER}(value)"
 _BY_KEYWORD = "Each is called as `(call :name {:parameter value})`. As Python would declare them:"
 _LANGUAGES: Final = {
-    "python": _Language(
-        "Python", HOW_TOOLS_ARE_CALLED, f"{FINAL_ANSWER}(value)", _in_python, f"`{_AWAITED}` in one that uses `await`"
-    ),
+    "python": _Language("Python", HOW_TOOLS_ARE_CALLED, f"{FINAL_ANSWER}(value)", _in_python),
     "javascript": _Language("JavaScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
     "typescript": _Language("TypeScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
     "rtfs": _Language("RTFS", _BY_KEYWORD, f"(call :{FINAL_ANSWER} {{:value value}})", _in_python),
@@ -139,8 +133,7 @@ def _packages(traits: Traits) -> str:
 def _ending(toolset: Toolset, spoken: _Language) -> str:
     if FINAL_ANSWER not in toolset.names:
         return "When you know the answer, answer in plain words without a program."
-    awaiting = f", {spoken.awaiting}" if spoken.awaiting else ""
     return (
-        f"When you know the answer, call {spoken.answer} in a program{awaiting}, or answer in plain words without a"
-        " program."
+        f"When you know the answer, call {spoken.answer} in a program, {LIKE_THE_OTHERS} or answer in plain words"
+        " without a program."
     )

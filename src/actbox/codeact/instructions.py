@@ -20,8 +20,10 @@ call {execute_code}. You then see what it printed, the value of its last express
 - Files that were given are below input/. What you write below output/ is kept as a result.
 - A figure that is open when the program ends, or shown by plt.show(), is kept as a PNG.
 - Print only what you need to read. If a program fails, read the error, correct the program, and send all of it again.
-- When you know the answer, call {final_answer}(value) in a program, `await {final_answer}(value)` in one that uses
-  `await`, or answer in plain words without code."""
+- When you know the answer, call {final_answer}(value) in a program, {how}
+  or answer in plain words without code."""
+LIKE_THE_OTHERS: Final = "like any of the functions below,"
+_BY_ITSELF: Final = f"`await {FINAL_ANSWER}(value)` in one that uses `await`,"
 HOW_TOOLS_ARE_CALLED: Final = (
     "They, and the types that they name, are there by name and need no import; modules do. Arguments may be given by"
     " position or by name, and results are plain data. In a program that uses `await` they are coroutines, so that"
@@ -42,6 +44,7 @@ def agent_instructions(toolset: Toolset, *, network: str = "none", extra: str = 
         execute_code=EXECUTE_CODE,
         final_answer=FINAL_ANSWER,
         network=network,
+        how=LIKE_THE_OTHERS if len(toolset) else _BY_ITSELF,
     )
     declared = stubs(toolset, awaitable=False)
     tools = f"Your programs can call these functions. {HOW_TOOLS_ARE_CALLED}\n\n```python\n{declared}```"

@@ -6,9 +6,10 @@ are for the caller's own mistakes (a policy that makes no sense) and for what th
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 
 class ErrorKind(Enum):
@@ -115,18 +116,41 @@ class ToolError(ActboxError):
 
     `builtin` names the built-in exception that the host function raised, or its nearest built-in base class: programs
     can catch the error as that too. `os_error` has the number and the text of an `OSError`, which become the program's
-    `errno` and `strerror`. A host function may raise `ToolError` itself to choose the message that the program sees.
+    `errno` and `strerror`. `members` are the errors in an `ExceptionGroup`, for `except*`. A host function may raise
+    `ToolError` itself to choose the message that the program sees.
     """
 
     def __init__(
-        self, message: str, *, tool: str = "", builtin: str = "", os_error: tuple[int, str] | None = None
+        self,
+        message: str,
+        *,
+        tool: str = "",
+        builtin: str = "",
+        os_error: tuple[int, str] | None = None,
+        members: Sequence[ToolError] = (),
     ) -> None:
         super().__init__(message)
         self.tool = tool
         self.builtin = builtin
         self.os_error = os_error
+        self.members = tuple(members)
 
     def as_answer(self) -> dict[str, Any]:
         """Return the error as the dictionary that the channel sends to the guest."""
         answer: dict[str, Any] = {"error": str(self), "builtin": self.builtin}
-        return answer if self.os_error is None else answer | {"os_error": list(self.os_error)}
+        if self.os_error is not None:
+            answer["os_error"] = list(self.os_error)
+        if self.members:
+            answer["members"] = [member.as_answer() for member in self.members]
+        return answer
+
+    @classmethod
+    def of_answer(cls, answer: Mapping[str, Any], tool: str) -> Self:
+        """Return the error that an answer was made of."""
+        return cls(
+            str(answer["error"]),
+            tool=tool,
+            builtin=answer.get("builtin", ""),
+            os_error=tuple(answer["os_error"]) if "os_error" in answer else None,
+            members=[ToolError.of_answer(member, tool) for member in answer.get("members", ())],
+        )

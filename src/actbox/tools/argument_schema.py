@@ -10,16 +10,10 @@ from types import GenericAlias
 from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin
 
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
-# Before Python 3.12, pydantic accepts only the TypedDict of typing_extensions.
-from typing_extensions import TypedDict
-
-from actbox.core.errors import InvalidValue
-
+from .annotation_schema import AnnotationSchema, arguments_adapter
 from .hidden_parts import HiddenParts
 from .host_function import EMPTY, HostFunction, HostParameter
 from .json_form import NoJsonForm, json_form
@@ -53,7 +47,7 @@ class AnnotatedArguments:
         fields = {p.name: _field(p, descriptions.get(p.name)) for p in host.parameters}
         if self._takes_extra:
             fields[_EXTRA] = NotRequired[GenericAlias(dict, (str, host.extra))]
-        adapter = _adapter(host, fields)
+        adapter = arguments_adapter(host, fields)
         self._adapter = adapter
         self._validate = adapter.validator.validate_python
         self._dump = adapter.dump_python
@@ -199,7 +193,7 @@ class AnnotatedArguments:
         return tuple(p for p in self._parameters if p.positional) if collects else self._positional_only
 
     def _schema_of(self, adapter: TypeAdapter[Any], host: HostFunction) -> dict[str, Any]:
-        schema = adapter.json_schema(schema_generator=_Untitled)
+        schema = adapter.json_schema(schema_generator=AnnotationSchema)
         schema.pop("title", None)
         properties = schema.setdefault("properties", {})
         extra = properties.pop(_EXTRA, None)
@@ -231,57 +225,6 @@ class AnnotatedArguments:
             yield f"{where} {' or '.join(dict.fromkeys(expected))}; got {shown(value)}"
 
 
-def output_schema(host: HostFunction) -> dict[str, Any] | None:
-    """Return the JSON schema of the function's return annotation, or `None` if it has none."""
-    if host.returns is EMPTY:
-        return None
-    try:
-        schema: dict[str, Any] = TypeAdapter(host.returns).json_schema(mode="serialization", schema_generator=_Untitled)
-    except (PydanticUserError, TypeError, NameError) as error:
-        raise InvalidValue(
-            f"tool {host.name!r}: the return annotation has no JSON form: {_first_line(error)}"
-        ) from None
-    return schema
-
-
-_PYTHON = {
-    "datetime": "datetime.datetime",
-    "date": "datetime.date",
-    "time": "datetime.time",
-    "timedelta": "datetime.timedelta",
-    "uuid": "uuid.UUID",
-    "decimal": "decimal.Decimal",
-    "set": "set",
-    "frozenset": "frozenset",
-    "int": "int",
-    "float": "float",
-}
-_PYTHON_KEYS = {**_PYTHON, "bool": "bool", "bytes": "bytes", "tuple": "tuple"}
-
-
-class _Untitled(GenerateJsonSchema):
-    """A JSON schema generator without field titles (they only repeat the names) and with notes of Python types.
-
-    `x-python` names a type that JSON lacks, `x-python-keys` that of a mapping's keys.
-    """
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def generate_inner(self, schema: Any) -> Any:
-        """Return the JSON schema of one part of a type, with notes of the Python types that JSON lacks."""
-        written = super().generate_inner(schema)
-        kind = schema["type"]
-        if kind == "dict" and (keys := _PYTHON_KEYS.get(schema.get("keys_schema", {}).get("type"))):
-            written["x-python-keys"] = keys
-        elif kind in _PYTHON and kind not in ("int", "float") and "serialization" not in schema:
-            written["x-python"] = _PYTHON[kind]
-        return written
-
-    def emit_warning(self, kind: Any, detail: str) -> None:
-        """Drop a default without JSON form silently: the function applies the default itself."""
-
-
 def _field(parameter: HostParameter, documented: str | None) -> Any:
     annotation = Any if parameter.annotation is EMPTY else parameter.annotation
     description = documented
@@ -308,34 +251,6 @@ def _is_optional(parameter: HostParameter) -> bool:
         return True
     notes = get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ()
     return any(isinstance(note, FieldInfo) and not note.is_required() for note in notes)
-
-
-def _adapter(host: HostFunction, fields: Mapping[str, Any]) -> TypeAdapter[Any]:
-    # A TypedDict, not a model: its keys may have any name (`model_config`, `_private`, `class`), and omitted keys stay
-    # omitted.
-    try:
-        return _build(fields)
-    except (PydanticUserError, TypeError, NameError) as error:
-        whole = error
-    for name, annotation in fields.items():
-        try:
-            _build({name: annotation})
-        except (PydanticUserError, TypeError, NameError) as error:
-            raise InvalidValue(
-                f"tool {host.name!r}: the type of parameter {name!r} has no JSON form: {_first_line(error)}"
-            ) from None
-    raise InvalidValue(f"tool {host.name!r}: its parameters have no JSON form: {_first_line(whole)}")
-
-
-def _build(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
-    shape = TypedDict("Arguments", dict(fields))  # type: ignore[misc]  # noqa: UP013 - names known at run time
-    adapter: TypeAdapter[Any] = TypeAdapter(shape)
-    adapter.json_schema(schema_generator=_Untitled)  # raises for a type that validates but has no schema
-    return adapter
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _json_default(parameter: HostParameter) -> tuple[bool, Any]:

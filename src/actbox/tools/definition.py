@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import FunctionType, MethodType
@@ -16,7 +16,7 @@ from actbox.core.errors import InvalidValue, ToolError
 from actbox.core.values import CannotCross, copy_of, opened, pack, unpack
 
 from .docstrings import compose, parse
-from .host_function import EMPTY, read
+from .host_function import COLLECTED, EMPTY, read
 from .large_values import aside, is_large
 from .prepared_call import PreparedCall
 from .problems import failure, too_many
@@ -104,7 +104,8 @@ class Tool:
         _check_approval(host.name, approval)
         documented, parameter_docs = parse(host.doc)
         # Imported here because pydantic takes some 70 ms to import, which `import actbox` must not cost.
-        from .argument_schema import AnnotatedArguments, output_schema
+        from .annotation_schema import output_schema
+        from .argument_schema import AnnotatedArguments
         from .results import ResultCheck
 
         arguments = AnnotatedArguments(host, parameter_docs)
@@ -256,7 +257,7 @@ class Tool:
                 result = [item async for item in _bounded_async(self.name, result)]
             else:
                 result = await result
-                result = [*_bounded(self.name, result)] if isinstance(result, Iterator) else result
+                result = [*_bounded(self.name, result)] if isinstance(result, COLLECTED) else result
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             # Only in the main thread does a KeyboardInterrupt come from a person's Ctrl-C.
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
@@ -267,7 +268,7 @@ class Tool:
     def _call_and_convert(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             result = self.function(*args, **kwargs)
-            result = [*_bounded(self.name, result)] if isinstance(result, Iterator) else result
+            result = [*_bounded(self.name, result)] if isinstance(result, COLLECTED) else result
         except BaseException as error:
             # A tool that calls sys.exit() or raises KeyboardInterrupt has failed; it must not end the host's thread.
             raise failure(self.name, error) from error
@@ -348,7 +349,7 @@ def _sources_of(function: FunctionType) -> list[object]:
     ]
 
 
-def _bounded(tool: str, items: Iterator[Any]) -> Iterator[Any]:
+def _bounded(tool: str, items: Iterable[Any]) -> Iterator[Any]:
     """Yield the items that a tool yields. Raises `ToolError` beyond `MAX_ITEMS` items, since there may be no end."""
     for count, item in enumerate(items):
         if count >= MAX_ITEMS:

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
 
+COLLECTED: Final = (collections.abc.Iterator, range)
+"""The classes of results whose items are collected into a list."""
 _ITERATED = (
     *(collections.abc.Iterator, collections.abc.Iterable, collections.abc.Generator),
     *(collections.abc.AsyncIterator, collections.abc.AsyncIterable, collections.abc.AsyncGenerator),
@@ -174,14 +176,29 @@ def _open_parameters(function: Any, signature: inspect.Signature) -> list[inspec
 
 
 def _collected(annotation: Any) -> Any:
-    """Return a return annotation with an iterated type (an iterator or generator) replaced by a list, as which its
-    items are sent.
+    """Return a return annotation with an iterated type (an iterator, a generator or a range) replaced by a list, as
+    which its items are sent.
     """
-    kind = typing.get_origin(annotation) or annotation
-    if kind not in _ITERATED:
-        return annotation
-    items = typing.get_args(annotation)
-    return types.GenericAlias(list, items[:1] or (Any,))
+    kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if kind is typing.Annotated:
+        return typing.Annotated[(_collected(arguments[0]), *annotation.__metadata__)]
+    if kind in (typing.Union, types.UnionType):
+        return typing.Union[tuple(map(_collected, arguments))]  # noqa: UP007 - the members are known at run time
+    if kind in _ITERATED:
+        return types.GenericAlias(list, arguments[:1] or (Any,))
+    if isinstance(kind, type) and issubclass(kind, COLLECTED):
+        return types.GenericAlias(list, (_item_of(kind, arguments),))
+    return annotation
+
+
+def _item_of(kind: type, arguments: tuple[Any, ...]) -> Any:
+    """Return the type of the items of a class of iterators, `Any` if it is not known."""
+    if kind is range:
+        return int
+    if kind is enumerate:
+        return types.GenericAlias(tuple, (int, *(arguments or (Any,))))
+    # The type argument of a class of the user's own may mean anything.
+    return arguments[0] if arguments and kind.__module__ in ("builtins", "itertools") else Any
 
 
 class _Scope:

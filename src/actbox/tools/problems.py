@@ -12,6 +12,9 @@ from actbox.core.errors import ToolError
 MAX_PROBLEMS = 20
 MAX_PROBLEM_LENGTH = 2_000
 MAX_MESSAGE_LENGTH = 8_000
+MAX_MEMBERS = 10
+MAX_MEMBER_LENGTH = 300
+"""The most errors that are sent of an exception group, and the most characters of the text of each."""
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 60
@@ -69,12 +72,12 @@ def refusal(tool: str, signature: str, problems: Iterable[str]) -> ToolError:
     return ToolError("\n".join([*lines, f"call it as {tool}{signature}"]), tool=tool)
 
 
-def failure(tool: str, error: BaseException) -> ToolError:
+def failure(tool: str, error: BaseException, most: int = MAX_MESSAGE_LENGTH) -> ToolError:
     """Return the error for a host function that raised an exception, with its type and message and no details of the
     host.
 
     The file name of an `OSError` is left out: it would tell a program how the host's folders are named. A host
-    function that wants to say more raises `ToolError` itself.
+    function that wants to say more raises `ToolError` itself. Texts are cut to `most` characters.
     """
     try:
         if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -85,16 +88,35 @@ def failure(tool: str, error: BaseException) -> ToolError:
         message = "(its message cannot be read)"
     if not isinstance(error, ToolError):
         message = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    if len(message) > MAX_MESSAGE_LENGTH:
-        message = message[:MAX_MESSAGE_LENGTH] + "…"
-    return ToolError(message, tool=tool, builtin=_builtin_of(error), os_error=_os_error_of(error))
+    if len(message) > most:
+        message = message[:most] + "…"
+    return ToolError(
+        message,
+        tool=tool,
+        builtin=_builtin_of(error),
+        os_error=_os_error_of(error, most),
+        members=_members_of(tool, error) if isinstance(error, ExceptionGroup) else (),
+    )
 
 
-def _os_error_of(error: BaseException) -> tuple[int, str] | None:
+def _members_of(tool: str, group: ExceptionGroup[Exception]) -> list[ToolError]:
+    """Return the first errors in a group, and in the groups in it, with short messages."""
+    members: list[ToolError] = []
+    waiting: list[Exception] = [group]
+    while waiting and len(members) < MAX_MEMBERS:
+        error = waiting.pop()
+        if isinstance(error, ExceptionGroup):
+            waiting += reversed(error.exceptions)
+        else:
+            members.append(failure(tool, error, MAX_MEMBER_LENGTH))
+    return members
+
+
+def _os_error_of(error: BaseException, most: int) -> tuple[int, str] | None:
     """Return the number and text of an `OSError` that has both, else `None`; its file names are not for programs."""
     if not isinstance(error, OSError) or type(error.errno) is not int or type(error.strerror) is not str:
         return None
-    return (error.errno, error.strerror[:MAX_MESSAGE_LENGTH]) if abs(error.errno) < 2**31 else None
+    return (error.errno, error.strerror[:most]) if abs(error.errno) < 2**31 else None
 
 
 def _builtin_of(error: BaseException) -> str:

@@ -18,8 +18,10 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from actbox.core.errors import ToolError
 from actbox.core.values import CannotCross, Packed, pack
 
+from .annotation_schema import ReturnAdapter
 from .host_function import EMPTY
 from .large_values import blocks, is_large
+from .table_classes import plain_type
 
 _encode = json.JSONEncoder(allow_nan=False).encode
 _decode = json.JSONDecoder().decode
@@ -41,7 +43,7 @@ class ResultCheck:
 
     def __init__(self, tool: str, returns: Any = EMPTY) -> None:
         self._tool = tool
-        self._adapter: TypeAdapter[Any] = TypeAdapter(Any if returns is EMPTY else returns)
+        self._adapter = ReturnAdapter(Any if returns is EMPTY else returns)
         self._declared = tuple(_declared_classes(returns, set()))
         self._declares_models = any(map(_has_own_fields, self._declared))
 
@@ -61,7 +63,7 @@ class ResultCheck:
         except (TypeError, ValueError, RecursionError):
             pass  # the slow path finds the type and the place
         try:
-            written = self._adapter.dump_python(value, mode="python", warnings=False) if self._declared else value
+            written = self._adapter.plain(value) if self._declared else value
             return Packed(pack(written, keeps_bytes=True, default=self._form_of))
         except CannotCross as error:
             raise self._error(error.within("result")) from None
@@ -110,9 +112,11 @@ def _copied(value: Any, depth: int = 0) -> Any:
 
 
 def _declared_classes(annotation: Any, seen: set[Any]) -> Iterator[type]:
-    """Yield the classes that a return annotation names, except those of containers."""
+    """Yield the classes that a return annotation names, except those of containers and those of pandas and NumPy."""
     if annotation is EMPTY or annotation is Any or get_origin(annotation) is typing.Literal:
         return
+    if plain_type(get_origin(annotation) or annotation) is not None:
+        return  # its values need no help to cross
     inner = getattr(annotation, "__value__", None) or getattr(annotation, "__supertype__", None)  # type alias, NewType
     if inner is not None:
         if annotation not in seen:

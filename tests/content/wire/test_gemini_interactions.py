@@ -218,6 +218,48 @@ def test_an_interaction_of_the_first_months_is_read() -> None:
     assert bare([answer]) == bare(read(INTERACTION))
 
 
+def _turns(model: Any, user: Any = "six times seven?") -> list[Any]:
+    return [{"role": "user", "content": user}, {"role": "model", "content": model}]
+
+
+_TURNS = {
+    "texts": _turns("Or so."),
+    "blocks": _turns(MORE["content"], QUESTION["content"]),
+    "a text and blocks": _turns(MORE["content"]),
+    "a block that is not known": _turns([{"type": "dance", "steps": 3}]),
+}
+
+
+@pytest.mark.parametrize("turns", _TURNS.values(), ids=_TURNS)
+def test_turns_with_the_role_model_are_told_by_it(turns: list[Any]) -> None:
+    for document in ({"model": "gemini-3", "input": turns}, {"agent": "deep", "input": turns}, turns):
+        assert detect(document) is FORMAT
+        assert [message.role for message in read(document)] == ["user", "assistant"]
+
+
+def test_a_turn_of_the_user_alone_is_told_by_its_blocks_and_the_model() -> None:
+    turn = {"role": "user", "content": QUESTION["content"]}
+    for asked in (turn, [turn]):
+        assert detect({"model": "gemini-3", "input": asked}) is FORMAT
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [{"role": "user", "content": "hi"}],
+        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}],
+        [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+        [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+        [{"role": "user", "content": "hi"}, {"type": "function_call_output", "call_id": "c", "output": "1"}],
+    ],
+)
+def test_a_request_of_the_responses_api_is_not_taken_for_one_of_interactions(given: list[Any]) -> None:
+    for model in ("gpt-5", "gemini-3"):
+        found = detect({"model": model, "input": given})
+        assert found is not None and found.name == "openai-responses"
+    assert detect({"model": "gpt-5", "input": []}) is not FORMAT
+
+
 STREAM: list[dict[str, Any]] = [
     {
         "event_type": "interaction.created",

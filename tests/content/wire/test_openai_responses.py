@@ -594,21 +594,32 @@ OF_XAI = {
 }
 
 
-def test_a_program_of_xai_is_read_from_the_arguments() -> None:
-    whole = samples.response([OF_XAI])
+@pytest.mark.parametrize("empty", [{}, {"code": None}, {"code": ""}], ids=["absent", "null", "empty"])
+def test_a_program_of_xai_is_read_from_the_arguments(empty: dict[str, Any]) -> None:
+    item = {**OF_XAI, **empty}
+    whole = samples.response([item])
     call, result, *_ = FORMAT.read(whole)[0].contents
     assert isinstance(call, CodeInterpreterCall) and (call.code, call.language) == ("print(6 * 7)", "python")
     assert isinstance(result, CodeInterpreterResult) and result.call_id == call.call_id == "fc_5138abcf_0"
-    assert again([OF_XAI]) == [OF_XAI]
-    begun = {**OF_XAI, "status": "in_progress", "arguments": ""}
+    assert again([item]) == [item]
+    begun = {**item, "status": "in_progress", "arguments": ""}
     events = [
         {"type": "response.created", "response": {**whole, "output": []}},
         {"type": "response.output_item.added", "output_index": 0, "item": begun},
-        {"type": "response.code_interpreter_call.interpreting", "output_index": 0, "item_id": OF_XAI["id"]},
-        {"type": "response.output_item.done", "output_index": 0, "item": OF_XAI},
+        {"type": "response.code_interpreter_call.interpreting", "output_index": 0, "item_id": item["id"]},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
         {"type": "response.completed", "response": whole},
     ]
     assert streamed(events) == [message.to_dict() for message in FORMAT.read(whole)]
+
+
+@pytest.mark.parametrize("empty", [{}, {"code": None}, {"code": ""}], ids=["absent", "null", "empty"])
+def test_a_program_of_xai_that_was_changed_is_written_without_the_old_one(empty: dict[str, Any]) -> None:
+    (message,) = FORMAT.read([{**OF_XAI, **empty}])
+    call, *others = message.contents
+    changed = call.model_copy(update={"inputs": (code_content("print(43)"),)})
+    (item,) = FORMAT.write([message.model_copy(update={"contents": (changed, *others)})]).document
+    assert item["code"] == "print(43)" and "arguments" not in item
 
 
 # The item as the proposal of Microsoft.Extensions.AI writes it (dotnet/extensions, pull request 6620).

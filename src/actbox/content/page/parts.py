@@ -48,7 +48,7 @@ from actbox.content.turns import (
 )
 
 from .files import as_text, data_block, hosted_block, json_block, uri_block, vector_store_block
-from .links import link
+from .links import link, linked
 from .markup import EMPTY, Markup, element, folded, joined, text
 from .preformatted import SHOWN_CHARS, code_block, output_block
 from .prose import anchor_of, prose
@@ -224,9 +224,9 @@ def error_block(item: ErrorContent) -> Markup:
     said, words = words_of_error(item)
     code = element("code", text(said)) if said else EMPTY
     head = element("p", element("strong", text("error ")), code, where, class_="head")
-    message = element("p", text(words), class_="message")
+    message = element("p", linked(words), class_="message")
     hint = hint_of(item)
-    advice = element("p", text(f"hint: {hint}"), class_="note") if hint else EMPTY
+    advice = element("p", linked(f"hint: {hint}"), class_="note") if hint else EMPTY
     details = EMPTY
     if details_of(item):
         opened = details_of(item).count("\n") < _OPEN_LINES

@@ -37,16 +37,14 @@ _HYPERLIGHT_ABOUT: Final = {
         "The program is Python 3.14 with a part of the standard library: abc, array, ast, bisect, cmath, collections,"
         " contextvars, copy, dataclasses, datetime, enum, functools, inspect, io, itertools, json, math, operator, os,"
         " random, re, struct, sys, time, typing, unicodedata, zlib. There are no packages, no threads and no"
-        " processes. There is no `await`: functions are called without it. Hosts that are allowed are reached by"
-        " `http_request(url, method='GET', headers=None, body=None)`, which returns a dict with `status`, `headers`,"
-        " `text` and `content` (bytes)."
+        " processes. There is no `await`. Hosts that are allowed are reached by `http_request(url, method='GET',"
+        " headers=None, body=None)`, which returns a dict with `status`, `headers`, `text` and `content` (bytes)."
     ),
     "javascript": (
-        "The program is JavaScript, without Node's modules and without packages. Functions are async: `await f(1, 2)`"
-        " or `await f({a: 1, b: 2})`. There are console, setTimeout, and files below /workspace: files.read(path),"
-        " files.readBytes(path), files.write(path, data), files.list(path), files.makeDir(path), files.remove(path)."
-        " Hosts that are allowed are reached by `await http_request(url, method, headers, body)`, which returns an"
-        " object with `status`, `headers`, `text` and `content` (bytes)."
+        "The program is JavaScript, without Node's modules and without packages. There are console, setTimeout, and"
+        " files below /workspace: files.read(path), files.readBytes(path), files.write(path, data), files.list(path),"
+        " files.makeDir(path), files.remove(path). Hosts that are allowed are reached by `await http_request(url,"
+        " method, headers, body)`, which returns an object with `status`, `headers`, `text` and `content` (bytes)."
     ),
 }
 

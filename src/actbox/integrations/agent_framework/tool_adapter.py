@@ -24,7 +24,7 @@ from actbox.core.errors import InvalidValue, ToolError
 from actbox.integrations.call_sizes import check_size
 from actbox.integrations.versions import expect
 from actbox.tools import Tool
-from actbox.tools.argument_schema import output_schema
+from actbox.tools.annotation_schema import output_schema
 from actbox.tools.hidden_parts import HiddenParts
 from actbox.tools.host_function import EMPTY, HostFunction
 from actbox.tools.json_form import NoJsonForm, json_form

@@ -74,8 +74,7 @@ class HostCalls:
             self._waiting.pop(number, None)
         if "error" in answer:
             kind = CallRefused if answer.get("refused") else ToolError
-            os_error = tuple(answer["os_error"]) if "os_error" in answer else None
-            raise kind(str(answer["error"]), tool=tool, builtin=answer.get("builtin", ""), os_error=os_error)
+            raise kind.of_answer(answer, tool)
         return answer["value"]
 
     def call_blocking(self, tool: str, arguments: Mapping[str, Any], line: int | None = None) -> Any:

@@ -6,9 +6,9 @@ import errno
 import linecache
 import os
 import sys
-from itertools import islice
 from types import CoroutineType, FrameType
 
+from .failed_expressions import expressions_at, own_entry
 from .notebook import is_installed, notebook_hint
 from .tool_error import ToolError
 from .traces import is_own, trace
@@ -210,35 +210,14 @@ def _refused_call_hint(error: BaseException) -> str:
 
 
 def _names_of_call(entry: TracebackType) -> Set[str]:
-    """Return the names of the function and of the arguments of the call at a traceback entry.
-
-    Before CPython 3.11 an entry knows only its line, so all calls of the line count.
-    """
+    """Return the names of the function and of the arguments of the call at a traceback entry."""
     import ast
 
-    code = entry.tb_frame.f_code
-    try:
-        tree = compile(
-            "".join(linecache.getlines(code.co_filename)),
-            code.co_filename,
-            "exec",
-            ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
-            dont_inherit=True,
-        )
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()  # the source was changed, or is a notebook cell's: use the general hint
-    end: Tuple[Optional[int], Optional[int]] = (None, None)
-    if hasattr(code, "co_positions"):
-        _, line, _, column = next(islice(code.co_positions(), entry.tb_lasti // 2, None))
-        end = (line, column)
     names = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        is_on_line = node.func.end_lineno == entry.tb_lineno
-        if (node.end_lineno, node.end_col_offset) == end or (end[0] is None and is_on_line):
-            parts = [node.func, *node.args, *(keyword.value for keyword in node.keywords)]
-            names |= {getattr(part, "attr", getattr(part, "id", "")) for part in parts}
+    for call in expressions_at(entry, (ast.Call,)):
+        assert isinstance(call, ast.Call)
+        parts = [call.func, *call.args, *(keyword.value for keyword in call.keywords)]
+        names |= {getattr(part, "attr", getattr(part, "id", "")) for part in parts}
     return names
 
 
@@ -276,13 +255,8 @@ def _not_awaited(error: BaseException, program_name: str, tool_names: Set[str]) 
 
 def _own_line(error: BaseException, program_name: str) -> Tuple[Optional[FrameType], str]:
     """Return the innermost frame of the program in an error's traceback, and that frame's line of source."""
-    frame, line = None, ""
-    entry = error.__traceback__
-    while entry is not None:
-        if entry.tb_frame.f_code.co_filename == program_name:
-            frame, line = entry.tb_frame, linecache.getline(program_name, entry.tb_lineno)
-        entry = entry.tb_next
-    return frame, line
+    entry = own_entry(error, program_name)
+    return (None, "") if entry is None else (entry.tb_frame, linecache.getline(program_name, entry.tb_lineno))
 
 
 def _import_hint(error: BaseException, name: str, program_name: str) -> str:
@@ -324,19 +298,48 @@ def _type_hint(error: BaseException, program_name: str) -> str:
         return "a tuple, also a named one that a tool returns, has items without names here: write [0] for the first"
     if found and found[2] in (getattr(error, "obj", None) or ()):
         return "it is a dict here: write [%r] in place of .%s" % (found[2], found[2])
-    frame, line = _own_line(error, program_name)
-    used = r"\w+" if "isinstance" in line or "issubclass" in line else r"\w+(?=\s*[(.\[])"
-    for word in re.findall(used, line):
-        named: Any = frame.f_globals.get(word) if frame else None
-        kind, origin = type(named).__name__, getattr(named, "__origin__", None)
-        if kind == "_TypedDictMeta":
-            fields = list(named.__annotations__)
-            made = "%s(%s)" % (word, ", ".join("%s=…" % name for name in fields))
-            return "%s is a dict here: make it as %s, read o[%r], and ask isinstance(o, dict)" % (word, made, fields[0])
-        if kind == "_LiteralGenericAlias":
-            return "%s stands for plain values here: write one of %s" % (word, ", ".join(map(repr, named.__args__)))
-        if origin is tuple:
-            return "%s is a plain tuple here: write its %d items in parentheses" % (word, len(named.__args__))
+    entry = own_entry(error, program_name)
+    hints = set() if entry is None else _class_hints(entry)
+    return hints.pop() if len(hints) == 1 else ""
+
+
+def _class_hints(entry: TracebackType) -> Set[str]:
+    """Return the hints for the class of a tool's signature that a traceback entry's expression uses as on the host.
+
+    There are several hints only before CPython 3.11, where an entry stands for all expressions of its line.
+    """
+    import ast
+
+    hints = set()
+    for used in expressions_at(entry, (ast.Call, ast.Attribute, ast.Subscript)):
+        named: Optional[ast.AST] = None
+        is_made_by_name = False
+        if isinstance(used, ast.Call):
+            named = used.func
+            is_made_by_name = not used.args and all(keyword.arg for keyword in used.keywords)
+            if isinstance(named, ast.Name) and named.id in ("isinstance", "issubclass") and len(used.args) == 2:
+                named = used.args[1]  # a class, a tuple of them, or a union
+        elif isinstance(used, (ast.Attribute, ast.Subscript)):
+            named = used.value.func if isinstance(used.value, ast.Call) else used.value
+        parts = ast.walk(named) if isinstance(named, (ast.Name, ast.Tuple, ast.BinOp)) else ()
+        names = [part.id for part in parts if isinstance(part, ast.Name)]
+        hints.update(
+            [hint for hint in (_class_hint(name, entry.tb_frame, is_made_by_name) for name in names) if hint][:1]
+        )
+    return hints
+
+
+def _class_hint(name: str, frame: FrameType, is_made_by_name: bool) -> str:
+    """Return what to write instead of a class of a tool's signature; nothing for any other name, or a correct call."""
+    named: Any = frame.f_locals.get(name, frame.f_globals.get(name))
+    fields = list(named.__annotations__) if type(named).__name__ == "_TypedDictMeta" else []
+    if fields and not is_made_by_name:
+        made = "%s(%s)" % (name, ", ".join("%s=…" % field for field in fields))
+        return "%s is a dict here: make it as %s, read o[%r], and ask isinstance(o, dict)" % (name, made, fields[0])
+    if type(named).__name__ == "_LiteralGenericAlias":
+        return "%s stands for plain values here: write one of %s" % (name, ", ".join(map(repr, named.__args__)))
+    if getattr(named, "__origin__", None) is tuple:
+        return "%s is a plain tuple here: write its %d items in parentheses" % (name, len(named.__args__))
     return ""
 
 

@@ -10,8 +10,8 @@ JSON data stands for itself. A value that JSON lacks is an object with one key, 
 `unpack` makes values of the standard library only, whatever it is given, and each of bounded size.
 
 NumPy's scalars and arrays are packed as numbers and lists, a DataFrame as `{"dtypes": …, "records": …}` and a Series as
-`{"name": …, "dtype": …, "values": …}`, both with `index` unless it counts from 0; a dataclass as the mapping of its
-fields, an enum's member as its value.
+`{"name": …, "dtype": …, "values": …}`, both with `index` unless it counts from 0, and `index_names` if it has names; a
+dataclass as the mapping of its fields, an enum's member as its value.
 """
 
 from __future__ import annotations
@@ -349,12 +349,20 @@ def _from_pandas(value: Any, pandas: Any) -> Any:
     index = value.index
     is_counted = isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1
     labels = {} if is_counted else {"index": index.tolist()}
+    labels.update(_names_of(index, "index_names"))
     if isinstance(value, pandas.Series):
         return {"name": value.name, "dtype": str(value.dtype), "values": value.tolist(), **labels}
     if len(set(columns)) < len(columns):
         raise CannotCross("is a table with two columns of one name, which cannot cross")
     dtypes = {name: str(value.dtypes.iloc[at]) for at, name in enumerate(columns)}
+    labels.update(_names_of(value.columns, "column_names"))
     return {"dtypes": dtypes, "records": value.to_dict("records"), **labels}
+
+
+def _names_of(index: Any, key: str) -> Dict[str, Any]:
+    """Return the names of an index's levels under a key of pandas's own "tight" form; nothing for one without names."""
+    names = list(index.names)
+    return {} if all(name is None for name in names) else {key: names}
 
 
 def _looks_tagged(mapping: Dict[str, Any]) -> bool:

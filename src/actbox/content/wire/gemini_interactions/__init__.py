@@ -32,7 +32,7 @@ _OWN = ("previous_interaction_id", "generation_config", "system_instruction", "r
 
 
 def read(document: Json) -> list[Message]:
-    """Return the messages of an interaction, a request, a list of steps or contents, or of one of these.
+    """Return the messages of an interaction, a request, a list of steps, contents or turns, or of one of these.
 
     Raises `ValueError` for what is none of them.
     """
@@ -46,6 +46,8 @@ def read(document: Json) -> list[Message]:
         rest = rest_of(document, ("input", "system_instruction"))
         return [*messages[:-1], *(with_data(message, NAME, request=rest) for message in messages[-1:])]
     steps = document if isinstance(document, list) else [document]
+    if _are_turns(steps):
+        return [_read_turn(turn) for turn in steps]
     if not all(kind_of(step) for step in steps):
         raise ValueError("this is no interaction of Gemini's, and no step of one")
     return _read_steps(steps)
@@ -153,6 +155,8 @@ def _write_steps(message: Message, losses: Losses) -> list[Json]:
 
 
 def _looks_like(document: Json) -> float:
+    if _has_turn_of_model(document):
+        return 0.5
     if isinstance(document, list):
         kinds = [kind_of(step) for step in document]
         return 0.9 if kinds and all(kinds) and any(map(_is_own, document)) else 0.0
@@ -165,8 +169,41 @@ def _looks_like(document: Json) -> float:
         kinds = [kind_of(one) for one in given] if isinstance(given, list) else [kind_of(given)]
         if any(name in document for name in _OWN):
             return 0.95
-        return 0.9 if isinstance(given, list | Mapping) and all(kind in _STEPS | CONTENTS for kind in kinds) else 0.0
+        if _has_turn_of_model(given) or (_is_of_gemini(document) and _has_blocks(given)):
+            return 0.9
+        return 0.9 if kinds and all(kind in _STEPS | CONTENTS for kind in kinds) else 0.0
     return 0.9 if _is_own(document) else 0.0
+
+
+def _are_turns(given: Sequence[Json]) -> bool:
+    return bool(given) and all(map(_is_turn, given))
+
+
+def _is_turn(one: Json) -> bool:
+    """Return whether this is a turn of the API's first months: a role, and a text or a list of blocks."""
+    if not isinstance(one, Mapping) or not isinstance(one.get("role"), str) or one["role"] not in ROLES:
+        return False
+    content = one.get("content")
+    return isinstance(content, str) or (isinstance(content, list) and all(map(kind_of, content)))
+
+
+def _has_turn_of_model(given: Json) -> bool:
+    """Return whether these are turns, and one is of the role `model`, which OpenAI's Responses API does not have."""
+    turns = given if isinstance(given, list) else [given]
+    return _are_turns(turns) and any(turn["role"] == "model" for turn in turns)
+
+
+def _has_blocks(given: Json) -> bool:
+    """Return whether these are turns with blocks, whose kinds OpenAI's Responses API does not have."""
+    turns = given if isinstance(given, list) else [given]
+    if not _are_turns(turns):
+        return False
+    kinds = {kind_of(block) for turn in turns for block in list_or_empty(turn["content"])}
+    return bool(kinds) and kinds <= _STEPS | CONTENTS
+
+
+def _is_of_gemini(request: Mapping[str, Any]) -> bool:
+    return "agent" in request or "gemini" in str(request.get("model"))
 
 
 def _is_own(step: Json) -> bool:

@@ -80,6 +80,10 @@ def write_item(found: Sequence[Content], kind: str, losses: Losses) -> JsonObjec
     write = partial(_written, found, kind)
     if not data:
         return write(losses)
+    said = _said_program(data) if kind == INTERPRETER and not data.get("code", True) else None
+    if said is not None and said != write(Losses())["code"]:
+        # The program was read from `arguments` and changed since: the old one must not stand beside it.
+        data = rest_of(data, ("code", "arguments"))
 
     def is_same(exact: JsonObject) -> bool:
         return ReadBack().is_same(tuple(read_item(exact)), tuple(found))
@@ -151,8 +155,8 @@ def _write_output(result: FunctionResult, kind: str, losses: Losses) -> JsonObje
 
 
 # The code interpreter: a call is one item, with its outputs. Printed output is `stdout`: the logs do not say which
-# stream it was. xAI gives the program in `arguments`, as of a function, and early descriptions of the API have outputs
-# `output_text` and `output_image`.
+# stream it was. xAI gives the program in `arguments`, as of a function; `code` is then absent, or null or empty where
+# OpenAI's SDK wrote the item. Early descriptions of the API have outputs `output_text` and `output_image`.
 
 
 def _read_interpreter(item: Mapping[str, Any], kind: str) -> Sequence[Content] | None:
@@ -160,10 +164,8 @@ def _read_interpreter(item: Mapping[str, Any], kind: str) -> Sequence[Content] |
     status = text_or_none(item.get("status"))
     if not isinstance(call_id, str) or not isinstance(code, str | None):
         return None
-    if "code" not in item:
-        given = item.get("arguments")
-        given = arguments_from_json(given) if isinstance(given, str) else given
-        code = text_or_none(object_or_empty(given).get("code"))
+    if not code and (said := _said_program(item)) is not None:
+        code = said
     inputs = () if code is None else (code_content(code),)
     call = CodeInterpreterCall(call_id=call_id, inputs=inputs, status=status)
     if not isinstance(outputs, list) and (outputs is not None or status not in _OUTCOMES):
@@ -175,6 +177,13 @@ def _read_interpreter(item: Mapping[str, Any], kind: str) -> Sequence[Content] |
         provider_data={NAME: {"type": INTERPRETER, **({} if isinstance(outputs, list) else {"none": True})}},
     )
     return [call, result]
+
+
+def _said_program(item: Mapping[str, Any]) -> str | None:
+    """Return the program in the arguments of an item of xAI's."""
+    given = item.get("arguments")
+    given = arguments_from_json(given) if isinstance(given, str) else given
+    return text_or_none(object_or_empty(given).get("code"))
 
 
 def read_outputs(outputs: list[Json]) -> tuple[Content, ...]:

@@ -79,7 +79,8 @@ def _modules() -> dict[str, str]:
         **inside("channel", "traces"),
         "guest.channel": _CHANNEL,
         "guest.traces": _TRACES,
-        **guest("imports", "figures", "display", "tools", "value", "indentation", "program", "notebook", "error_hints"),
+        **guest("imports", "figures", "display", "tools", "value", "indentation", "program", "notebook"),
+        **guest("failed_expressions", "error_hints"),
         **inside("files", "program"),
     }
 

@@ -342,8 +342,8 @@ def _instance(called: Called) -> Answer:
 
 def _raised_for(error: ToolError) -> type[Exception]:
     """Return the exception class to raise: the nearest class in the interpreter to the tool's built-in exception."""
-    kind = catchable(error.builtin) or RuntimeError
-    known: type[Exception] = next(each for each in kind.__mro__ if each.__name__ in _EXCEPTIONS or each is Exception)
+    bases = (catchable(error.builtin) or RuntimeError).__mro__
+    known: type[Exception] = next((each for each in bases if each.__name__ in _EXCEPTIONS), RuntimeError)
     return known
 
 

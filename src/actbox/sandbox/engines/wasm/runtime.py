@@ -34,6 +34,7 @@ _MODULES: Final = (
     "program",
     "traces",
     "notebook",
+    "failed_expressions",
     "error_hints",
     "finish",
     "imports",
