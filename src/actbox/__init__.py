@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Event,
         NetworkRequest,
         Output,
+        RunRestarted,
         ToolFinished,
         ToolStarted,
     )
@@ -92,6 +93,7 @@ __all__ = [
     "Policy",
     "ProcessShell",
     "Program",
+    "RunRestarted",
     "Sandbox",
     "SandboxStopped",
     "SandboxUnavailable",
@@ -130,8 +132,8 @@ __getattr__ = lazy_attributes(
             "ToolError Unsupported"
         ),
         "core.events": (
-            "ApprovalDecided ApprovalRequested ArtifactCreated Completed Event NetworkRequest Output ToolFinished "
-            "ToolStarted"
+            "ApprovalDecided ApprovalRequested ArtifactCreated Completed Event NetworkRequest Output RunRestarted "
+            "ToolFinished ToolStarted"
         ),
         "core.limits": "Limits",
         "core.mounts": "FileMount",

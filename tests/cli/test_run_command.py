@@ -215,7 +215,8 @@ def test_json_is_one_document_and_nothing_else(actbox, on_engine):
     found = document(done)
     assert set(found) >= NEEDED_KEYS
     assert (found["stdout"], found["value"], found["success"], found["error"]) == ("hi\n", [1, "two"], True, None)
-    assert set(found["usage"]) == {"wall_ms", "cpu_ms", "max_rss_bytes", "tool_calls", "queue_ms", "approval_ms"}
+    times = {"wall_ms", "cpu_ms", "queue_ms", "approval_ms", "install_ms"}
+    assert set(found["usage"]) == {*times, "max_rss_bytes", "tool_calls"}
     assert [artifact["name"] for artifact in found["artifacts"]] == ["a"]
     assert found["sandbox"] == on_engine[1]
     assert done.stderr == b""

@@ -19,6 +19,7 @@ from actbox import CannotFork, Completed, ErrorKind, FileMount, Policy, Sandbox,
 from actbox.core.domains import AllowedDomain
 from actbox.sandbox.engines.linux import reaper as reapers
 from actbox.sandbox.engines.linux import stock as stocks
+from actbox.sandbox.engines.linux.interpreter import Base
 from actbox.sandbox.engines.linux.reaper import Reaper
 from actbox.sandbox.run_slots import slots
 from tests.contract.left_behind import descriptors, groups, processes, settle
@@ -124,7 +125,7 @@ async def opening_and_stopping(box: Sandbox) -> Results:
         ) as another:
             return [await another.run("1 + 1")]
     finally:
-        if preload and (opened := stocks._stocks.pop(preload, None)) is not None:
+        if preload and (opened := stocks._stocks.pop(Base(preload=preload), None)) is not None:
             await asyncio.to_thread(opened.close)
 
 

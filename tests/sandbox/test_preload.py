@@ -10,7 +10,7 @@ import pytest
 
 import actbox
 from actbox import Policy
-from actbox.sandbox.engines.linux import nursery, stock
+from actbox.sandbox.engines.linux import interpreter, nursery, stock
 from tests.conftest import engine_check
 
 
@@ -25,7 +25,7 @@ def linux_works() -> None:
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that the nursery imports from as it does from installed packages."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    monkeypatch.setattr(nursery, "package_folders", lambda: [str(tmp_path)])
+    monkeypatch.setattr(interpreter, "package_folders", lambda: [str(tmp_path)])
     return tmp_path
 
 

@@ -15,6 +15,7 @@ import pytest
 import actbox
 from actbox import SandboxUnavailable
 from actbox.sandbox.engines.linux import engine, family, nursery, pool, stock
+from actbox.sandbox.engines.linux.interpreter import Base, base_of
 from actbox.sandbox.engines.linux.pool import MOST_READY, Pool
 from tests.conftest import engine_check
 from tests.contract.left_behind import parent, processes, processes_named
@@ -112,13 +113,13 @@ async def test_a_sandbox_that_waits_for_the_trial_of_another_tries_anew_where_th
     fails = asyncio.Event()
     why_not_born = engine.why_not_born
 
-    async def first_fails(preload: tuple[str, ...]) -> str:
+    async def first_fails(base: Base) -> str:
         nonlocal tries
         tries += 1
         if tries == 1:
             await fails.wait()
             raise OSError("no descriptors")
-        return await why_not_born(preload)
+        return await why_not_born(base)
 
     async def open_one() -> object:
         async with actbox.open_sandbox("linux") as box:
@@ -155,19 +156,19 @@ async def test_a_stock_that_is_not_used_is_closed_and_the_next_sandbox_has_anoth
 async def test_a_nursery_begins_with_open_sandbox_and_is_the_one_that_the_sandbox_uses(linux_works: None) -> None:
     policy = actbox.Policy(preload=("colorsys",))
     box = actbox.open_sandbox("linux", policy=policy)
-    begun = nursery.start_nursery(policy.preload)
+    begun = nursery.start_nursery(base_of(policy))
     process = begun.pid
     assert begun.alive and not begun.is_open
     async with box:
         assert (await box.run("1")).value == 1
         assert (begun.pid, begun.starts, begun.is_open) == (process, 1, True)
-        assert nursery.start_nursery(policy.preload) is begun
+        assert nursery.start_nursery(base_of(policy)) is begun
 
 
 def test_a_nursery_that_no_sandbox_opens_ends_with_the_sandboxes_that_were_to_use_it(linux_works: None) -> None:
     policy = actbox.Policy(preload=("stringprep",))
     boxes = [actbox.open_sandbox("linux", policy=policy) for _ in range(2)]
-    process = nursery.start_nursery(policy.preload).pid
+    process = nursery.start_nursery(base_of(policy)).pid
     assert process in processes()
     boxes.clear()
     gc.collect()
@@ -177,7 +178,7 @@ def test_a_nursery_that_no_sandbox_opens_ends_with_the_sandboxes_that_were_to_us
 async def test_a_nursery_that_ended_before_its_sandbox_started_is_started_again(linux_works: None) -> None:
     policy = actbox.Policy(preload=("nturl2path",))
     box = actbox.open_sandbox("linux", policy=policy)
-    os.kill(nursery.start_nursery(policy.preload).pid, signal.SIGKILL)
+    os.kill(nursery.start_nursery(base_of(policy)).pid, signal.SIGKILL)
     async with box:
         assert (await box.run("1")).value == 1
 
@@ -185,8 +186,9 @@ async def test_a_nursery_that_ended_before_its_sandbox_started_is_started_again(
 @pytest.mark.slow
 def test_a_forked_process_holds_no_socket_of_a_nursery_that_its_parent_has_not_opened(linux_works: None) -> None:
     code = (
-        "import os, actbox\nfrom actbox.sandbox.engines.linux.nursery import start_nursery\n"
-        "box = actbox.open_sandbox('linux')\nbegun = start_nursery(())\n"
+        "import os, actbox\nfrom actbox.sandbox.engines.linux.interpreter import Base\n"
+        "from actbox.sandbox.engines.linux.nursery import start_nursery\n"
+        "box = actbox.open_sandbox('linux')\nbegun = start_nursery(Base())\n"
         "held = f'/proc/self/fd/{begun._control.fileno()}'\nassert os.path.exists(held)\n"
         "child = os.fork()\n"
         "if not child: os._exit(os.path.exists(held) or begun.alive)\n"

@@ -132,6 +132,19 @@ def run(
             "https://example.com:8443=GET,HEAD. May be repeated; no other host can be reached.",
         ),
     ] = None,
+    dependencies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="REQUIREMENT",
+            help="A package for the program, such as openpyxl or 'pandas>=2.2'; it is installed if the environment "
+            "lacks it. May be repeated.",
+        ),
+    ] = None,
+    environment: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The packages that programs see: host (this environment's) or clean (none)."),
+    ] = "host",
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="DIR", help="Save the program's files from /output, and its figures."),
@@ -176,6 +189,8 @@ def run(
         inputs=inputs or [],
         mounts=mounts or [],
         domains=domains or [],
+        dependencies=dependencies or [],
+        environment=environment,
         preload=preload or [],
         output=output,
         rules=rules or [],
@@ -391,3 +406,89 @@ def demo(
 
     opening = Opening(engine=sandbox, allow_unisolated=allow_unisolated)
     return show_demo(model, output, opening, base_url)
+
+
+environment = typer.Typer(help="Named environments: sets of packages that are locked and built once.")
+app.add_typer(environment, name="environment")
+_ENVIRONMENT = typer.Argument(metavar="NAME", help="The name of the environment.", show_default=False)
+
+
+@environment.command("build")
+def environment_build(
+    name: Annotated[str, _ENVIRONMENT] = "",
+    packages: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="REQUIREMENT", help="A package of the environment. May be repeated."),
+    ] = None,
+    python: Annotated[str, typer.Option(metavar="VERSION", help="The Python, such as 3.12. Default: this one.")] = "",
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file that defines environments; without NAME all are built.")
+    ] = None,
+    index: Annotated[
+        str | None, typer.Option(metavar="URL", help="The package index. Default: that of uv's and pip's settings.")
+    ] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Lock the newest versions anew.")] = False,
+) -> int:
+    """Lock an environment, fetch its packages, and keep it for programs. For a fresh lock each week run it with
+    --refresh by cron or a systemd timer.
+    """
+    from .environment import build
+
+    return build(name, packages or (), python, config, index, refresh)
+
+
+@environment.command("list")
+def environment_list() -> int:
+    """List the environments."""
+    from .environment import list_all
+
+    return list_all()
+
+
+@environment.command("show")
+def environment_show(
+    name: Annotated[str, _ENVIRONMENT],
+    form: Annotated[str, typer.Option("--format", metavar="FORM", help="text, json or cyclonedx.")] = "text",
+) -> int:
+    """Show what an environment has, with hashes, and when it was built and checked."""
+    from .environment import show
+
+    return show(name, form)
+
+
+@environment.command("lock")
+def environment_lock(name: Annotated[str, _ENVIRONMENT]) -> int:
+    """Print the lock of an environment as requirements with hashes."""
+    from .environment import lock
+
+    return lock(name)
+
+
+@environment.command("review")
+def environment_review(
+    name: Annotated[str, _ENVIRONMENT],
+    by: Annotated[str, typer.Option("--by", metavar="WHO", help="The person who has reviewed it.")],
+) -> int:
+    """Record that somebody has reviewed what an environment has; a policy may demand it (PackagePolicy.review_days)."""
+    from .environment import review
+
+    return review(name, by)
+
+
+@environment.command("rm")
+def environment_rm(name: Annotated[str, _ENVIRONMENT]) -> int:
+    """Remove an environment."""
+    from .environment import remove
+
+    return remove(name)
+
+
+@environment.command("gc")
+def environment_gc(
+    days: Annotated[float, typer.Option(metavar="DAYS", help="Keep what was used in so many days.")] = 7,
+    gib: Annotated[float, typer.Option(metavar="GIB", help="Keep at most so much, the newest first.")] = 10,
+) -> int:
+    """Remove packages from the cache that nobody has used."""
+    from .environment import collect
+
+    return collect(days, gib)

@@ -1,4 +1,4 @@
-"""`TerminalApprover`: asks the person at the terminal whether a program may run, or a tool call be made."""
+"""`TerminalApprover`: asks the person at the terminal whether a program may run, call a tool or have a package."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 from typing import Any, Final
 
 from actbox.content.safe_text import spelt_out
+from actbox.core.packages import PackageFacts
 from actbox.tools import ApprovalDecision, ApprovalRequest
 from actbox.tools.threads import ThreadPool
 
@@ -32,21 +33,25 @@ _turn = threading.Lock()
 
 class TerminalApprover:
     """An approver that shows the request and reads `y` or `n`; text after the `n` is the reason. No answer counts as
-    no.
+    no. For packages it also reads `a`, which approves the same ones for later programs of this process too.
 
         from actbox.cli import TerminalApprover
         agent = CodeAgent(model, box, tools=tools, approver=TerminalApprover())
 
     `input` and `output` are descriptors of terminals, by default standard input and standard error. If one of them is
-    no terminal, everything is refused. Text typed before the question was shown is not an answer. Text of a program is
+    no terminal, everything is refused. `elevated` says that whoever sits there may approve packages that no list of the
+    policy has. Text typed before the question was shown is not an answer. Text of a program is
     shown so that it cannot control the terminal or hide: control, formatting and color codes are escaped, and each line
     of code has its number.
     """
 
-    def __init__(self, *, input: int = 0, output: int = 2, by: str = "the person at the terminal") -> None:
+    def __init__(
+        self, *, input: int = 0, output: int = 2, by: str = "the person at the terminal", elevated: bool = False
+    ) -> None:
         self._input = input
         self._output = output
         self._by = by
+        self._elevated = elevated
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Ask, and wait for the answer; on cancellation, print that the question is withdrawn."""
@@ -63,11 +68,11 @@ class TerminalApprover:
         with _turn:
             termios.tcflush(self._input, termios.TCIFLUSH)
             self._write(text)
-            return self._read_answer(withdrawn)
+            return self._read_answer(withdrawn, may_stand=request.what == "install" and not request.elevated)
 
-    def _read_answer(self, withdrawn: threading.Event) -> ApprovalDecision:
+    def _read_answer(self, withdrawn: threading.Event, may_stand: bool) -> ApprovalDecision:
         while True:
-            self._write("May it? [y/n, or n and a reason] ")
+            self._write(f"May it? [{'y/a for always/n' if may_stand else 'y/n'}, or n and a reason] ")
             while not withdrawn.is_set() and not select.select([self._input], [], [], _LOOK_EVERY_SECONDS)[0]:
                 pass
             if withdrawn.is_set():
@@ -82,7 +87,9 @@ class TerminalApprover:
                 return _UNANSWERED
             word, _, reason = typed.decode("utf-8", "replace").strip().partition(" ")
             if word.lower() in ("y", "yes"):
-                return ApprovalDecision(True, by=self._by)
+                return ApprovalDecision(True, by=self._by, elevated=self._elevated)
+            if may_stand and word.lower() in ("a", "always"):
+                return ApprovalDecision(True, by=self._by, standing=True, elevated=self._elevated)
             if word.lower() in ("n", "no"):
                 return ApprovalDecision(False, reason.strip(), self._by)
 
@@ -94,19 +101,31 @@ class TerminalApprover:
 
 def question(request: ApprovalRequest) -> str:
     """Return a request as text for a terminal: the question and its reason, the arguments, the code."""
-    what = "This program is to run" if request.what == "run" else f"The program calls {spelt_out(request.tool)}"
+    what = {
+        "run": "This program is to run",
+        "call": f"The program calls {spelt_out(request.tool)}",
+        "install": "This program asks for a package",
+    }[request.what]
     why = spelt_out(request.reason)
     lines = ["", f"{what}. {why[:1].upper()}{why[1:]}."]
     for name, value in request.arguments.items():
         hides = " (its type may hide a part)" if name in request.hidden else ""
         lines.append(f"  {name if name.isidentifier() else _cut(name)} = {_cut(value)}{hides}")
+    lines += [f"  {spelt_out(_described(package))}" for package in request.packages]
     if request.excerpt:
-        lines.append("The program:" if request.what == "run" else "Around the call, by the program's own word:")
+        lines.append("Around the call, by the program's own word:" if request.what == "call" else "The program:")
     width = len(str(request.excerpt[-1][0])) if request.excerpt else 0
     for number, code in request.excerpt:
         mark = ">" if number == request.line else " "
         lines.append(f" {mark} {number:{width}} | {spelt_out(code)}")
     return "\n".join(lines) + "\n"
+
+
+def _described(package: PackageFacts) -> str:
+    brought = f" for {package.brought_by[-1]}" if package.brought_by else ""
+    size = f"{package.size / 2**20:.1f} MiB" if package.size is not None else "of unknown size"
+    about = f"{size}, uploaded {package.released[:10]}, licence {package.licence}"
+    return f"{package.name} {package.version}{brought} ({package.trust}): {about}"
 
 
 def _cut(value: Any) -> str:

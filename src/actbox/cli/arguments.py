@@ -16,9 +16,11 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount, MountMode
+from actbox.core.packages import HOST, PackagePolicy, PackageRules
 from actbox.core.policy import Policy
 from actbox.core.program import MAX_SOURCE_BYTES, Program
 from actbox.sandbox.languages import ENGINES_OF, language_of
+from actbox.sandbox.visible_packages import visible_versions
 
 from .errors import UsageError
 
@@ -70,6 +72,8 @@ def parse_request(
     domains: Sequence[str],
     preload: Sequence[str],
     output: Path | None,
+    dependencies: Sequence[str] = (),
+    environment: str = HOST,
     rules: Sequence[str] = (),
     language: str | None = None,
     sandbox: str = "auto",
@@ -83,11 +87,13 @@ def parse_request(
             mounts=mounted,
             domains=tuple(_domain(spec) for spec in domains),
             preload=tuple(preload),
+            environment=environment,
+            packages=_packages(dependencies, environment) if dependencies else None,
         )
         values = _inputs(inputs)
         language = language_of_file(file, language, sandbox)
         source, name = _source(file, code, language)
-        program = Program(source, language, inputs=values, name=name)
+        program = Program(source, language, inputs=values, name=name, dependencies=tuple(dependencies))
     except InvalidValue as error:
         raise UsageError(str(error), "actbox run --help shows the form of each option") from None
     if chosen is not None and program.language != "python":
@@ -146,6 +152,16 @@ def _mount(spec: str) -> FileMount:
         if not why:
             why, advice = advice, "give --mount an existing file or directory, and a path in the sandbox"
         raise UsageError(f"--mount {spec}: {why}", advice) from None
+
+
+def _packages(dependencies: Sequence[str], environment: str) -> PackagePolicy:
+    """Return the policy of somebody who has named packages, and so approves them, besides those of the environment."""
+    from actbox.packages import read_requirements  # needs the extra, which only these options need
+
+    named = {one.normalized for one in read_requirements(dependencies)}
+    if environment == HOST:
+        named |= visible_versions(None).keys()
+    return PackagePolicy(python=PackageRules(auto_approved=sorted(named)))
 
 
 def _domain(spec: str) -> AllowedDomain:

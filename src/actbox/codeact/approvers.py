@@ -24,14 +24,16 @@ class CallbackApprover:
     """Asks a function, sync or async, which returns `True`, `False` or an `ApprovalDecision`.
 
     A sync function is called in a thread. If its request is withdrawn, or `timeout` seconds are over, it runs on and
-    its answer is ignored. Any other return value, or an exception, is a refusal.
+    its answer is ignored. Any other return value, or an exception, is a refusal. `elevated` says that a `True` may
+    approve packages that no list of the policy has; an `ApprovalDecision` says it for itself.
     """
 
-    def __init__(self, function: Callback, *, timeout: float | None = None) -> None:
+    def __init__(self, function: Callback, *, timeout: float | None = None, elevated: bool = False) -> None:
         if not callable(function):
             raise InvalidValue(f"an approver is a function of one request, not {type(function).__name__}")
         self._function = function
         self._timeout = checked_timeout(timeout)
+        self._elevated = elevated
         call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -47,7 +49,7 @@ class CallbackApprover:
         if limit.expired():  # the function answered, but too late
             return timed_out(self._timeout)
         if isinstance(answer, bool):
-            return ApprovalDecision(answer)
+            return ApprovalDecision(answer, elevated=self._elevated)
         if isinstance(answer, ApprovalDecision):
             return answer
         raise TypeError(f"an approver answers with True, False or an ApprovalDecision, not {type(answer).__name__}")

@@ -62,9 +62,14 @@ class PendingApprovals:
             for entry in (question.waits for question in self._approvals.open())
         )
 
-    def approve(self, request_id: str, *, reason: str = "", by: str = "") -> None:
-        """Approve a question. `by` says who decided, for events. Raises `InvalidValue` if it is not pending."""
-        self._answer(request_id, ApprovalDecision(True, reason, by))
+    def approve(
+        self, request_id: str, *, reason: str = "", by: str = "", standing: bool = False, elevated: bool = False
+    ) -> None:
+        """Approve a question. `by` says who decided, for events; for `standing` and `elevated` see `ApprovalDecision`.
+
+        Raises `InvalidValue` if it is not pending.
+        """
+        self._answer(request_id, ApprovalDecision(True, reason, by, standing=standing, elevated=elevated))
 
     def refuse(self, request_id: str, *, reason: str = "", by: str = "") -> None:
         """Refuse a question; the program receives the reason. Raises `InvalidValue` if the question is not pending."""

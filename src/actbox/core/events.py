@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .packages import PackageFacts
 from .result import Artifact, ExecutionResult
 
 
@@ -52,21 +53,24 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested:
-    """An approver was asked whether a program may run or make a tool call; the program waits for the answer.
+    """An approver was asked whether a program may run, make a tool call or have a package; the program waits for the
+    answer.
 
     `request_id` is that of the `ApprovalRequest`. For a call, `call_id` is that of the later `ToolStarted`, `arguments`
     are a copy of the request's (complete, converted, as JSON data), and `line` is the line of the call in the program,
-    as the guest reports it. For a run, `tools` are the tools that require the approval.
+    as the guest reports it. For a run, `tools` are the tools that require the approval. For an
+    installation, `packages` are those of the request.
     """
 
     request_id: str
-    what: Literal["run", "call"]
+    what: Literal["run", "call", "install"]
     reason: str
     call_id: int = 0
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     line: int | None = None
     tools: tuple[str, ...] = ()
+    packages: tuple[PackageFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,7 @@ class ApprovalDecided:
     """
 
     request_id: str
-    what: Literal["run", "call"]
+    what: Literal["run", "call", "install"]
     decision: Literal["approved", "refused", "withdrawn"]
     call_id: int = 0
     tool: str = ""
@@ -122,6 +126,13 @@ class ArtifactCreated:
 
 
 @dataclass(frozen=True, slots=True)
+class RunRestarted:
+    """The program missed a package that its policy approves, and begins again with it; nothing of it had any effect."""
+
+    package: str
+
+
+@dataclass(frozen=True, slots=True)
 class Completed:
     """The run is over; no event follows."""
 
@@ -136,5 +147,6 @@ Event = (
     | ApprovalDecided
     | NetworkRequest
     | ArtifactCreated
+    | RunRestarted
     | Completed
 )

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import PurePosixPath
+from types import NoneType
 from typing import Any
 
 from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
 from .limits import Limits
 from .mounts import INPUT, FileMount
+from .packages import HOST, Environment, PackagePolicy, check_environment_name
 from .secrets import Secret
 
 
@@ -25,6 +27,11 @@ class Policy:
     notes it in its traits, and imports the modules when a program does. A module that cannot be preloaded is left out,
     and `ExecutionResult.warnings` of every program says so.
 
+    `environment` is the interpreter and the packages that programs see: `"host"` those of this process, `"clean"` the
+    interpreter and its standard library alone, another name or an `Environment` those of a lock, which is built when it
+    is first used. `packages` says which packages beyond it programs may have; without it
+    they may have none.
+
     Raises `InvalidValue` if two mounts share a path, one lies inside another that is not at `/input`, two secrets share
     a name or would set the same header of a request, or a secret can go to none of the allowed places. In `variables`,
     directories in `PYTHONPATH` must lie below `/workspace` or a mount, and `PIP_TARGET` is refused.
@@ -36,6 +43,8 @@ class Policy:
     secrets: tuple[Secret, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     preload: tuple[str, ...] = ()
+    environment: str | Environment = HOST
+    packages: PackagePolicy | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):
@@ -61,6 +70,15 @@ class Policy:
         object.__setattr__(self, "variables", check_variables(self.variables))
         self.check_imports(self.variables)
         object.__setattr__(self, "preload", _module_names(self.preload))
+        if not isinstance(self.environment, Environment):
+            check_environment_name(self.environment)
+        if not isinstance(self.packages, (PackagePolicy, NoneType)):
+            raise InvalidValue(f"Policy.packages must be PackagePolicy(…), not {self.packages!r}")
+
+    @property
+    def environment_name(self) -> str:
+        """The name of the environment."""
+        return self.environment.name if isinstance(self.environment, Environment) else self.environment
 
     def check_imports(self, variables: Mapping[str, str], root: str = "/workspace") -> None:
         """Raise `InvalidValue` for `PIP_TARGET`, and for a `PYTHONPATH` outside the workspace and the mounts.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -25,6 +25,8 @@ class Program:
     tracebacks. `cwd` is the directory in which the program starts and from which it imports first, relative to the
     working directory, which is the default. `env` are environment variables added to those of the policy; directories
     in its `PYTHONPATH` must lie below `/workspace` or a mount. In a session both apply to later programs too.
+    `dependencies` are requirements (PEP 508) of the program, such as `("pandas>=2.2", "openpyxl")`, beside those of a
+    script block in its source (PEP 723); what the environment lacks is installed if the policy's `packages` allow it.
 
     Raises `InvalidValue` for a name that cannot be a variable, a value that cannot cross, a path that leaves `/input`,
     a variable that cannot be set, or source of more than 8 MiB. Source with a syntax error raises nothing here: its run
@@ -38,6 +40,7 @@ class Program:
     name: str = "program.py"
     cwd: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    dependencies: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.code, str):
@@ -68,6 +71,18 @@ class Program:
             raise InvalidValue(f"Program.cwd must be a path such as 'data', not {self.cwd!r}")
         is_empty = isinstance(self.env, Mapping) and not self.env
         object.__setattr__(self, "env", {} if is_empty else check_variables(self.env))
+        if self.dependencies != ():
+            object.__setattr__(self, "dependencies", _requirements(self.dependencies))
+
+
+def _requirements(given: object) -> tuple[str, ...]:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise InvalidValue(f"Program.dependencies is a list such as ['openpyxl'], not {given!r}")
+    named = tuple(given)
+    for one in named:
+        if not isinstance(one, str):
+            raise InvalidValue(f"Program.dependencies: {one!r} must be a requirement as text, such as 'openpyxl>=3.1'")
+    return named
 
 
 def can_be_bytes(text: str) -> bool:

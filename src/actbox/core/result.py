@@ -13,6 +13,7 @@ from typing import Any, Final
 from . import presentation
 from .changes import FileChange
 from .errors import ErrorInfo, ErrorKind
+from .packages import Distribution, Distributions, TrustLevel
 from .values import pack, unpack
 
 # Types of files that agents often make and that `mimetypes` does not know on every machine.
@@ -28,6 +29,8 @@ _MEDIA_TYPES = {
     ".webp": "image/webp",
     ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
+
+_NO_DISTRIBUTIONS: Final = Distributions()
 
 EXIT_NOT_RUN: Final = 125
 """The exit code of a program that did not run."""
@@ -88,7 +91,8 @@ class Usage:
 
     `wall_ms` counts from the moment when the program could begin; `queue_ms` is the time before that, waiting for its
     turn among the runs of this process and for a sandbox. `approval_ms` is the time in which the clock stopped while
-    tool calls waited for approval, and is no part of `wall_ms`. If a program was stopped, `cpu_ms` lacks the time of
+    tool calls waited for approval, and is no part of `wall_ms`. `install_ms` is the time before all these in which the
+    program's packages were resolved, approved and installed. If a program was stopped, `cpu_ms` lacks the time of
     processes that nobody waited for; if its session ended with it, both figures are those of the whole session.
     """
 
@@ -98,6 +102,7 @@ class Usage:
     tool_calls: int = 0
     queue_ms: float = 0.0
     approval_ms: float = 0.0
+    install_ms: float = 0.0
 
     def to_dict(self) -> dict[str, float | int]:
         """Return the usage as plain JSON data."""
@@ -108,6 +113,7 @@ class Usage:
             "tool_calls": self.tool_calls,
             "queue_ms": self.queue_ms,
             "approval_ms": self.approval_ms,
+            "install_ms": self.install_ms,
         }
 
 
@@ -137,6 +143,10 @@ class ExecutionResult(ShownInNotebooks):
     engine. `state_kept` says after a run in a session whether its variables still exist, and is `None` after any other.
     `code` is the program's source and `language` its language; both are `None` for a command, and for a program that
     did not begin.
+
+    `environment` names the interpreter and packages that the program had, "" if the engine has no choice of them.
+    `distributions` are these packages, looked up when they are first read; the document of `to_dict` has only those
+    that the program asked for beyond its environment.
     """
 
     stdout: str = ""
@@ -154,6 +164,8 @@ class ExecutionResult(ShownInNotebooks):
     state_kept: bool | None = None
     code: str | None = field(default=None, repr=False)
     language: str | None = field(default=None, repr=False)
+    environment: str = field(default="", repr=False)
+    distributions: Distributions = field(default=_NO_DISTRIBUTIONS, repr=False, compare=False)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ExecutionResult:
@@ -224,6 +236,8 @@ class ExecutionResult(ShownInNotebooks):
             "state_kept": self.state_kept,
             "code": self.code,
             "language": self.language,
+            "environment": self.environment,
+            "distributions": [one.to_dict() for one in self.distributions.asked],
         }
 
 
@@ -298,6 +312,13 @@ def _changes(value: Any) -> tuple[FileChange, ...]:
     )
 
 
+def _distributions(value: Any) -> Distributions:
+    return Distributions(
+        Distribution(_text(item["name"]), _text(item["version"]), _text(item["sha256"]), TrustLevel(item["trust"]))
+        for item in value
+    )
+
+
 def _usage(value: Mapping[str, Any]) -> Usage:
     return Usage(**{name: value[name] for name in Usage.__dataclass_fields__ if name in value})
 
@@ -318,4 +339,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "state_kept": lambda value: None if value is None else bool(value),
     "code": _text_or_none,
     "language": _text_or_none,
+    "environment": _text,
+    "distributions": _distributions,
 }

@@ -55,7 +55,9 @@ def in_language(program: Program | str, traits: Traits) -> Program:
 
 
 def check_start(program: Program, traits: Traits) -> None:
-    """Raise `Unsupported` for a program with its own directory or variables if the engine does not support them."""
+    """Raise `Unsupported` for a program with a directory, variables or dependencies that the engine cannot give it."""
+    if program.dependencies and not traits.dependencies:
+        raise Unsupported(f"the {traits.engine} engine installs no dependencies; the linux engine does")
     if (program.cwd or program.env) and not traits.cwd:
         other = "node" if "javascript" in traits.languages else "linux"
         raise Unsupported(

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 from actbox.core.after_fork import Owner
@@ -26,9 +27,20 @@ from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
+from .attempts import Attempts
 from .blocking import run_blocking
 from .cancellation import whole
 from .contract import NOT_RUNNING, Command, Session, Tools
+from .dependencies import (
+    NOTHING,
+    PACKAGES,
+    Layer,
+    Provided,
+    asks_for_packages,
+    environs,
+    provide_packages,
+    with_folders,
+)
 from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
 from .languages import cannot_fork, in_language
@@ -47,6 +59,7 @@ from .runs import Request, Run, failed_result, reason_of
 from .sessions import LocalSession, SessionPlace
 from .siblings import AloneInSiblings, Siblings
 from .storage import Output, Storage
+from .workspace import Workspace
 
 # Once the set of guests is this long, those that have ended are removed from it.
 _MOST_ENDED_GUESTS = 64
@@ -69,11 +82,15 @@ class GuestStart:
     session: bool = False
     """True if the guest will run more than one program."""
     forkable: bool = False
+    packages: Path | None = None
+    """The directory of the host with the packages that the program asked for, if the environment lacks any."""
 
 
 class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     """A sandbox whose guests are processes of this machine."""
 
+    _layer: Layer | None = None
+    """The files of the named environment, once the sandbox is open."""
     _leaves_no_trace = False
     """True if everything a program can leave behind for the next one lies in the workspace."""
     _counts_processor_time = False
@@ -193,7 +210,28 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
+        if self._may_need_packages(program):
+            return self._attempts(program, tools, timeout).events()
         return Run(partial(self._begun, partial(self._checked, program, tools, timeout))).events()
+
+    def _may_need_packages(self, program: Program | str) -> bool:
+        return self.traits.dependencies and (self.policy.packages is not None or asks_for_packages(program))
+
+    def _attempts(self, program: Program | str, tools: Tools, timeout: float | None) -> Attempts:
+        self._running()
+        approver = tools.approver if isinstance(tools, Toolset) else None
+
+        def run_of(program: Program, packages: Provided, mark: Callable[[], Awaitable[None]]) -> Run:
+            check = partial(self._checked, program, tools, timeout, packages=packages, mark=mark)
+            return Run(partial(self._begun, check))
+
+        def changes() -> object:
+            return self._workspace.changes() if isinstance(self._workspace, Workspace) else None
+
+        def provide(program: Program, tell: Callable[[Event], None]) -> Awaitable[Provided]:
+            return provide_packages(program, self.policy, self.traits, self._layer, approver, tell)
+
+        return Attempts(self._in_language(program), self.policy, approver, provide, run_of, changes)
 
     def session(self, *, forkable: bool = False) -> Session:
         if forkable and not self.traits.fork:
@@ -238,6 +276,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
+        if self._may_need_packages(program):
+            return await self._attempts(program, tools, timeout).finish()
         return await Run(partial(self._begun, partial(self._checked, program, tools, timeout))).finish()
 
     def trace(self) -> object:
@@ -277,12 +317,31 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     # From a call to its `Request`
 
     async def _checked(
-        self, program: Program | str, tools: Tools, timeout: float | None, workspace: Storage
+        self,
+        program: Program | str,
+        tools: Tools,
+        timeout: float | None,
+        workspace: Storage,
+        *,
+        packages: Provided | None = None,
+        mark: Callable[[], Awaitable[None]] | None = None,
     ) -> Request:
-        """Check a program, write its files, and return the request to run it."""
-        wall = wall_time(timeout, self.policy.limits.wall_seconds)
-        program = self._in_language(program)
-        frame, toolset = await self._prepare(workspace, program, tools, self._frame)
+        """Check a program, write its files, and return the request to run it; it gets these packages.
+
+        `mark` is called once the files are there.
+        """
+        try:
+            wall = wall_time(timeout, self.policy.limits.wall_seconds)
+            program = self._in_language(program)
+            if packages is None:
+                packages = environs(self.policy, self.traits, self._layer)
+            frame, toolset = await self._prepare(workspace, program, tools, partial(self._frame, packages=packages))
+            if mark is not None:
+                await mark()
+        except BaseException:
+            if packages is not None:
+                packages.close()
+            raise
         return Request(
             engine=self.traits.engine,
             limits=self.policy.limits,
@@ -290,7 +349,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             frame=frame,
             toolset=toolset,
             program=program,
-            warnings=self._warnings,
+            warnings=(*self._warnings, *packages.warnings),
+            packages=packages,
         )
 
     def _in_language(self, program: Program | str) -> Program:
@@ -328,7 +388,12 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         engine, limits = self.traits.engine, self.policy.limits
         return Request(engine=engine, limits=limits, wall=wall, frame=frame, stdin=stdin)
 
-    def _frame(self, message: dict[str, Any], variables: Mapping[str, str] | None = None) -> bytes:
+    def _frame(
+        self,
+        message: dict[str, Any],
+        variables: Mapping[str, str] | None = None,
+        packages: Provided = NOTHING,
+    ) -> bytes:
         """Return the first message to a guest: what to run, plus the workspace, limits and policy's variables."""
         if self._common is None:
             self._common = {
@@ -339,6 +404,11 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         message = {**message, **self._common, "limits": self._guest_limits()}
         if variables is not None:
             message["variables"] = {**self._base_variables(), **resolved(variables, self.guest_root)}
+        folders = [f"{PACKAGES}/site"] if packages.folder is not None else []
+        folders += [f"{self._layer.folder}/site"] if self._layer is not None else []
+        for one in ("variables", "env"):  # the nursery has set the variable for the environment alone
+            if folders and ("PYTHONPATH" in message.get(one, ()) or (one == "variables" and packages.folder)):
+                message[one] = with_folders(message[one], folders)
         return encode_program(message)
 
     # From a `Request` to its result
@@ -360,7 +430,9 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             async with slots():
                 try:  # only in its turn: marks of `output` must be taken in the order of the runs
                     output = workspace.mark_empty_output(request.limits) or await self._mark_output(workspace)
-                    start = GuestStart(stdin=request.stdin, command=request.program is None)
+                    start = GuestStart(
+                        stdin=request.stdin, command=request.program is None, packages=request.packages.folder
+                    )
                     guest = self._guest_at_hand(start) or await self._start_whole(start)
                 except (SandboxUnavailable, SandboxStopped, OSError, RuntimeError) as error:
                     if self._workspace is not workspace:  # `stop()` was called, and is the reason
@@ -381,6 +453,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 preparing.cancel()
         finally:
             loop.call_soon(self._prepare_next)
+            request.packages.close()
             if output is not None:
                 output.close()
 

@@ -31,6 +31,7 @@ from actbox.tools import Toolset
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done
+from .dependencies import NOTHING, Provided
 from .guest import wire
 from .guest.finish import EXIT_CHANNEL_LOST
 from .guest_process import GuestProcess
@@ -118,6 +119,8 @@ class Request:
     stdin: bytes = b""
     warnings: tuple[str, ...] = ()
     """Warnings about the sandbox, to be added to the result."""
+    packages: Provided = NOTHING
+    """The packages that the program asked for, in use until the run has ended."""
 
 
 class Run:
@@ -131,6 +134,8 @@ class Run:
         self._opening = opening
         self._asked_at = 0.0
         self._queue: asyncio.Queue[Event | None] | None = None
+        self.requests = 0
+        """How many requests the program has made to the network, and been allowed."""
 
     async def finish(self) -> ExecutionResult:
         """Run the request and return its result."""
@@ -340,6 +345,7 @@ class Run:
             self._queue.put_nowait(None)
 
     def _on_network(self, request: NetworkRequest) -> None:
+        self.requests += request.decision == "allowed"
         if request.decision == "refused" or request.status >= HTTPStatus.BAD_GATEWAY:
             self._refused = request
         self.tell(request)
@@ -516,10 +522,13 @@ class Run:
                 tool_calls=self._calls.count,
                 queue_ms=round(self._queue_ms, 3),
                 approval_ms=round(self._clock.stood_still_ms, 3),
+                install_ms=round(request.packages.install_ms, 3),
             ),
             sandbox=request.engine,
             code=request.program.code if request.program else None,
             language=request.program.language if request.program else None,
+            environment=request.packages.environment,
+            distributions=request.packages.distributions,
         )
 
 

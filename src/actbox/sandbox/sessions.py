@@ -23,6 +23,7 @@ from actbox.core.errors import (
     InvalidValue,
     SandboxStopped,
     SandboxUnavailable,
+    Unsupported,
 )
 from actbox.core.events import Event
 from actbox.core.limits import Limits
@@ -160,6 +161,8 @@ class LocalSession(WorkspaceFiles, Session):
                 yield self._failed(str(error), "`actbox doctor` says what works here")
                 return
             program = place.in_language(program)
+            if program.dependencies:
+                raise Unsupported("programs of a session cannot have dependencies of their own; a run's can")
             frame, toolset = await place.prepare(place.workspace, program, tools, guest.frame_of)
             try:
                 output = place.workspace.mark_empty_output(place.limits) or await place.mark_output(place.workspace)

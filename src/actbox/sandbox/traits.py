@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from actbox.core.errors import SandboxUnavailable, Unsupported
+from actbox.core.packages import HOST
 from actbox.core.policy import Policy
 
 NOTHING_AHEAD: Final = "nothing is imported ahead: what Policy.preload names is imported when a program says so"
@@ -80,7 +81,8 @@ class Traits:
     and `domains` whether `Policy.domains` opens more, through the egress proxy. `walls` says whether runs of one
     sandbox are also isolated from each other; the default `sandbox` claims less. `mounts` are the supported modes of a
     `FileMount`; with `overlay` a directory can also be mounted at `/input` itself. `packages` is a short phrase on what
-    can be imported beside the standard library. Sessions run `session_languages`, by default all `languages`.
+    can be imported beside the standard library, and `dependencies` says whether a program may ask for more. Sessions
+    run `session_languages`, by default all `languages`.
 
     Missing features are refused: `files` (the file methods, `Program.files`, artifacts), `commands` (`execute`),
     `tools`, `sessions` and `fork` with `Unsupported` when they are requested; a program that uses `await` without
@@ -99,6 +101,7 @@ class Traits:
     languages: tuple[str, ...] = ("python",)
     python: Python = "full"
     packages: str = "none"
+    dependencies: bool = False
     platforms: tuple[str, ...] = ("linux", "darwin", "win32")
     enforced: Mapping[str, str] = field(default_factory=dict)
     least_memory_mib: int = 1
@@ -197,3 +200,7 @@ def check_policy(policy: Policy, engine: str, *lacking: str) -> None:
     for name in lacking:
         if getattr(policy, name):
             raise Unsupported(f"the {engine} engine does not support Policy.{name}; the linux engine does")
+    if policy.environment != HOST:
+        raise Unsupported(f"the {engine} engine has no environment {policy.environment_name!r}; the linux engine does")
+    if policy.packages is not None:
+        raise Unsupported(f"the {engine} engine does not support Policy.packages; the linux engine does")

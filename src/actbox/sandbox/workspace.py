@@ -129,6 +129,11 @@ class Workspace:
         changes = [(status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns) for status in seen]
         return (seen[0].st_atime_ns, seen[1].st_atime_ns, *changes)
 
+    def changes(self) -> tuple[object, ...] | None:
+        """Return a marker as `trace` does, of changes only: looking at the workspace is none."""
+        seen = self.trace()
+        return None if seen is None else seen[2:]
+
     def read(self, path: str) -> bytes:
         """Return a regular file's content."""
         with self._found(path) as (tree, names):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
+from actbox.core.packages import PackageFacts
+
 from .problems import shown
 
 _log = logging.getLogger("actbox")
@@ -24,7 +26,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """A question to an approver: may this program run, or may this tool call be made?
+    """A question to an approver: may this program run, may this tool call be made, or may this package be installed?
 
     `id` is unique. `program` is the whole source, and `reason` says why approval is required. For a run, `tools` are
     the tools that require it, if any. For a call, `line` is the line of the call in the program, from 1, or `None` if
@@ -41,13 +43,17 @@ class ApprovalRequest:
     affect the call. Text with a lone surrogate, integers of more digits than Python writes, and dataclasses with an
     `InitVar` cannot be shown: a call with one fails without a request.
 
+    For an installation, `packages` are the package in question and, after it, what comes with it and is in no list of
+    the policy: the answer covers all of them, in these versions. If the question is `elevated`, only a decision that is
+    `elevated` approves: the package itself is in no list of the policy.
+
     `hidden` has a digest, by name, of each argument whose type may hide a part of it, as the program gave it. Store it
     with an approval that is kept for further calls. The digest's key belongs to this process: a digest of another
     process never matches.
     """
 
     id: str
-    what: Literal["run", "call"]
+    what: Literal["run", "call", "install"]
     program: str = field(repr=False)
     reason: str
     tool: str = ""
@@ -55,14 +61,16 @@ class ApprovalRequest:
     hidden: Mapping[str, str] = field(default_factory=dict)
     line: int | None = None
     tools: tuple[str, ...] = ()
+    packages: tuple[PackageFacts, ...] = ()
+    elevated: bool = False
 
     @property
     def excerpt(self) -> tuple[tuple[int, str], ...]:
         """The relevant program lines as `(line number, text)`: those around the call, or the whole program for a
-        run.
+        run or an installation.
         """
         numbered = tuple(enumerate(_LINE_END.split(self.program), 1))
-        if self.what == "run":
+        if self.what != "call":
             return numbered
         if self.line is None:
             return ()
@@ -88,6 +96,8 @@ class ApprovalDecision:
     by: str = ""
     cause: Cause = "decided"
     edited: Mapping[str, Any] | None = None
+    standing: bool = False
+    elevated: bool = False
 
 
 def line_count(program: str) -> int:
@@ -110,7 +120,7 @@ class Approver(Protocol):
 
 def _log_failure(request: ApprovalRequest, error: BaseException) -> None:
     """Log an approver's exception for the host. Of the program only the tool's name is logged, which the host chose."""
-    asked = f"a call of {request.tool!r}" if request.what == "call" else "a run"
+    asked = {"call": f"a call of {request.tool!r}", "run": "a run", "install": "packages"}[request.what]
     _log.error("the approver failed when it was asked about %s, which is refused", asked, exc_info=error)
 
 
@@ -151,6 +161,8 @@ def _fault_of(decision: ApprovalDecision) -> str:
         "approved (True or False)": isinstance(decision.approved, bool),
         "reason (text)": isinstance(decision.reason, str),
         "by (text)": isinstance(decision.by, str),
+        "standing (True or False)": isinstance(decision.standing, bool),
+        "elevated (True or False)": isinstance(decision.elevated, bool),
         f"cause ({', '.join(get_args(Cause))})": isinstance(decision.cause, str) and decision.cause in get_args(Cause),
         "edited (None, or all arguments by name)": edited is None
         or (isinstance(edited, Mapping) and all(isinstance(name, str) for name in edited)),

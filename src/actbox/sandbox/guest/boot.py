@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Sequence
 
 
 BOOT = (
@@ -18,10 +18,13 @@ BOOT = (
 )
 
 
-def boot_command(python: str, folder: str, module: str, descriptor: int, keep_bytecode: bool = False) -> List[str]:
+def boot_command(
+    python: str, folder: str, module: str, descriptor: int, keep_bytecode: bool = False, options: Sequence[str] = ()
+) -> List[str]:
     """Return the command that runs `main(descriptor)` of a module below `folder`, isolated from the caller's settings.
 
-    `keep_bytecode` lets the interpreter save compiled modules, as Python usually does.
+    `keep_bytecode` lets the interpreter save compiled modules, as Python usually does. `options` are further options of
+    the interpreter.
     """
     settings = ["-I", "-X", "utf8"] if keep_bytecode else ["-I", "-B", "-X", "utf8"]
-    return [python, *settings, "-c", BOOT, folder, module, str(descriptor)]
+    return [python, *settings, *options, "-c", BOOT, folder, module, str(descriptor)]

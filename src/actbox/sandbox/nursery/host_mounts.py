@@ -107,7 +107,7 @@ class HostMounts:
 
     def _restrict(self, descriptor: int, mode: str, host_id: int) -> None:
         attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
-        if mode in ("ro", "input"):
+        if mode in ("ro", "input", "packages"):
             attributes |= linux.MOUNT_ATTR_RDONLY
         linux.mount_setattr(descriptor, _RECURSIVE, attributes, 0)
         if self._owner_namespace is None:
@@ -141,6 +141,8 @@ class HostMounts:
         """Raise `Refused` if the mount would show more than ordinary files."""
         path = os.readlink("/proc/self/fd/%d" % source)
         name = mount["host_path"]
+        if mount["mode"] == "packages":  # a directory of our own, which has nothing but the files of packages
+            return
         overlay = mount["mode"] in ("overlay", "input")
         for where, kind in self._mounts_at(source, path):
             if kind in _OF_THE_KERNEL:

@@ -95,7 +95,7 @@ def allow_run(ruleset: int, request: Dict[str, Any], descriptors: List[int]) -> 
     workspace, _, *given = descriptors
     allow(ruleset, workspace, WRITE)
     for mount, descriptor in zip(request["mounts"], given):  # noqa: B905 (there is none before CPython 3.10)
-        rights = READ if mount["mode"] in ("ro", "input") else WRITE
+        rights = READ if mount["mode"] in ("ro", "input", "packages") else WRITE
         # By path for an overlay: it is a new file system, made at mounting; the descriptor is the lower directory's.
         place = mount["path"] if mount["mode"] in ("overlay", "input") else descriptor
         allow(ruleset, place, rights if mount["is_folder"] else rights & _OF_FILES)

@@ -29,10 +29,11 @@ _SHELF = "/workspaces"
 class Places:
     """The nursery's mount namespaces. It enters one at a time, in its only thread."""
 
-    def __init__(self, environment: List[str], shelf: int) -> None:
+    def __init__(self, environment: List[str], left: Dict[str, List[str]], shelf: int) -> None:
         """Use the shelf of a nursery that has died; -1 makes a new one. This process already has its own namespace.
 
-        `environment` are the directories of the interpreter and its packages.
+        `environment` are the directories of the interpreter and its packages; `left` has what guests find in those that
+        they do not see whole.
         """
         linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE, None)
         self._here = _current()
@@ -40,7 +41,7 @@ class Places:
         linux.setns(self._here, linux.CLONE_NEWNS)
         if not os.path.samestat(root, os.stat("/")):  # a process cannot return from another namespace to a chroot
             raise OSError("this process was started in a chroot, which sandboxes cannot be made from")
-        self._templates = Templates(environment)
+        self._templates = Templates(environment, left)
         self._births: Dict[Tuple[Tuple[str, bool], ...], int] = {}
         self.shelf = shelf if shelf >= 0 else self._make_namespace(_clear_for_shelf)
 

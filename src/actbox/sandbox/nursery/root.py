@@ -45,18 +45,19 @@ ETC_FILES = {
 COVERED = ("/tmp", "/dev", "/proc", "/workspace")
 # Files at the top of an environment, or in its `etc`, that may hold passwords of package indexes; shown empty.
 _HIDDEN = ("pip.conf", "uv.toml", ".pypirc", ".condarc", "condarc", ".netrc", ".env", "npmrc", ".npmrc")
-_EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "var/tmp", TREES, *FOLDERS)
+_EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "var/tmp", "opt/packages", TREES, *FOLDERS)
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
 
 class Templates:
     """Makes template roots, one for each set of extra mount points."""
 
-    def __init__(self, environment: list[str]) -> None:
-        """`environment` are the directories of the interpreter and its packages."""
+    def __init__(self, environment: list[str], left: dict[str, list[str]]) -> None:
+        """`environment` are the directories of the interpreter and its packages; for `left` see `_leave_only`."""
         linux.mount("tmpfs", STAGE, "tmpfs", linux.MS_NOSUID, "mode=0755")
         with open(STAGE + "/empty", "w"):
             pass
+        _leave_only(left)
         found = [path for path in environment if os.path.isdir(path)]
         self._hidden = hidden_in(["/usr", "/usr/local", *found])
         self._environment = outermost(found)
@@ -125,6 +126,21 @@ class Templates:
             elif os.path.isfile(source):
                 _make_point(root + source, False)
                 linux.mount(source, root + source, None, linux.MS_BIND, None)
+
+
+def _leave_only(left: dict[str, list[str]]) -> None:
+    """Cover directories with what is left of them: paths in each, with all below. The nursery sees no more either."""
+    for number, (folder, names) in enumerate(sorted(left.items())):
+        if not os.path.isdir(folder):
+            continue
+        place = "%s/left/%d" % (STAGE, number)
+        os.makedirs(place)
+        for name in names:
+            source = "%s/%s" % (folder, name)
+            if os.path.exists(source):  # else it was removed after the host had looked
+                _make_point("%s/%s" % (place, name), os.path.isdir(source))
+                linux.mount(source, "%s/%s" % (place, name), None, linux.MS_BIND | linux.MS_REC, None)
+        linux.mount(place, folder, None, linux.MS_BIND | linux.MS_REC, None)
 
 
 def map_no_zeros() -> None:

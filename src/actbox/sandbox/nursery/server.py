@@ -147,11 +147,17 @@ class _Nursery:
         descriptors: list[int],
         environment: list[str],
         packages: list[str],
+        left: dict[str, list[str]],
+        trusted: bool,
+        runs_pth: bool,
         preload: list[str],
         variables: dict[str, str],
         kept: bool,
     ) -> Answer:
         """Enter the nursery's namespaces, make what all sandboxes share, and import the preload list.
+
+        `left` is as in `Places`. Only `trusted` packages can be preloaded: this process has all rights. With `runs_pth`
+        the `.pth` files of the packages are processed, which may run code.
 
         This is the first request. With `kept` the descriptors are those of an earlier nursery's answer, its user
         namespace (none under root) and its mount namespace of workspaces (`shelf`), which are used again.
@@ -160,7 +166,7 @@ class _Nursery:
         shelf = os.dup(descriptors[-1]) if kept else -1
         sockets = open_sockets()
         identity.enter(descriptors[0] if kept and not identity.privileged else -1)
-        self._places = Places(environment, shelf)
+        self._places = Places(environment, left, shelf)
         self._host_mounts = HostMounts(self._owner_namespace if identity.privileged else None, sockets)
         self._birthplace = self._places.birthplace([])
         self._filters = {
@@ -168,15 +174,14 @@ class _Nursery:
             for forkable in (False, True)
             for counted in (False, True)
         }
-        for folder in packages:
-            if folder not in sys.path:
-                import site
-
-                site.addsitedir(folder)
+        if trusted:
+            _import_from(packages, runs_pth)
         try:
             warnings = import_all(preload, lambda name: send(self._control, {"importing": name}, []))
         except LeftThreads:
             return {"left_threads": True}, []
+        if not trusted:
+            _import_from(packages, runs_pth)
         for _ in range(_REHEARSALS):
             rehearse()
         os.environ.clear()
@@ -343,3 +348,15 @@ class _Nursery:
 
 
 _LATE = linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE
+
+
+def _import_from(folders: list[str], runs_pth: bool) -> None:
+    for folder in folders:
+        if folder in sys.path:
+            continue
+        if runs_pth:
+            import site
+
+            site.addsitedir(folder)
+        else:
+            sys.path.append(folder)

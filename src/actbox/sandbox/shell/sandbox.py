@@ -34,6 +34,7 @@ from actbox.sandbox.requests import check_given, encode_program, resolved, run_m
 from actbox.sandbox.run_end import Ending, Stop
 from actbox.sandbox.run_slots import Slots, slots
 from actbox.sandbox.runs import Request, Run, failed_result
+from actbox.sandbox.traits import check_policy
 from actbox.tools import Toolset
 
 from .files import ShellFiles
@@ -89,11 +90,7 @@ class ShellSandbox(ShellFiles, Sandbox):
         self.policy = Policy() if policy is None else policy
         if not isinstance(self.policy, Policy):
             raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
-        for name in ("mounts", "domains", "secrets"):
-            if getattr(self.policy, name):
-                raise Unsupported(
-                    f"the {self.traits.engine} engine does not support Policy.{name}; the linux engine does"
-                )
+        check_policy(self.policy, self.traits.engine, "mounts", "domains", "secrets")
         self.tool_proxy: ToolProxy | None = None
         if tool_address is not None:
             self.tool_proxy = ToolProxy(tool_address)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.engines.linux.nursery import environment_folders
+from actbox.sandbox.engines.linux.interpreter import environment_folders
 from actbox.sandbox.host_python import HOST_PYTHON
 from actbox.sandbox.nursery.root import ETC, ETC_FILES, SYSTEM, hidden_in, outermost
 

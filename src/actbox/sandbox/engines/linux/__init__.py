@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from actbox.core.errors import ActboxError
 from actbox.core.lazy import lazy_attributes
+from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
 from actbox.sandbox.traits import EngineCheck
 
@@ -25,10 +26,11 @@ __all__ = ["LinuxSandbox", "check", "open_engine"]
 def open_engine(policy: Policy, upstream: Upstream | None) -> LinuxSandbox:
     """Return a sandbox; with a proxy to the policy's domains if it names any."""
     nursery = None
-    if sys.platform == "linux":
+    if sys.platform == "linux" and policy.environment in (HOST, CLEAN):  # another one may have to be built first
+        from .interpreter import base_of
         from .nursery import start_nursery
 
-        nursery = start_nursery(policy.preload)  # which begins while the sandbox's modules are imported
+        nursery = start_nursery(base_of(policy))  # which begins while the sandbox's modules are imported
     from .engine import LinuxSandbox
 
     if not (policy.domains or policy.secrets):
@@ -53,12 +55,13 @@ def check() -> EngineCheck:
     from . import stock
     from .advice import why_not
     from .engine import LinuxSandbox, why_not_born
+    from .interpreter import Base
 
     try:
         stock.release(stock.acquire())  # so that an error of its start is the reported reason
         # In a new thread, where no event loop can be running.
         with ThreadPoolExecutor(1) as thread:
-            reason = thread.submit(asyncio.run, why_not_born(())).result()
+            reason = thread.submit(asyncio.run, why_not_born(Base())).result()
     except ActboxError as error:
         reason = str(error)
     return EngineCheck(

@@ -17,6 +17,7 @@ from actbox.core.mounts import INPUT, OUTPUT, FileMount
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session
+from actbox.sandbox.dependencies import layer_of
 from actbox.sandbox.guest_process import GuestProcess, file_with
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery.attach import OWN
@@ -32,9 +33,10 @@ from .debt import Debt
 from .family import Family
 from .hierarchies import support
 from .input_folder import InputFolder
+from .interpreter import Base, base_of
 from .pool import MOST_READY, Pool
-from .stock import Points, Stock, inodes_for
-from .stored import StoredWorkspace, part_overlays
+from .stock import Points, Stock, inodes_for, packages_mount
+from .stored import StoredWorkspace, close_all, part_overlays
 from .traits import linux_traits
 
 if TYPE_CHECKING:
@@ -46,12 +48,15 @@ _WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
 # Signals with a queue, and timers, which the kernel counts by user. Ordinary signals need none.
 _PENDING_SIGNALS = 256
 _SECONDS_TO_SAY_WHY = 5.0
+# A run attaches its workspace and the workspace's inputs first, and then the mounts.
+_FIRST_MOUNT = 2
 _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
-async def why_not_born(preload: tuple[str, ...]) -> str:
+async def why_not_born(base: Base) -> str:
     """Run an empty program; return why its sandbox could not be made, or "" if it could."""
-    sandbox = LinuxSandbox(Policy(preload=preload))
+    sandbox = LinuxSandbox(Policy())
+    sandbox._base = base
     sandbox._tries_birth = False
     async with sandbox:
         error = (await sandbox.run("")).error
@@ -71,7 +76,7 @@ async def _try_birth(stock: Stock) -> None:
             continue
         birth = stock.birth = Future()
         try:
-            reason = await why_not_born(stock.nursery.preload)
+            reason = await why_not_born(stock.nursery.base)
         finally:
             if reason != "":
                 stock.birth = None  # the next sandbox tries again
@@ -86,6 +91,7 @@ class LinuxSandbox(LocalSandbox):
     _leaves_no_trace = True
     _counts_processor_time = True
     _tries_birth = True
+    _base: Base | None = None
 
     def __init__(
         self,
@@ -101,7 +107,7 @@ class LinuxSandbox(LocalSandbox):
         if sys.platform != "linux":
             raise SandboxUnavailable(f"the linux engine needs Linux; this is {sys.platform}")
         super().__init__(policy)
-        self.traits = linux_traits(support())
+        self.traits = linux_traits(support(), policy.environment_name)
         self._network = network
         self._debt = debt or Debt()
         self._nursery = nursery
@@ -132,9 +138,12 @@ class LinuxSandbox(LocalSandbox):
         return super().session(forkable=forkable)
 
     async def _open_workspace(self) -> Workspace:
-        preload = self.policy.preload
+        base = self._base
+        if base is None:
+            self._layer = await layer_of(self.policy)
+            base = base_of(self.policy, self._layer)
         try:
-            stock = stocks.acquire(preload) if stocks.is_open(preload) else await run_blocking(stocks.acquire, preload)
+            stock = stocks.acquire(base) if stocks.is_open(base) else await run_blocking(stocks.acquire, base)
         except SandboxUnavailable as error:
             raise SandboxUnavailable(f"the linux engine does not work here: {error}. {why_not()}") from error
         self._nursery = None  # the stock has opened it, or another one
@@ -221,7 +230,7 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stored = self._stored
-        if stored is None or start.forkable or not stored.ahead:
+        if stored is None or start.forkable or start.packages is not None or not stored.ahead:
             return None
         child = self._waiting_guest(stored)
         if child is None:
@@ -240,6 +249,14 @@ class LinuxSandbox(LocalSandbox):
                 mounts = stored.take_mounts()
                 if mounts is None:
                     mounts = await run_blocking(stored.make_mounts)
+                if start.packages is not None:
+                    try:
+                        mounts[_FIRST_MOUNT:_FIRST_MOUNT] = await run_blocking(
+                            stock.make_packages, start.packages, stored.host_id
+                        )
+                    except BaseException:
+                        close_all(mounts)
+                        raise
             except BaseException:
                 child.discard()
                 raise
@@ -287,8 +304,9 @@ class LinuxSandbox(LocalSandbox):
         return self._stock, self._stored
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:
+        asked = [] if start.packages is None else [packages_mount(start.packages)]
         if self._keeps_changes:
-            mounts, overlays = part_overlays(mounts, self.policy.mounts)
+            mounts, overlays = part_overlays(mounts, self.policy.mounts, len(asked))
             child.overlays = OverlayChanges(overlays, self.policy.limits)
         try:
             try:
@@ -297,6 +315,8 @@ class LinuxSandbox(LocalSandbox):
                     self._network.open_gate(child)
                 tree = self._tree_limits(start)
                 request = {**self._take_request, "watched": tree.watched, "owed": self._owe(child)}
+                if asked:
+                    request["mounts"] = [*asked, *self._mounts]
                 if start.session and self._at_input:
                     child.hold_input_folder(InputFolder(self._open()[0].forget_names))
                     request["hold_input"] = True

@@ -10,24 +10,26 @@ import contextlib
 import errno
 import json
 import os
-import site
 import socket
 import subprocess
-import sys
 import threading
 import weakref
 from pathlib import Path
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
+from actbox.sandbox.dependencies import PACKAGES
 from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.host_python import HOST_PYTHON
 from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
 
+from .interpreter import Base, Interpreter, interpreter
+
 _SANDBOX_FOLDER = str(Path(__file__).resolve().parents[2])
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The environment of the nursery itself; guests get further variables of their own.
 _VARIABLES = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "PATH": _SYSTEM_PATH,
     "LANG": "C.UTF-8",
     "HOME": "/nonexistent",
     "LD_BIND_NOW": "1",  # else each child resolves the C functions that it calls in its own copies of pages
@@ -41,9 +43,9 @@ _VARIABLES = {
     "MKL_NUM_THREADS": "1",
 }
 
-# The environment that every guest has.
+# The environment variables that every guest has; PATH is that of the host's interpreter.
 GUEST_VARIABLES = {
-    "PATH": f"{os.path.dirname(HOST_PYTHON)}:/usr/local/bin:/usr/bin:/bin",
+    "PATH": f"{os.path.dirname(HOST_PYTHON)}:{_SYSTEM_PATH}",
     "HOME": "/tmp",
     "TMPDIR": "/tmp",
     "USER": "agent",
@@ -79,9 +81,9 @@ class NurseryDied(SandboxUnavailable):
 class Nursery:
     """A nursery process and the socket to it. Requests may come from any thread; they are answered one at a time."""
 
-    def __init__(self, preload: tuple[str, ...] = ()) -> None:
+    def __init__(self, base: Base) -> None:
         """Start the process without waiting for it; `open` does that, and starts it again if that failed."""
-        self.preload = preload
+        self.base = base
         self.warnings: tuple[str, ...] = ()
         """One sentence for each module of the preload list that could not be imported."""
         self.privileged = False
@@ -97,7 +99,7 @@ class Nursery:
         """Ends the process of a nursery that nobody opens."""
         self.is_open = False
         try:
-            self._start_process(list(preload))
+            self._start_process(list(base.preload))
         except (SandboxUnavailable, OSError):  # `open` tries again, and raises the error if there is still one
             self._stop_process()
         else:
@@ -172,7 +174,7 @@ class Nursery:
     def _start(self) -> None:
         """Start the process. If a preloaded module keeps it from starting, start it again without that module."""
         self.starts += 1
-        preload, left_out = list(self.preload), []
+        preload, left_out = list(self.base.preload), []
         while True:
             unused, self._unused = self._unused, None
             was_begun = unused is not None and unused.detach() is not None
@@ -198,7 +200,8 @@ class Nursery:
 
     def _start_process(self, preload: list[str]) -> None:
         """Start the process, and send it the first request, which it answers once it can make sandboxes."""
-        if not HOST_PYTHON:
+        found = interpreter(self.base)
+        if not found.python:
             raise SandboxUnavailable("this Python does not know its own executable, from which guests are made")
         # A file, because a pipe would fill up: it is read only after a failure.
         self._words = os.memfd_create("nursery-stderr", os.MFD_CLOEXEC)
@@ -208,7 +211,14 @@ class Nursery:
             os.close(self._words)
             raise
         with theirs:
-            command = boot_command(HOST_PYTHON, _SANDBOX_FOLDER, "nursery.server", theirs.fileno(), keep_bytecode=True)
+            command = boot_command(
+                found.python,
+                _SANDBOX_FOLDER,
+                "nursery.server",
+                theirs.fileno(),
+                keep_bytecode=True,
+                options=found.options,
+            )
             try:
                 self._process = subprocess.Popen(
                     command,
@@ -223,12 +233,15 @@ class Nursery:
             except OSError as error:
                 self._control.close()
                 os.close(self._words)
-                raise SandboxUnavailable(f"{HOST_PYTHON} cannot be started: {error.strerror}") from error
+                raise SandboxUnavailable(f"{found.python} cannot be started: {error.strerror}") from error
         request = {
-            "environment": environment_folders(),
-            "packages": package_folders(),
+            "environment": found.folders,
+            "packages": found.packages,
+            "left": found.left,
+            "trusted": found.trusted,
+            "runs_pth": found.runs_pth,
             "preload": preload,
-            "variables": GUEST_VARIABLES,
+            "variables": _variables_of(found),
             "kept": bool(self._kept),
         }
         self._send("prepare", self._kept, request)
@@ -321,23 +334,32 @@ class Nursery:
         self.close()
 
 
-_nurseries: weakref.WeakValueDictionary[tuple[str, ...], Nursery] = weakref.WeakValueDictionary()
-"""The latest nursery of each preload list, while something refers to it."""
+def _variables_of(found: Interpreter) -> dict[str, str]:
+    """Return the variables of guests with an interpreter; scripts of packages stand behind the system's programs."""
+    places = [os.path.dirname(found.python), _SYSTEM_PATH, f"{PACKAGES}/bin", found.scripts]
+    variables = {**GUEST_VARIABLES, "PATH": ":".join(filter(None, places))}
+    if found.packages and not found.runs_pth and found.scripts:
+        variables["PYTHONPATH"] = ":".join(found.packages)  # for interpreters that programs start
+    return variables
 
 
-def start_nursery(preload: tuple[str, ...]) -> Nursery:
-    """Return this process's nursery for a preload list; start its process if there is none, without waiting for it."""
-    nursery = _nurseries.get(preload)
+_nurseries: weakref.WeakValueDictionary[Base, Nursery] = weakref.WeakValueDictionary()
+"""The latest nursery of each base, while something refers to it."""
+
+
+def start_nursery(base: Base) -> Nursery:
+    """Return this process's nursery for a base; start its process if there is none, without waiting for it."""
+    nursery = _nurseries.get(base)
     if nursery is None or nursery.is_left:
-        nursery = _nurseries[preload] = Nursery(preload)
+        nursery = _nurseries[base] = Nursery(base)
     return nursery
 
 
-def open_nursery(preload: tuple[str, ...]) -> Nursery:
+def open_nursery(base: Base) -> Nursery:
     """Return a nursery that is open, and that nobody else uses. Blocks. Raises `SandboxUnavailable`."""
-    nursery = start_nursery(preload)
+    nursery = start_nursery(base)
     if nursery.is_open:  # its stock is just being closed
-        nursery = _nurseries[preload] = Nursery(preload)
+        nursery = _nurseries[base] = Nursery(base)
     nursery.open()
     return nursery
 
@@ -358,18 +380,3 @@ def _end_unused(process: subprocess.Popen[bytes], control: socket.socket, words:
     if os.getpid() == owner:
         process.kill()
         process.wait()
-
-
-def environment_folders() -> list[str]:
-    """Return the directories of the interpreter and its packages, which guests see read-only."""
-    folders = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    # The executable may be a link into yet another directory, as uv and pyenv make them.
-    folders.add(str(Path(HOST_PYTHON).resolve().parent.parent))
-    folders.update(package_folders())
-    return sorted(folder for folder in folders if folder not in ("/", "/usr"))
-
-
-def package_folders() -> list[str]:
-    """Return the directories of installed packages from which this process imports."""
-    candidates = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
-    return [folder for folder in candidates if folder in sys.path and os.path.isdir(folder)]

@@ -1,6 +1,6 @@
-"""A stock of sandboxes, workspaces and mounts that a thread keeps ready for the runs of one environment.
+"""A stock of sandboxes, workspaces and mounts that a thread keeps ready for the runs of one base.
 
-Each environment (this interpreter, its packages and a preload list) has one stock with one nursery, shared by all
+Each base (an environment and a preload list) has one stock with one nursery, shared by all
 sandboxes of this process. Its first sandbox opens it. It is closed after some time without a sandbox, and at exit.
 """
 
@@ -16,15 +16,18 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
+from actbox.sandbox.dependencies import PACKAGES
 
 from .cgroups import RunGroup
 from .child import Child
 from .guest_ids import guest_ids
 from .hierarchies import support
+from .interpreter import Base
 from .nursery import NurseryDied, open_nursery
 from .pool import Pool
 from .reaper import reaper
@@ -46,12 +49,27 @@ def inodes_for(size_mib: int) -> int:
     return size_mib * _INODES_PER_MIB
 
 
+def packages_mount(folder: Path) -> dict[str, Any]:
+    """Return the mount of a program's packages, in the nursery's format."""
+    status = os.stat(folder)
+    return {
+        "host_path": str(folder),
+        "path": PACKAGES,
+        "mode": "packages",
+        "is_folder": True,
+        "identity": [status.st_dev, status.st_ino],
+        "keep_changes": False,
+        "size_mib": 0,
+        "inodes": 0,
+    }
+
+
 class Stock:
     """A nursery, and the things made ahead with it."""
 
-    def __init__(self, preload: tuple[str, ...]) -> None:
+    def __init__(self, base: Base) -> None:
         """Start the nursery. Raises `SandboxUnavailable`."""
-        self.nursery = open_nursery(preload)
+        self.nursery = open_nursery(base)
         self.birth: Future[str | None] | None = None
         """The nursery's trial run, `None` before it.
 
@@ -176,6 +194,10 @@ class Stock:
                 os.close(descriptor)
             raise
         return descriptors
+
+    def make_packages(self, folder: Path, host_id: int) -> list[int]:
+        """Make the mount of a program's packages for the user `host_id`. Blocks. Raises `SandboxUnavailable`."""
+        return self.ask("mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)])[1]
 
     def forget_names(self, folder: int) -> None:
         """Make the kernel drop the names it cached for guests at `/input`; the descriptor stays open. Blocks."""
@@ -303,18 +325,19 @@ class Stock:
 _FEW_POOLS = 64
 # Each mount takes up to three descriptors, and one answer carries at most 250.
 _MOST_AT_ONCE = 80
-_stocks: dict[tuple[str, ...], Stock] = {}
+_HOST = Base()
+_stocks: dict[Base, Stock] = {}
 _opening = threading.Lock()
 _at_exit = False
 
 
-def acquire(preload: tuple[str, ...] = ()) -> Stock:
-    """Return the environment's stock for one more sandbox; open it if there is none. May block."""
+def acquire(base: Base = _HOST) -> Stock:
+    """Return the base's stock for one more sandbox; open it if there is none. May block."""
     global _at_exit
     with _opening:
-        stock = _stocks.get(preload)
+        stock = _stocks.get(base)
         if stock is None:
-            stock = _stocks[preload] = Stock(preload)
+            stock = _stocks[base] = Stock(base)
             if not _at_exit:
                 _at_exit = True
                 atexit.register(close_all)
@@ -322,9 +345,9 @@ def acquire(preload: tuple[str, ...] = ()) -> Stock:
         return stock
 
 
-def is_open(preload: tuple[str, ...] = ()) -> bool:
+def is_open(base: Base = _HOST) -> bool:
     """Return whether `acquire` would not block."""
-    return preload in _stocks
+    return base in _stocks
 
 
 def release(stock: Stock) -> None:
@@ -351,9 +374,9 @@ def close_all() -> None:
 
 def _close_if_idle(stock: Stock) -> None:
     with _opening:
-        if stock.users or _stocks.get(stock.nursery.preload) is not stock:
+        if stock.users or _stocks.get(stock.nursery.base) is not stock:
             return
-        del _stocks[stock.nursery.preload]
+        del _stocks[stock.nursery.base]
     stock.close()
 
 

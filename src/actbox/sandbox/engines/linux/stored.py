@@ -104,7 +104,7 @@ class StoredWorkspace:
         with self._lock:
             self._wanted = 1
             while self.ahead:
-                _close_all(self.ahead.popleft())
+                close_all(self.ahead.popleft())
 
     def discard(self) -> None:
         """Remove the workspace with its files."""
@@ -124,14 +124,16 @@ class StoredWorkspace:
         os.close(self.folder)
 
 
-def part_overlays(made: list[int], mounts: Sequence[FileMount]) -> tuple[list[int], list[Overlay]]:
+def part_overlays(made: list[int], mounts: Sequence[FileMount], before: int = 0) -> tuple[list[int], list[Overlay]]:
     """Split the result of `make_mounts` into the descriptors that a run attaches and the overlays to read afterwards.
+
+    `before` is the number of mounts that stand before those of the policy.
 
     A mount whose changes are kept has three descriptors: the mount, the file system for its changes, and a directory of
     that. A run attaches the workspace, the inputs, all mounts, and then those file systems.
     """
     descriptors = iter(made)
-    attached = [next(descriptors), next(descriptors)]
+    attached = [next(descriptors) for _ in range(2 + before)]
     uppers, overlays = [], []
     for mount in mounts:
         attached.append(next(descriptors))
@@ -143,6 +145,7 @@ def part_overlays(made: list[int], mounts: Sequence[FileMount]) -> tuple[list[in
     return [*attached, *uppers], overlays
 
 
-def _close_all(descriptors: list[int]) -> None:
+def close_all(descriptors: list[int]) -> None:
+    """Close descriptors."""
     for descriptor in descriptors:
         os.close(descriptor)

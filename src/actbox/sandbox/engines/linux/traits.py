@@ -6,6 +6,7 @@ import os
 import resource
 from pathlib import Path
 
+from actbox.core.packages import CLEAN, HOST
 from actbox.sandbox.nursery import landlock
 from actbox.sandbox.nursery.held_by_sockets import HeldBySockets
 from actbox.sandbox.traits import Traits
@@ -15,8 +16,11 @@ from .hierarchies import Support
 _CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 
 
-def linux_traits(groups: Support | None) -> Traits:
-    """Return the engine's traits; `groups` says where control groups can be made."""
+_PACKAGES = {HOST: "those of the host's environment", CLEAN: "none: the interpreter's standard library alone"}
+
+
+def linux_traits(groups: Support | None, environment: str = HOST) -> Traits:
+    """Return the traits of a sandbox in an environment; `groups` says where control groups can be made."""
     return Traits(
         engine="linux",
         isolation=_isolation(landlock.version()),
@@ -24,7 +28,8 @@ def linux_traits(groups: Support | None) -> Traits:
         walls="run",
         least_memory_mib=16,
         enforced=_enforced(groups),
-        packages="those of the host's environment",
+        packages=_PACKAGES.get(environment, f"those of the environment {environment}"),
+        dependencies=True,
         platforms=("linux",),
         network="loopback of its own only",
         domains=True,

@@ -14,14 +14,16 @@ from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
 from actbox.core.program import Program
+from actbox.sandbox.dependencies import NOTHING, Provided
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.debt import Debt
 from actbox.sandbox.engines.linux.engine import LinuxSandbox, TreeLimits
-from actbox.sandbox.engines.linux.nursery import environment_folders
+from actbox.sandbox.engines.linux.interpreter import environment_folders
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.requests import encode_program
 from actbox.sandbox.run_end import Ending
+from actbox.sandbox.traits import check_policy
 from actbox.sandbox.workspace import Workspace
 from actbox.tools.typescript import RESERVED_WORDS, javascript_name
 
@@ -59,6 +61,7 @@ class NodeSandbox(LinuxSandbox):
             if mount not in policy.mounts:  # a sibling's policy has it already
                 policy = dataclasses.replace(policy, mounts=(*policy.mounts, mount))
         super().__init__(policy, network, debt)
+        check_policy(policy, "node")
         self.traits = node_traits(self.traits, node)
         self._warm_guest = WarmGuest(self._make_warm_guest)
         self._making: Child | None = None
@@ -79,7 +82,9 @@ class NodeSandbox(LinuxSandbox):
             program = dataclasses.replace(program, name=_FILE_NAMES[program.language])
         return program
 
-    def _frame(self, message: dict[str, Any], variables: Mapping[str, str] | None = None) -> bytes:
+    def _frame(
+        self, message: dict[str, Any], variables: Mapping[str, str] | None = None, packages: Provided = NOTHING
+    ) -> bytes:
         if message["t"] == "exec":
             return super()._frame(message, variables)
         bounds = {"message_bytes": self.policy.limits.message_bytes, "workspace": self.guest_root}

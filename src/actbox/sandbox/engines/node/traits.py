@@ -31,6 +31,7 @@ def node_traits(linux: Traits, node: Node) -> Traits:
         engine="node",
         languages=languages,
         python="none",
+        dependencies=False,
         packages="what Node has built in, and files in /workspace",
         least_memory_mib=48,
         enforced={**linux.enforced, "memory_mib": memory},

@@ -1,0 +1,160 @@
+"""`actbox environment`: build, list, show, lock and remove named environments, and empty the package cache."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from actbox.core.errors import ActboxError
+from actbox.core.packages import Environment, PackagePolicy
+from actbox.packages import provider as providers
+from actbox.packages.asking import NotAllowed
+from actbox.packages.cyclonedx import cyclonedx
+from actbox.packages.environments import EnvironmentRecord
+from actbox.packages.provider import PackageProvider
+
+from .errors import UsageError
+
+_DAY = 24 * 3600
+
+
+def build(
+    name: str, packages: Sequence[str], python: str, config: Path | None, index: str | None, refresh: bool
+) -> int:
+    """Build an environment, or all of a configuration file if `name` is empty, and print what each has."""
+    provider = providers.provider()
+    for definition in _definitions(provider, name, packages, python, config):
+        print(f"building {definition.name} …", file=sys.stderr, flush=True)
+        start = time.perf_counter()
+        try:
+            record = asyncio.run(provider.build(definition, PackagePolicy(index=index), refresh=refresh))
+        except (ActboxError, NotAllowed, OSError) as error:
+            print(f"actbox: the environment {definition.name!r} cannot be built: {error}", file=sys.stderr)
+            return 1
+        print(f"built {definition.name} in {time.perf_counter() - start:.1f} s", file=sys.stderr)
+        print(_line(record))
+    return 0
+
+
+def list_all() -> int:
+    """Print a line for each environment."""
+    records = providers.provider().records
+    for name in records.names():
+        record = records.read(name)
+        if record is not None:
+            print(_line(record))
+    return 0
+
+
+def show(name: str, form: str) -> int:
+    """Print an environment: its packages as text, as JSON, or as a bill of materials."""
+    record = _record(providers.provider(), name)
+    if form == "cyclonedx":
+        print(json.dumps(cyclonedx(record.distributions), indent=1))
+    elif form == "json":
+        print(json.dumps(_document(record), indent=1))
+    else:
+        print(_line(record))
+        for one in record.locked:
+            print(f"  {one.name}=={one.version}  sha256:{one.sha256}")
+        if record.checked_at:
+            print(f"  compared with known vulnerabilities in {record.checked} {_ago(record.checked_at)}")
+        if record.reviewed_at:
+            print(f"  reviewed by {record.reviewed_by} {_ago(record.reviewed_at)}")
+    return 0
+
+
+def review(name: str, by: str) -> int:
+    """Record that somebody has reviewed the lock of an environment. A new lock needs a new review."""
+    provider = providers.provider()
+    record = replace(_record(provider, name), reviewed_at=time.time(), reviewed_by=by)
+    provider.records.write(record)
+    print(f"{name}: lock {record.lock_sha256[:12]} reviewed by {by}")
+    return 0
+
+
+def lock(name: str) -> int:
+    """Print an environment's lock as requirements with hashes, which pip and uv read."""
+    for one in _record(providers.provider(), name).locked:
+        print(f"{one.name}=={one.version} --hash=sha256:{one.sha256}")
+    return 0
+
+
+def remove(name: str) -> int:
+    """Remove an environment. Its files stay in the package cache until they are old."""
+    provider = providers.provider()
+    if not provider.records.remove(name):
+        raise _unknown(provider, name)
+    return 0
+
+
+def collect(keep_days: float, most_gib: float) -> int:
+    """Remove from the package cache what nobody has used for so long, and the oldest beyond a size."""
+    freed = providers.provider().collect(keep_seconds=keep_days * _DAY, most_bytes=int(most_gib * 2**30))
+    print(f"{freed / 2**20:.1f} MiB removed")
+    return 0
+
+
+def _definitions(
+    provider: PackageProvider, name: str, packages: Sequence[str], python: str, config: Path | None
+) -> list[Environment]:
+    if config is not None:
+        from actbox.config import Config
+
+        found = Config.load(config).environments
+        chosen = [one for one in found if one.language == "python" and name in ("", one.name)]
+        if not chosen:
+            known = ", ".join(one.name for one in found) or "none"
+            raise UsageError(f"{config} has no Python environment {name!r}; it has {known}", "name one of these")
+        return chosen
+    if not name:
+        raise UsageError(
+            "name an environment, or a file that defines some", "actbox environment build NAME --with PACKAGE"
+        )
+    if packages or python:
+        return [Environment(name=name, packages=tuple(packages), python=python)]
+    return [_record(provider, name).definition]
+
+
+def _record(provider: PackageProvider, name: str) -> EnvironmentRecord:
+    record = provider.records.read(name)
+    if record is None:
+        raise _unknown(provider, name)
+    return record
+
+
+def _unknown(provider: PackageProvider, name: str) -> UsageError:
+    known = ", ".join(provider.records.names()) or "none"
+    return UsageError(f"there is no environment {name!r}; there are: {known}", "actbox environment build makes one")
+
+
+def _line(record: EnvironmentRecord) -> str:
+    packages = f"{len(record.locked)} packages" if len(record.locked) != 1 else "1 package"
+    lock = f"lock {record.lock_sha256[:12]}, built {_ago(record.built_at)}"
+    return f"{record.definition.name}: {packages} for {record.platform}, {lock}"
+
+
+def _document(record: EnvironmentRecord) -> dict[str, object]:
+    return {
+        "name": record.definition.name,
+        "packages": list(record.definition.packages),
+        "platform": record.platform,
+        "lock_sha256": record.lock_sha256,
+        "locked_at": record.locked_at,
+        "built_at": record.built_at,
+        "checked_at": record.checked_at,
+        "checked": record.checked,
+        "reviewed_at": record.reviewed_at,
+        "reviewed_by": record.reviewed_by,
+        "distributions": [one.to_dict() for one in record.distributions],
+    }
+
+
+def _ago(moment: float) -> str:
+    days = (time.time() - moment) / _DAY
+    return "never" if not moment else f"{days:.0f} days ago" if days >= 1 else "today"

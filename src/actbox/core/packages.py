@@ -1,0 +1,265 @@
+"""`Environment` and `PackagePolicy`: the interpreter and packages of programs, and those that they may request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, overload
+
+from .errors import InvalidValue
+
+HOST = "host"
+"""The environment of this process: its interpreter and its packages, read-only."""
+CLEAN = "clean"
+"""The interpreter and its standard library, without any package."""
+
+
+class TrustLevel(StrEnum):
+    """How far a package is trusted, by where it comes from; the most trusted first."""
+
+    PREBAKED = "pre-baked"
+    """Part of the environment: it was locked and built before the program came."""
+    ALLOW_LISTED = "allow-listed"
+    """In `PackageRules.auto_approved`."""
+    REQUIRES_APPROVAL = "requires-approval"
+    """In `PackageRules.requires_approval`."""
+    REGISTRY = "registry"
+    """In no list: any package of the index."""
+    GIT = "git"
+    """A Git repository, or an archive outside the index, named by its address: the index vouches for neither."""
+    BLOCKED = "blocked"
+    """In `PackageRules.blocked`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a trust level demands before a package is installed."""
+
+    asks: bool
+    """True if an approver is asked."""
+    elevated: bool = False
+    """True if the approver must hold the elevated role."""
+    standing: bool = True
+    """True if one answer may cover later requests."""
+    refused: bool = False
+    """True if nobody can approve it."""
+
+
+DEMANDS: Mapping[TrustLevel, Demand] = {
+    TrustLevel.PREBAKED: Demand(asks=False),
+    TrustLevel.ALLOW_LISTED: Demand(asks=False),
+    TrustLevel.REQUIRES_APPROVAL: Demand(asks=True),
+    TrustLevel.REGISTRY: Demand(asks=True, elevated=True, standing=False),
+    TrustLevel.GIT: Demand(asks=True, standing=False),
+    TrustLevel.BLOCKED: Demand(asks=False, refused=True),
+}
+"""What each trust level demands. The first use of an allow-listed package is recorded; it is not asked about."""
+
+
+PACKAGE_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+"""A distribution's name (PEP 508), as a regular expression."""
+NPM_NAME = rf"(?:@[a-z0-9~-][a-z0-9._~-]*/)?{PACKAGE_NAME}"
+"""A name in npm's registry, with its scope or without. Some older packages have capital letters."""
+
+
+_ENVIRONMENT_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+
+
+def normalized_name(name: str) -> str:
+    """Return the form in which names of distributions compare (PEP 503): `Foo.Bar_baz` and `foo-bar-baz` are one."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRule:
+    """One package of a list, by name, and the reason why it is there, which a question to an approver shows.
+
+    Raises `InvalidValue` for a name with a version, an extra or an address: a rule holds for every version.
+    """
+
+    name: str
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(NPM_NAME, self.name):
+            raise InvalidValue(
+                f"PackageRule takes the name of a package alone, such as 'pandas' or '@scope/name', not {self.name!a}"
+            )
+        if not isinstance(self.reason, str):
+            raise InvalidValue(f"PackageRule({self.name!r}) takes a reason as text, not {self.reason!r}")
+
+
+Listed = Iterable[str | PackageRule] | Mapping[str, str]
+"""Packages by name, by `PackageRule`, or by name with the reason of each."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class PackageRules:
+    """The packages of one language that programs may, may on request, or must not have.
+
+    Each list has names or `PackageRule`s; a mapping gives the reason of each name. Raises `InvalidValue` for anything
+    else, and for a name that stands in two lists. Names that differ only in case, `-`, `_` and `.` count as one here:
+    PyPI takes them for one, and npm admits no new name that differs from another only so.
+    """
+
+    auto_approved: tuple[PackageRule, ...]
+    requires_approval: tuple[PackageRule, ...]
+    blocked: tuple[PackageRule, ...]
+
+    def __init__(self, *, auto_approved: Listed = (), requires_approval: Listed = (), blocked: Listed = ()) -> None:
+        given = {"auto_approved": auto_approved, "requires_approval": requires_approval, "blocked": blocked}
+        for name, listed in given.items():
+            object.__setattr__(self, name, _rules(name, listed))
+        seen: dict[str, str] = {}
+        for place in ("auto_approved", "requires_approval", "blocked"):
+            for rule in getattr(self, place):
+                other = seen.setdefault(normalized_name(rule.name), place)
+                if other != place:
+                    raise InvalidValue(f"PackageRules: {rule.name!r} is in {other} and in {place}; leave it in one")
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A package that a program had: its normalized name, its version, and the SHA-256 of the file it came from.
+
+    `sha256` is "" for what was installed on the host by other means: nothing there says which file it was. `trust` is
+    how the program came to have it.
+    """
+
+    name: str
+    version: str
+    sha256: str = ""
+    trust: TrustLevel = TrustLevel.PREBAKED
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the distribution as plain JSON data."""
+        return {"name": self.name, "version": self.version, "sha256": self.sha256, "trust": str(self.trust)}
+
+
+class Distributions(Sequence[Distribution]):
+    """The packages that a program had: those that it asked for, and those of its environment, looked up when read."""
+
+    def __init__(
+        self, asked: Iterable[Distribution] = (), of_environment: Callable[[], Iterable[Distribution]] = tuple
+    ) -> None:
+        self.asked = tuple(asked)
+        """What the program asked for beyond its environment, with what that brings."""
+        self._of_environment = of_environment
+        self._all: tuple[Distribution, ...] | None = None
+
+    def _read(self) -> tuple[Distribution, ...]:
+        if self._all is None:
+            found = {one.name: one for one in (*self._of_environment(), *self.asked)}
+            self._all = tuple(found[name] for name in sorted(found))
+        return self._all
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    @overload
+    def __getitem__(self, index: int) -> Distribution: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Distribution]: ...
+
+    def __getitem__(self, index: int | slice) -> Distribution | Sequence[Distribution]:
+        return self._read()[index]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageFacts:
+    """A package that a program would get, as its index describes it, for the approver who is asked about it.
+
+    `requirement` is what asks for it: the program's words, or `name==version` for what another package brings.
+    `brought_by` are the names from the program's requirement down to the package that brings this one. `size` is that
+    of its file in bytes, `released` the time of its upload (ISO 8601). What the index does not say is `None`, or
+    `"unknown"`.
+    """
+
+    name: str
+    version: str
+    requirement: str
+    trust: TrustLevel
+    reason: str = ""
+    brought_by: tuple[str, ...] = ()
+    sha256: str = ""
+    size: int | None = None
+    licence: str = "unknown"
+    released: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackagePolicy:
+    """Which packages programs may have beyond their environment, and how these are installed.
+
+    `python` and `nodejs` are the rules of each language. `approver` decides about packages that are not approved yet;
+    without one they are refused, unless the program's tools have an approver. `index` is the address of the package
+    index; default: the one that this machine's uv and pip settings name. `install_seconds` limits resolving and
+    installing, which are no part of a program's time. `offline` uses the package cache alone. `vulnerabilities` is the
+    path of a file or directory in the OSV format: packages that it names, in affected versions, are refused.
+    `review_days` refuses named environments whose lock nobody has reviewed in so many days.
+    """
+
+    python: PackageRules = field(default_factory=PackageRules)
+    nodejs: PackageRules = field(default_factory=PackageRules)
+    approver: Any = None
+    index: str | None = None
+    install_seconds: float = 120.0
+    offline: bool = False
+    vulnerabilities: str | None = None
+    review_days: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("python", "nodejs"):
+            if not isinstance(getattr(self, name), PackageRules):
+                raise InvalidValue(f"PackagePolicy.{name} must be PackageRules(…), not {getattr(self, name)!r}")
+        for rule in (*self.python.auto_approved, *self.python.requires_approval, *self.python.blocked):
+            if not re.fullmatch(PACKAGE_NAME, rule.name):
+                raise InvalidValue(f"PackagePolicy.python: {rule.name!r} is a name of npm; put it into nodejs")
+        for name in ("install_seconds", "review_days"):
+            value = getattr(self, name)
+            if value is None and name == "review_days":
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+                raise InvalidValue(f"PackagePolicy.{name} must be a number above zero, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """An interpreter and a set of packages that programs see. `"host"` and `"clean"` name the two that always exist.
+
+    `python` is the interpreter: a version such as `"3.12"`, `"cpython-3.12"`, a path, or `""` for that of this process.
+    `packages` are requirements (PEP 508), or npm's for `language="javascript"`. `image` is the OCI image on engines
+    that run one. `warm_pool_size` is how many sandboxes are kept ready.
+    """
+
+    name: str
+    packages: tuple[str, ...] = ()
+    python: str = ""
+    image: str = ""
+    language: str = "python"
+    warm_pool_size: int = 1
+
+    def __post_init__(self) -> None:
+        check_environment_name(self.name)
+        if self.name in (HOST, CLEAN):
+            raise InvalidValue(f"Environment: {self.name!r} always exists; choose another name")
+        object.__setattr__(self, "packages", tuple(self.packages))
+
+
+def check_environment_name(name: object) -> None:
+    """Raise `InvalidValue` unless something can be the name of an environment."""
+    if not isinstance(name, str) or not re.fullmatch(_ENVIRONMENT_NAME, name):
+        raise InvalidValue(
+            f"{name!r} cannot be the name of an environment: use letters, digits, '.', '_' and '-', at most 100"
+        )
+
+
+def _rules(name: str, given: object) -> tuple[PackageRule, ...]:
+    if isinstance(given, Mapping):
+        return tuple(PackageRule(key, reason) for key, reason in given.items())
+    if isinstance(given, (str, bytes, PackageRule)) or not isinstance(given, Iterable):
+        raise InvalidValue(f"PackageRules.{name} is a list of names such as ['pandas'], not {given!r}")
+    return tuple(item if isinstance(item, PackageRule) else PackageRule(item) for item in given)

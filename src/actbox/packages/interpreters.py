@@ -1,0 +1,66 @@
+"""The interpreters that environments are built on, as this machine has them: this process's own, or what uv finds."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from typing import NamedTuple
+
+from actbox.core.errors import InvalidValue, SandboxUnavailable
+
+_SECONDS = 30.0
+_OLDEST = (3, 11)
+_OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+class FoundPython(NamedTuple):
+    """An interpreter: the path of its executable, "" for the one underneath this process, and its version (`3.12`)."""
+
+    path: str
+    version: str
+
+
+@functools.cache
+def find_python(wanted: str) -> FoundPython:
+    """Return an interpreter by its version, such as `3.12`, or by its path; "" is that of this process. May block.
+
+    Raises `SandboxUnavailable` if this machine has none, and `InvalidValue` for another kind of name.
+    """
+    version = re.fullmatch(r"(?:cpython-?)?(3\.\d+)(?:\.\d+)?", wanted)
+    if not wanted or (version and version[1] == _OWN):
+        return FoundPython("", _OWN)
+    if not version and not os.path.isabs(wanted):
+        raise InvalidValue(f"an environment's Python is a version such as '3.12', or an absolute path, not {wanted!r}")
+    path = wanted if not version else _found_by_uv(version[1])
+    asked = _said([path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    if tuple(map(int, asked.split("."))) < _OLDEST:
+        raise SandboxUnavailable(f"{path} is Python {asked}; guests need {_OLDEST[0]}.{_OLDEST[1]} or newer")
+    return FoundPython(path, asked)
+
+
+def find_uv() -> str:
+    """Return the path of uv. Raises `InvalidValue` if it is not installed."""
+    try:
+        import uv
+    except ModuleNotFoundError:
+        raise InvalidValue("dependencies are installed by uv: pip install 'actbox[packages]'") from None
+    return os.fspath(uv.find_uv_bin())
+
+
+def _found_by_uv(version: str) -> str:
+    try:
+        return _said([find_uv(), "python", "find", "--no-python-downloads", "--no-project", "--system", version])
+    except SandboxUnavailable:
+        raise SandboxUnavailable(
+            f"this machine has no Python {version}: install one, for example by `uv python install {version}`"
+        ) from None
+
+
+def _said(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxUnavailable(f"{command[0]} cannot be asked: {error}") from error

@@ -1,0 +1,435 @@
+"""Gives programs their packages: judges, resolves, fetches and unpacks them, and keeps them for the next program.
+
+`provider()` is found by name by the sandboxes (`actbox.sandbox.dependencies`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
+from actbox.core.packages import Distribution, Distributions, Environment, PackagePolicy, TrustLevel
+from actbox.core.policy import Policy
+from actbox.core.program import Program
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.dependencies import Environs, Layer, NotProvided, Provided, of_environment
+from actbox.tools import Approver
+
+from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approver, not_approved
+from .environments import EnvironmentRecord, EnvironmentRecords, this_platform
+from .import_names import distributions_of
+from .index import Index, find_index
+from .interpreters import find_python, find_uv
+from .project_files import read_script
+from .requirements import Requirement, parse_requirement, read_requirements
+from .resolving import CannotResolve, Installer, Locked
+from .rules import Judgement, PackageJudge, ResolvedPackage
+from .store import KEEP_SECONDS, Artifact, BadCache, PackageStore, UsedSet
+from .vulnerabilities import read_advisories
+from .wheels import BadWheel
+
+_T = TypeVar("_T")
+
+_DAY_SECONDS = 24 * 3600
+
+CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
+"""The environment variable that names the package cache's directory."""
+
+
+class _GivenUp(Exception):
+    """Raised for those who waited for the work of another run, which was cancelled."""
+
+
+@dataclass(frozen=True)
+class _Provided(Environs):
+    used: UsedSet | None = None
+
+    def close(self) -> None:
+        if self.used:
+            self.used.close()
+
+
+class PackageProvider:
+    """The provider of this process: its package cache, and what is being installed now."""
+
+    def __init__(self, store: PackageStore) -> None:
+        self._store = store
+        self._approvals = PackageApprovals()
+        self._lock = threading.Lock()
+        self._under_way: dict[Hashable, Future[Any]] = {}
+        self._layers: dict[str, UsedSet] = {}
+        """The files of named environments in use, by the digest of their lock; kept as long as this process lives."""
+        self.records = EnvironmentRecords(store.root / "environments")
+
+    def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
+        """Return the package that brings a module, "" if the policy does not admit it.
+
+        With `may_ask` a package that needs an approval counts as admitted: its approver will be asked.
+        """
+        rules = (policy.packages or PackagePolicy()).python
+        for name in distributions_of(module, {}):
+            demand = PackageJudge(rules).judge(parse_requirement(name)).demand
+            if not demand.refused and (may_ask or not demand.asks):
+                return name
+        return ""
+
+    async def layer(self, policy: Policy) -> Layer:
+        """Return the files of a policy's named environment; build them first if need be.
+
+        Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
+        """
+        wanted, rules = policy.environment, policy.packages or PackagePolicy()
+        name = policy.environment_name
+        try:
+            record = await run_blocking(self.records.read, name)
+            definition = wanted if isinstance(wanted, Environment) else record.definition if record else None
+            if definition is None:
+                raise SandboxUnavailable(self.records.unknown(name))
+            python = await run_blocking(find_python, definition.python)
+            artifacts = self._found(record.locked) if record and record.definition == definition else ()
+            is_here = record is not None and record.platform == this_platform(python.version)
+            if record is None or not is_here or not artifacts or len(artifacts) != len(record.locked):
+                if rules.offline:
+                    raise SandboxUnavailable(
+                        f"the environment {name!r} is not built, and the policy is offline: run"
+                        f" `actbox environment build {name}` with a network"
+                    )
+                record = await self._alone(("build", name), lambda: self.build(definition, rules))
+                artifacts = self._found(record.locked)
+            _check_review(record, rules)
+            folder = await run_blocking(self._in_use, record, artifacts)
+            return Layer(str(folder), python.path, python.version, record.distributions)
+        except NotAllowed as refusal:
+            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
+        except (CannotResolve, BadWheel, BadCache, OSError) as error:
+            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}") from None
+
+    async def build(self, definition: Environment, rules: PackagePolicy, *, refresh: bool = False) -> EnvironmentRecord:
+        """Lock an environment, unless its lock fits or with `refresh`, fetch its wheels, and return its record.
+
+        Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadCache`, `OSError` and `InvalidValue`.
+        """
+        if definition.language != "python":
+            raise InvalidValue(
+                f"the environment {definition.name!r} is for {definition.language}: only Python's are built"
+            )
+        python = await run_blocking(find_python, definition.python)
+        asked = read_requirements(definition.packages)
+        record = await run_blocking(self.records.read, definition.name)
+        platform = this_platform(python.version)
+        is_locked = record is not None and record.definition == definition and record.platform == platform
+        judge = PackageJudge(rules.python)
+        job = _Job(asked, {}, rules, find_index(rules.index), judge, python.version)
+        async with self._installer(job) as installer:
+            if record is None or not is_locked or refresh:
+                locked = await installer.resolve([str(one) for one in asked]) if asked else ()
+                record = EnvironmentRecord(
+                    definition=definition, platform=platform, locked=locked, locked_at=time.time()
+                )
+            _check_hashes(asked, record.locked)
+            _refuse(job.judged([(one, one.requires) for one in record.locked]))
+            await run_blocking(_refuse_vulnerable, record.locked, rules)
+            if rules.vulnerabilities is not None:
+                record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
+            await self._fetch(installer, record.locked)
+        self._store.use(self._found(record.locked)).close()
+        record = replace(record, built_at=time.time())
+        await run_blocking(self.records.write, record)
+        return record
+
+    def collect(self, *, keep_seconds: float, most_bytes: int) -> int:
+        """Remove from the cache what nobody has used for so long, and the oldest beyond a size; return the bytes freed.
+
+        Packages of named environments stay. Blocks.
+        """
+        records = filter(None, map(self.records.read, self.records.names()))
+        kept = {one.sha256 for record in records for one in record.locked}
+        return self._store.collect(keep_seconds=keep_seconds, most_bytes=most_bytes, kept=kept)
+
+    def _in_use(self, record: EnvironmentRecord, artifacts: tuple[Artifact, ...]) -> Path:
+        used = self._store.use(artifacts)
+        with self._lock:
+            kept = self._layers.setdefault(record.lock_sha256, used)
+        if kept is not used:
+            used.close()
+        return kept.path
+
+    async def provide(
+        self,
+        program: Program,
+        policy: Policy,
+        engine: str,
+        layer: Layer | None,
+        approver: Approver | None,
+        tell: Tell,
+    ) -> Provided:
+        """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`."""
+        start = time.perf_counter()
+        try:
+            asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
+            installed = {one.name: one.version for one in of_environment(policy, layer)}
+            lacking = [one for one in asked if one.applies() and not _has(installed, one)]
+            environs = partial(of_environment, policy, layer)
+            if not lacking:
+                return Environs(policy.environment_name, Distributions((), environs))
+            rules = policy.packages or PackagePolicy()
+            approver = checked_approver(rules.approver) or approver
+            judge = PackageJudge(rules.python)
+            warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
+            python = await run_blocking(find_python, layer.version if layer else "")
+            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge, python.version)
+            artifacts, judgements = await self._artifacts(job, approver, program, tell)
+            used = await run_blocking(self._store.use, artifacts)
+            trust = {one.name: one.trust for one in judgements}
+            distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in artifacts)
+            notes = tuple(note for artifact in artifacts for note in artifact.notes)
+            return _Provided(
+                environment=policy.environment_name,
+                distributions=Distributions(distributions, environs),
+                folder=used.path,
+                warnings=(*warnings, *notes),
+                install_ms=(time.perf_counter() - start) * 1000,
+                used=used,
+            )
+        except NotAllowed as refusal:
+            raise NotProvided(refusal.error, program, engine) from None
+        except (CannotResolve, BadWheel, BadCache, OSError) as error:
+            message = str(error) if isinstance(error, ActboxError) else f"packages cannot be installed: {error}"
+            missing = ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message)
+            raise NotProvided(missing, program, engine) from None
+
+    async def _artifacts(
+        self, job: _Job, approver: Approver | None, program: Program, tell: Tell
+    ) -> tuple[tuple[Artifact, ...], tuple[Judgement, ...]]:
+        """Return the unpacked wheels for a job, once they are approved, and how each was judged."""
+        locked = await self._alone(("resolve", job.key, job.rules.python), lambda: self._resolved(job))
+        _check_hashes(job.asked, locked)
+        await run_blocking(_refuse_vulnerable, locked, job.rules)
+        approved: frozenset[str] = frozenset()
+        if job.may_ask(locked):
+            by_name = {one.name: one for one in locked}
+            judgements = job.judged([(one, one.requires) for one in locked])
+            _refuse(judgements, nobody_answers=False)
+            approved = await self._approvals.ask(judgements, by_name, job.rules, approver, program, tell)
+        artifacts = self._found(locked)
+        if len(artifacts) != len(locked):
+            hashes = frozenset(one.sha256 for one in locked)
+            await self._alone(("fetch", hashes, job.index), lambda: self._fetched(job, locked))
+            artifacts = self._found(locked)
+            if len(artifacts) != len(locked):
+                raise BadCache(f"{self._store.root} loses what is put into it: find out who writes there")
+        # Each wheel's own metadata counts in the end, whatever the index has said of it.
+        judgements = job.judged([(one, one.requires) for one in artifacts])
+        _refuse((one for one in judgements if one.name not in approved), nobody_answers=True)
+        return artifacts, judgements
+
+    async def _alone(self, key: Hashable, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Do some work and return what it comes to; who asks for the same meanwhile waits for the first."""
+        while True:
+            with self._lock:
+                known: Future[_T] | None = self._under_way.get(key)
+                if known is None:
+                    mine: Future[_T] = Future()
+                    self._under_way[key] = mine
+                    break
+            try:
+                return await asyncio.shield(asyncio.wrap_future(known))
+            except _GivenUp:
+                continue
+        try:
+            found = await work()
+        except BaseException as error:
+            mine.set_exception(error if isinstance(error, Exception) else _GivenUp())
+            mine.exception()  # so that nobody is told that it was never retrieved
+            raise
+        else:
+            mine.set_result(found)
+            return found
+        finally:
+            with self._lock:
+                del self._under_way[key]
+
+    async def _resolved(self, job: _Job) -> tuple[Locked, ...]:
+        """Return the wheels of a job, described if somebody may be asked about one, else also fetched."""
+        locked = await run_blocking(self._kept, job.key, job.rules.offline)
+        if locked is None and job.rules.offline:
+            raise CannotResolve(
+                f"{', '.join(map(str, job.asked))} cannot be had offline: nothing in the package cache answers for it"
+            )
+        is_enough = job.rules.offline or all(one.is_described for one in locked or ())
+        if locked is not None and (is_enough or not job.may_ask(locked)):
+            return locked
+        async with self._installer(job) as installer:
+            if locked is None:
+                wanted = [str(one) for one in job.asked]
+                locked = await installer.resolve(wanted, job.constraints)
+                locked = tuple(one for one in locked if job.installed.get(one.name) != one.version)
+            _refuse(job.judged([(one, ()) for one in locked], ()))
+            if job.may_ask(locked):
+                locked = await installer.describe(locked)
+            else:
+                await self._fetch(installer, locked)
+        await run_blocking(self._keep, job.key, locked)
+        return locked
+
+    async def _fetched(self, job: _Job, locked: Sequence[Locked]) -> None:
+        if job.rules.offline:
+            raise CannotResolve(
+                f"{', '.join(map(str, job.asked))} cannot be had offline: the package cache lacks files"
+            )
+        async with self._installer(job) as installer:
+            await self._fetch(installer, locked)
+
+    async def _fetch(self, installer: Installer, locked: Sequence[Locked]) -> None:
+        """Put the wheels that the cache lacks into it. Raises `CannotResolve`, `BadWheel` and `OSError`."""
+        missing = [one for one in locked if self._store.find(one.sha256) is None]
+        files = await installer.fetch(missing) if missing else []
+        for one, file in zip(missing, files, strict=True):
+            await run_blocking(self._store.add, file, one.filename, one.sha256)
+
+    @contextlib.asynccontextmanager
+    async def _installer(self, job: _Job) -> AsyncIterator[Installer]:
+        with tempfile.TemporaryDirectory(dir=self._store.root / "temporary") as name:
+            seconds = job.rules.install_seconds
+            async with Installer(job.index, find_uv(), job.python, Path(name), seconds=seconds) as installer:
+                yield installer
+
+    def _found(self, locked: Sequence[Locked]) -> tuple[Artifact, ...]:
+        found = [self._store.find(one.sha256) for one in locked]
+        return tuple(artifact for artifact in found if artifact)
+
+    def _kept(self, key: str, at_any_age: bool) -> tuple[Locked, ...] | None:
+        """Return an earlier resolution that is young enough."""
+        path = self._store.root / "resolutions" / f"{key}.json"
+        try:
+            if not at_any_age and time.time() - path.stat().st_mtime > KEEP_SECONDS:
+                return None
+            found = json.loads(path.read_text("utf-8"))
+            return tuple(Locked(**{**one, "requires": tuple(one["requires"])}) for one in found)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _keep(self, key: str, locked: Sequence[Locked]) -> None:
+        folder = self._store.root / "resolutions"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
+            json.dump([asdict(one) for one in locked], file)
+        os.replace(file.name, folder / f"{key}.json")
+
+
+@functools.cache
+def provider() -> PackageProvider:
+    """Return the provider of this process."""
+    named = os.environ.get(CACHE_VARIABLE)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return PackageProvider(PackageStore(Path(named) if named else cache / "actbox" / "wheels"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Packages that are to be had together."""
+
+    asked: tuple[Requirement, ...]
+    installed: Mapping[str, str]
+    rules: PackagePolicy
+    index: Index
+    judge: PackageJudge
+    python: str
+    """The version of Python that the packages are for, as in `3.12`."""
+
+    @property
+    def key(self) -> str:
+        """A digest of everything on which the resolution depends."""
+        installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
+        parts = [this_platform(self.python), str(self.index), *sorted(map(str, self.asked)), *installed]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def constraints(self) -> list[str]:
+        """What the environment has and keeps."""
+        return [
+            f"{name}=={version}"
+            for name, version in self.installed.items()
+            if all(one.accepts(version) for one in self.asked if one.normalized == name)
+        ]
+
+    def may_ask(self, locked: Sequence[Locked]) -> bool:
+        """Return whether an approver may have to be asked about one of these packages."""
+        direct = map(self.judge.judge, self.asked)
+        listed = (one for one in self.judged([(one, ()) for one in locked], ()) if one.trust is not TrustLevel.REGISTRY)
+        return any(one.demand.asks for one in (*direct, *listed))
+
+    def judged(
+        self, found: Iterable[tuple[Artifact | Locked, tuple[str, ...]]], asked: Sequence[Requirement] | None = None
+    ) -> tuple[Judgement, ...]:
+        """Judge packages with the names of what each requires, and what was asked for."""
+        packages = [
+            ResolvedPackage(name=one.name, version=one.version, hashes=(f"sha256:{one.sha256}",), requires=requires)
+            for one, requires in found
+        ]
+        return self.judge.judge_resolved(self.asked if asked is None else asked, packages)
+
+
+def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:
+    """Return the warnings of judgements. Raises `NotAllowed` for a package that is blocked or that nobody approves."""
+    judgements = tuple(judgements)
+    for judgement in judgements:
+        if judgement.demand.refused:
+            raise blocked(judgement)
+    for judgement in judgements:
+        if nobody_answers and judgement.demand.asks and not judgement.covered:
+            raise not_approved(judgement)
+    return tuple(warning for judgement in judgements for warning in judgement.warnings)
+
+
+def _check_review(record: EnvironmentRecord, rules: PackagePolicy) -> None:
+    """Raise `SandboxUnavailable` for a lock that nobody has reviewed lately, if the policy demands it."""
+    days = rules.review_days
+    if days is not None and time.time() - record.reviewed_at > days * _DAY_SECONDS:
+        name = record.definition.name
+        raise SandboxUnavailable(
+            f"nobody has reviewed the environment {name!r} in the last {days:g} days: look at it with"
+            f" `actbox environment show {name}`, and then run `actbox environment review {name} --by WHO`"
+        )
+
+
+def _check_hashes(asked: Sequence[Requirement], locked: Sequence[Locked]) -> None:
+    """Raise `CannotResolve` for a file that has none of the hashes that its requirement demands."""
+    found = {one.name: one for one in locked}
+    for one in asked:
+        file = found.get(one.normalized)
+        if file and one.hashes and f"sha256:{file.sha256}" not in one.hashes:
+            raise CannotResolve(f"{one} is to have another hash than {file.filename}, which has sha256:{file.sha256}")
+
+
+def _refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy) -> None:
+    """Raise `NotAllowed` for a package with a known vulnerability, if the policy names a file of them."""
+    if rules.vulnerabilities is None:
+        return
+    advisories = read_advisories(rules.vulnerabilities)
+    for one in locked:
+        if known := advisories.of(one.name, one.version):
+            raise NotAllowed(
+                "PackageBlocked",
+                f"{one.name}=={one.version} has known vulnerabilities: {', '.join(known)}",
+                "ask for another version of it, or do without it",
+            )
+
+
+def _has(installed: Mapping[str, str], one: Requirement) -> bool:
+    version = installed.get(one.normalized)
+    return version is not None and not one.address and not one.extras and one.accepts(version)

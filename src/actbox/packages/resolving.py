@@ -1,0 +1,192 @@
+"""Resolves requirements to wheels with hashes, and fetches them, by uv in a sandbox whose only way out is the index."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from email.parser import HeaderParser
+from email.policy import compat32
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from packaging.markers import default_environment
+from packaging.pylock import PackageWheel, Pylock, PylockSelectError
+from packaging.tags import compatible_tags, cpython_tags, platform_tags, sys_tags
+
+from actbox.core.errors import ActboxError
+from actbox.core.limits import Limits
+from actbox.core.mounts import FileMount
+from actbox.core.policy import Policy
+from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.opening import open_sandbox
+
+from .index import Index, reach
+from .wheels import required_names
+
+_FETCHED = "/opt/fetched"
+_SIZES = Limits(
+    memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600, wall_seconds=600
+)
+_MOST_LICENCE = 200
+_MOST_HEADER_BYTES = 64 * 1024
+# Fetches each file to its number; what it writes is hashed by the host, which trusts none of it.
+_FETCH = """
+import shutil, urllib.request
+from concurrent.futures import ThreadPoolExecutor
+def fetch(number, url):
+    with urllib.request.urlopen(url, timeout=60) as answer, open(f"{folder}/{number}", "wb") as file:
+        shutil.copyfileobj(answer, file, 2**20)
+"""
+_FETCH_ALL = """
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(fetch, range(len(urls)), urls))
+"""
+# The value is the headers of each one's metadata, from the index if that has them apart (PEP 658), else from the wheel.
+_DESCRIBE = """
+import zipfile
+def describe(number, url):
+    try:
+        with urllib.request.urlopen(url + ".metadata", timeout=60) as answer:
+            text = answer.read(most)
+    except OSError:
+        fetch(number, url)
+        with zipfile.ZipFile(f"{folder}/{number}") as wheel:
+            names = [name for name in wheel.namelist() if name.count("/") == 1]
+            with wheel.open(next(name for name in names if name.endswith(".dist-info/METADATA"))) as file:
+                text = file.read(most)
+    return text.decode("utf-8", "replace").replace("\\r\\n", "\\n").partition("\\n\\n")[0]
+with ThreadPoolExecutor(4) as pool:
+    described = list(pool.map(describe, range(len(urls)), urls))
+described
+"""
+
+
+class CannotResolve(ActboxError):
+    """Raised where requirements cannot be had together; the message names them and has the resolver's reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """A wheel of a resolution: the distribution, where the file is, and what it must be."""
+
+    name: str
+    version: str
+    url: str
+    filename: str
+    sha256: str
+    size: int = -1
+    """In bytes, -1 if the index does not say."""
+    released: str = ""
+    """When the file was uploaded (ISO 8601), "" if the index does not say."""
+    is_described: bool = False
+    """True if the next two are what the package's metadata says."""
+    licence: str = ""
+    requires: tuple[str, ...] = ()
+    """The names of the distributions that it needs, whatever their markers and extras say."""
+
+
+class Installer:
+    """An open sandbox that resolves and fetches. Close it by `async with`."""
+
+    def __init__(self, index: Index, uv: str, python: str, folder: Path, *, seconds: float) -> None:
+        """`uv` is a path as programs see it, and `python` the version that the wheels are for, as in `3.12`.
+
+        Wheels are fetched into `folder`, on the host.
+        """
+        self._reach = reach(index)
+        self._index = index
+        self._uv, self._python = uv, python
+        self._folder = folder
+        self._seconds = seconds
+        policy = Policy(
+            limits=_SIZES,
+            mounts=(*self._reach.mounts, FileMount(folder, _FETCHED, "rw")),
+            domains=self._reach.domains,
+            secrets=self._reach.secrets,
+            variables={"UV_OFFLINE": "0", "UV_NO_CONFIG": "1", "UV_CACHE_DIR": "/tmp/uv", "UV_NO_PROGRESS": "1"},
+        )
+        self._box: Sandbox = open_sandbox("linux", policy=policy)
+
+    async def __aenter__(self) -> Installer:
+        await self._box.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._box.stop()
+
+    async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
+        """Return the wheels that satisfy requirements together. Raises `CannotResolve`."""
+        await self._box.write_text("in.txt", "\n".join(requirements) + "\n")
+        await self._box.write_text("constraints.txt", "\n".join(constraints) + "\n")
+        command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
+        command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
+        command += ["--python", sys.executable, "--python-version", self._python]
+        command += ["--quiet", *self._reach.options]
+        done = await self._box.execute(command, timeout=self._seconds)
+        if not done.success:
+            raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
+        return tuple(_locked(await self._box.read_text("pylock.toml"), self._python))
+
+    async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
+        """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
+        await self._run_for(wheels, _FETCH + _FETCH_ALL)
+        return [self._folder / str(number) for number in range(len(wheels))]
+
+    async def describe(self, wheels: Sequence[Locked]) -> tuple[Locked, ...]:
+        """Return wheels with what their metadata says. Raises `CannotResolve`."""
+        found = (await self._run_for(wheels, _FETCH + _DESCRIBE)).value
+        return tuple(_described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
+
+    async def _run_for(self, wheels: Sequence[Locked], code: str) -> ExecutionResult:
+        inputs = {"urls": [wheel.url for wheel in wheels], "folder": _FETCHED, "most": _MOST_HEADER_BYTES}
+        done = await self._box.run(Program(code, inputs=inputs), timeout=self._seconds)
+        if not done.success:
+            raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
+        return done
+
+    def _why(self, done: ExecutionResult) -> str:
+        assert done.error is not None
+        said = " ".join(done.stderr.split())[-2000:]
+        return f"{said or done.error.message} (index: {self._index.source})"
+
+
+def _locked(text: str, python: str) -> Iterable[Locked]:
+    """Yield the wheels for a version of Python on this machine in a lock in the form of PEP 751."""
+    markers, fitting = default_environment(), list(sys_tags())
+    if python != f"{sys.version_info[0]}.{sys.version_info[1]}":
+        markers |= {"python_version": python, "python_full_version": f"{python}.0", "implementation_version": python}
+        version = tuple(map(int, python.split(".")))
+        platforms = list(platform_tags())
+        fitting = [*cpython_tags(version, platforms=platforms), *compatible_tags(version, platforms=platforms)]
+    try:
+        chosen = list(Pylock.from_dict(tomllib.loads(text)).select(environment=markers, tags=fitting))
+    except PylockSelectError as error:
+        raise CannotResolve(f"{error}; source distributions are not built") from None
+    for package, file in chosen:
+        if not isinstance(file, PackageWheel):
+            raise CannotResolve(f"{package.name} {package.version} has no wheel that fits; others are not built")
+        url = file.url or Path(file.path or "").as_uri()
+        filename = file.name or unquote(PurePosixPath(urlsplit(url).path).name)
+        sha256 = file.hashes.get("sha256", "")
+        if not sha256:
+            raise CannotResolve(f"the index gives no SHA-256 hash for {filename}, so nobody can tell what it is")
+        released = file.upload_time.isoformat() if file.upload_time else ""
+        yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1, released)
+
+
+def _described(wheel: Locked, headers: str) -> Locked:
+    said = HeaderParser(policy=compat32).parsestr(headers)
+    licence = said.get("License-Expression") or said.get("License") or ""
+    if not licence.strip() or licence.strip().upper() == "UNKNOWN":
+        classes = [one for one in said.get_all("Classifier", ()) if one.startswith("License ::")]
+        licence = "; ".join(one.rpartition("::")[2].strip() for one in classes)
+    return replace(
+        wheel,
+        is_described=True,
+        licence=" ".join(str(licence).split())[:_MOST_LICENCE],
+        requires=required_names(said.get_all("Requires-Dist", ())),
+    )

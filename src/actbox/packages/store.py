@@ -1,0 +1,347 @@
+"""The package cache: unpacked wheels by their hash, and sets of them that programs see as one directory.
+
+    artifacts/SHA256/{site,bin,data}    an unpacked wheel, with its manifest in artifacts/SHA256.json
+    sets/KEY/{site,bin,data}            hard links to the files of several artifacts
+    locks/…                             a lock file for each of these, held while it is made, used or removed
+
+Processes share the cache. Each entry is made aside and renamed into place, so that an entry is there whole or not at
+all. A set is checked at each use: its files' hashes at the first use in this process and whenever a file has changed
+since, as their inodes and change times tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from actbox.core.errors import ActboxError, InvalidValue
+
+from .wheels import DATA, SCRIPTS, SITE, Unpacked, unpack
+
+KEEP_SECONDS = 7 * 24 * 3600.0
+"""How long an entry is kept after its last use."""
+MOST_BYTES = 10 * 2**30
+"""The size beyond which the entries that were used longest ago are removed."""
+
+_Signature = tuple[tuple[str, int, int, int, int], ...]
+
+
+class BadCache(ActboxError):
+    """Raised if the cache cannot be used as it is; the message names the place and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An unpacked wheel in the cache. `files` has the SHA-256 and the mode of each file, by path.
+
+    `requires` are the names of the distributions that its metadata names, whatever their markers and extras say.
+    """
+
+    sha256: str
+    filename: str
+    name: str
+    version: str
+    modules: tuple[str, ...]
+    notes: tuple[str, ...]
+    requires: tuple[str, ...]
+    files: Mapping[str, tuple[str, int]]
+
+
+class UsedSet:
+    """A set of artifacts that is in use: nothing removes its directory before `close`."""
+
+    def __init__(self, path: Path, artifacts: tuple[Artifact, ...], lock: int) -> None:
+        self.path = path
+        self.artifacts = artifacts
+        self._lock = lock
+
+    def close(self) -> None:
+        """Let others remove the set. A second call does nothing."""
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+
+class PackageStore:
+    """The package cache in one directory. Its methods block, and may be called from any thread and process."""
+
+    def __init__(self, root: Path) -> None:
+        """Make the directory if it is missing. Raises `BadCache` if others may write to it."""
+        self.root = root
+        self._known: dict[str, _Signature] = {}
+        self._guard = threading.Lock()
+        _make_private(root)
+        for name in ("artifacts", "sets", "locks", "temporary"):
+            (root / name).mkdir(mode=0o700, exist_ok=True)
+
+    def find(self, sha256: str) -> Artifact | None:
+        """Return an artifact that the cache has, or `None`."""
+        try:
+            said = json.loads(self._manifest(sha256).read_text("utf-8"))
+            said |= {name: tuple(said[name]) for name in ("modules", "notes", "requires")}
+            return Artifact(**{**said, "files": {path: (one, mode) for path, (one, mode) in said["files"].items()}})
+        except (FileNotFoundError, ValueError, TypeError, KeyError):  # missing, or somebody edited it: it is made anew
+            return None
+
+    def add(self, wheel: Path, filename: str, sha256: str) -> Artifact:
+        """Unpack a wheel into the cache, unless it is there; return its artifact. Raises `BadWheel` and `OSError`."""
+        with self._locked(f"artifact-{sha256}"):
+            if (found := self.find(sha256)) is not None and self._path(sha256).is_dir():
+                return found
+            with self._aside() as aside:
+                unpacked = unpack(wheel, filename, sha256, aside / "wheel")
+                artifact = _artifact_of(unpacked, filename, sha256, aside / "wheel")
+                shutil.rmtree(self._path(sha256), ignore_errors=True)
+                (aside / "wheel").rename(self._path(sha256))
+                (aside / "manifest").write_text(json.dumps(asdict(artifact)), "utf-8")
+                (aside / "manifest").rename(self._manifest(sha256))
+            return artifact
+
+    def use(self, artifacts: Iterable[Artifact]) -> UsedSet:
+        """Return the set of these artifacts, made of hard links if it is missing, and checked.
+
+        Raises `InvalidValue` if two artifacts have different files of one path, and `OSError`.
+        """
+        chosen = tuple(sorted(artifacts, key=lambda one: (one.name, one.version, one.sha256)))
+        key = hashlib.sha256("\n".join(one.sha256 for one in chosen).encode()).hexdigest()
+        files = _files_of(chosen)
+        path = self.root / "sets" / key
+        lock = self._lock(f"set-{key}", fcntl.LOCK_SH)
+        try:
+            if not self._is_whole(path, key, files):
+                with self._locked("sets"):  # not the lock of the set, which its users hold
+                    if not self._is_whole(path, key, files):
+                        self._make_set(path, chosen, files)
+                        if not self._is_whole(path, key, files):
+                            raise BadCache(f"{path} changes while it is used: find out who writes there")
+            os.utime(lock)
+            return UsedSet(path, chosen, lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def collect(
+        self, *, keep_seconds: float = KEEP_SECONDS, most_bytes: int = MOST_BYTES, kept: Container[str] = ()
+    ) -> int:
+        """Remove entries that nobody has used for so long, and the oldest beyond a size; return the bytes freed.
+
+        Artifacts with the hashes `kept` stay.
+        """
+        freed = 0
+        with self._locked("collect"):
+            for aside in self._entries("temporary"):
+                if time.time() - aside.stat().st_mtime > keep_seconds:
+                    freed += _remove(aside)
+            found = sorted((self._last_use(kind, path), kind, path) for kind, path in self._removable())
+            held = sum(_bytes_of(path) for _, kind, path in found if kind == "artifact")
+            for used, kind, path in found:
+                if time.time() - used <= keep_seconds and held <= most_bytes:
+                    break
+                if kind == "artifact" and path.name in kept:
+                    continue
+                size = self._remove_unused(kind, path)
+                freed += size
+                held -= size if kind == "artifact" else 0
+        return freed
+
+    # Sets
+
+    def _make_set(self, path: Path, artifacts: tuple[Artifact, ...], files: Mapping[str, tuple[str, int, str]]) -> None:
+        with self._aside() as aside:
+            made = aside / "set"
+            for folder in (SITE, SCRIPTS, DATA):
+                (made / folder).mkdir(parents=True)
+            for name, (expected, _, sha256) in files.items():
+                source, target = self._path(sha256) / name, made / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if _hash_of(source) != expected:
+                    self.forget(sha256)
+                    raise BadCache(
+                        f"{source} is not what was put into the package cache; its package was removed from it, so try"
+                        " again"
+                    )
+                os.link(source, target, follow_symlinks=False)
+            shutil.rmtree(path, ignore_errors=True)
+            made.rename(path)
+
+    def forget(self, sha256: str) -> None:
+        """Remove an artifact, so that the next use makes it anew."""
+        self._manifest(sha256).unlink(missing_ok=True)
+        shutil.rmtree(self._path(sha256), ignore_errors=True)
+
+    def _is_whole(self, path: Path, key: str, files: Mapping[str, tuple[str, int, str]]) -> bool:
+        """Return whether a set's directory has exactly these files with their content."""
+        signature = _signature_of(path)
+        if signature is None:
+            return False
+        with self._guard:
+            if self._known.get(key) == signature:
+                return True
+        if {name for name, *_ in signature} != set(files):
+            return False
+        if any(_hash_of(path / name) != expected for name, (expected, _, _) in files.items()):
+            return False
+        with self._guard:
+            self._known[key] = signature
+        return True
+
+    # Files
+
+    def _path(self, sha256: str) -> Path:
+        return self.root / "artifacts" / sha256
+
+    def _manifest(self, sha256: str) -> Path:
+        return self.root / "artifacts" / f"{sha256}.json"
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(dir=self.root / "temporary") as name:
+            yield Path(name)
+
+    def _lock(self, name: str, how: int) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        while True:
+            descriptor = os.open(self.root / "locks" / name, flags, 0o600)
+            try:
+                fcntl.flock(descriptor, how)
+                # Whoever removes an entry removes its lock file too, and a lock on that counts for nobody.
+                if os.fstat(descriptor).st_nlink:
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        descriptor = self._lock(name, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _entries(self, folder: str) -> list[Path]:
+        return [Path(entry.path) for entry in os.scandir(self.root / folder) if entry.is_dir(follow_symlinks=False)]
+
+    def _removable(self) -> Iterator[tuple[str, Path]]:
+        yield from (("set", path) for path in self._entries("sets"))
+        # A file of an artifact that a set uses has two links; to remove the artifact would free nothing.
+        yield from (("artifact", path) for path in self._entries("artifacts"))
+
+    def _last_use(self, kind: str, path: Path) -> float:
+        try:
+            return (self.root / "locks" / f"{kind}-{path.name}").stat().st_mtime
+        except FileNotFoundError:
+            return path.stat().st_mtime
+
+    def _remove_unused(self, kind: str, path: Path) -> int:
+        descriptor = self._lock_name(kind, path)
+        if descriptor is None:  # it is in use
+            return 0
+        try:
+            size = _bytes_of(path)
+            self._manifest(path.name).unlink(missing_ok=True)
+            shutil.rmtree(path)
+            (self.root / "locks" / f"{kind}-{path.name}").unlink(missing_ok=True)
+            return size
+        finally:
+            os.close(descriptor)
+
+    def _lock_name(self, kind: str, path: Path) -> int | None:
+        try:
+            return self._lock(f"{kind}-{path.name}", fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+
+
+def _artifact_of(unpacked: Unpacked, filename: str, sha256: str, folder: Path) -> Artifact:
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            files[str(path.relative_to(folder))] = (_hash_of(path), stat.S_IMODE(path.stat().st_mode))
+    return Artifact(
+        sha256, filename, unpacked.name, unpacked.version, unpacked.modules, unpacked.notes, unpacked.requires, files
+    )
+
+
+def _files_of(artifacts: tuple[Artifact, ...]) -> dict[str, tuple[str, int, str]]:
+    """Return the files of a set by path: hash, mode, and the artifact's hash."""
+    files: dict[str, tuple[str, int, str]] = {}
+    owners: dict[str, Artifact] = {}
+    for artifact in artifacts:
+        for path, (sha256, mode) in artifact.files.items():
+            if path in files and files[path][0] != sha256:
+                raise InvalidValue(
+                    f"{owners[path].name} {owners[path].version} and {artifact.name} {artifact.version} both have"
+                    f" {path}, with different content: programs cannot have both"
+                )
+            files.setdefault(path, (sha256, mode, artifact.sha256))
+            owners.setdefault(path, artifact)
+    return files
+
+
+def _signature_of(folder: Path) -> _Signature | None:
+    """Return each file's path, inode, size and times; `None` if there is no such directory or another kind of file."""
+    found: list[tuple[str, int, int, int, int]] = []
+    pending = [""]
+    try:
+        while pending:
+            below = pending.pop()
+            with os.scandir(folder / below) as entries:
+                for entry in entries:
+                    name = f"{below}/{entry.name}" if below else entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(name)
+                        continue
+                    status = entry.stat(follow_symlinks=False)
+                    if not stat.S_ISREG(status.st_mode):
+                        return None
+                    found.append((name, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mode))
+    except FileNotFoundError:
+        return None
+    return tuple(sorted(found))
+
+
+def _hash_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def _bytes_of(folder: Path) -> int:
+    return sum(status[2] for status in _signature_of(folder) or ())
+
+
+def _remove(folder: Path) -> int:
+    size = _bytes_of(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    return size
+
+
+def _make_private(root: Path) -> None:
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+    status = os.lstat(root)
+    why = ""
+    if not stat.S_ISDIR(status.st_mode):
+        why = "is not a directory"
+    elif status.st_uid != os.geteuid():
+        why = "belongs to another user"
+    elif status.st_mode & 0o022:
+        why = "can be written by other users"
+    if why:
+        raise BadCache(f"the package cache {root} {why}: name a directory of your own")

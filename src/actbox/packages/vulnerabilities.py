@@ -1,0 +1,90 @@
+"""Known vulnerabilities of packages, from files in the OSV format: one advisory in each file, or a list of them.
+
+https://ossf.github.io/osv-schema/
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from actbox.core.errors import InvalidValue
+from actbox.core.packages import normalized_name
+
+MOST_FILES = 500_000
+_ECOSYSTEM = "PyPI"
+_FIRST = Version("0.dev0")
+
+
+class Advisories:
+    """The advisories of a file or a directory of files, by the name of the package."""
+
+    def __init__(self, path: Path) -> None:
+        """Read them. Raises `InvalidValue` for a path that has none, and for a file that is none."""
+        self._by_name: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+        files = sorted(path.rglob("*.json"))[:MOST_FILES] if path.is_dir() else [path]
+        for file in files:
+            self._read(file)
+        if not files:
+            raise InvalidValue(f"PackagePolicy.vulnerabilities: there is no advisory in {path}")
+
+    def of(self, name: str, version: str) -> tuple[str, ...]:
+        """Return the ids of the advisories that a version of a package is affected by."""
+        known = self._by_name.get(normalized_name(name), ())
+        return tuple(dict.fromkeys(one for one, affected in known if _is_affected(affected, version)))
+
+    def _read(self, file: Path) -> None:
+        try:
+            said = json.loads(file.read_text("utf-8"))
+            advisories = said if isinstance(said, list) else said.get("vulns", [said])
+            for advisory in advisories:
+                if advisory.get("withdrawn"):
+                    continue
+                for affected in advisory.get("affected", ()):
+                    package = affected.get("package", {})
+                    if package.get("ecosystem", "").partition(":")[0] == _ECOSYSTEM:
+                        found = self._by_name.setdefault(normalized_name(package["name"]), [])
+                        found.append((str(advisory["id"]), affected))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidValue(
+                f"PackagePolicy.vulnerabilities: {file} is no advisory in the OSV format: {error!r}"
+            ) from None
+
+
+@functools.lru_cache(maxsize=4)
+def read_advisories(path: str) -> Advisories:
+    """Return the advisories of a file or directory, read once in this process. Raises `InvalidValue`."""
+    return Advisories(Path(path))
+
+
+def _is_affected(affected: Mapping[str, Any], version: str) -> bool:
+    if version in affected.get("versions", ()):
+        return True
+    try:
+        at = Version(version)
+        return any(
+            _in_range(one.get("events", ()), at) for one in affected.get("ranges", ()) if one.get("type") == "ECOSYSTEM"
+        )
+    except InvalidVersion:
+        return True  # nobody can tell, so it counts
+
+
+def _in_range(events: Iterable[Mapping[str, str]], at: Version) -> bool:
+    """Return whether a version is affected, by the events of a range in the order of their versions."""
+    is_affected = False
+    told = [(_version(text), kind) for event in events for kind, text in event.items()]
+    for version, kind in sorted(told, key=lambda one: one[0]):
+        if kind == "introduced" and at >= version:
+            is_affected = True
+        elif (kind == "fixed" and at >= version) or (kind == "last_affected" and at > version):
+            is_affected = False
+    return is_affected
+
+
+def _version(text: str) -> Version:
+    return _FIRST if text == "0" else Version(text)

@@ -1,0 +1,159 @@
+"""A program that may need packages: it gets those that it names, and begins again with one that it misses.
+
+It begins again only if the policy admits the package and the program has had no effect: no tool was called, no file
+written, no request made, and no output shown. Otherwise its model is told what to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from actbox.core.errors import ErrorKind
+from actbox.core.events import Completed, Event, Output, RunRestarted
+from actbox.core.policy import Policy
+from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
+from actbox.tools import Approver
+
+from .dependencies import NotProvided, Provided, package_of
+from .runs import Run
+
+MOST_PACKAGES = 8
+"""The most packages that one program may miss, one after the other, and get."""
+
+_AFTER_A_CHANGE_SECONDS = 0.025  # longer than a marker is unknown after a change
+
+_MISSING = re.compile(r"No module named '([\w.]+)'", re.ASCII)
+
+
+class Attempts:
+    """The attempts at one program. Call `finish` or `events` once."""
+
+    def __init__(
+        self,
+        program: Program,
+        policy: Policy,
+        approver: Approver | None,
+        provide: Callable[[Program, Callable[[Event], None]], Awaitable[Provided]],
+        run_of: Callable[[Program, Provided, Callable[[], Awaitable[None]]], Run],
+        changes: Callable[[], object],
+    ) -> None:
+        """`run_of` returns a run, which closes its packages and calls a function when the program's files are there.
+
+        `changes` returns a marker of the workspace, `None` right after a change or where there is none.
+        """
+        self._program = program
+        self._policy = policy
+        self._may_ask = approver is not None or (policy.packages is not None and policy.packages.approver is not None)
+        self._provide = provide
+        self._run_of = run_of
+        self._changes = changes
+        self._before: object = None
+        self._added: tuple[str, ...] = ()
+        self._is_seen = False
+
+    async def finish(self) -> ExecutionResult:
+        """Run the program and return its result; its output counts as shown only with that."""
+        async with aclosing(self._events()) as events:
+            async for event in events:
+                if isinstance(event, Completed):
+                    return event.result
+        raise AssertionError("a run ended without Completed")
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """Run the program and yield its events."""
+        self._is_seen = True
+        async with aclosing(self._events()) as events:
+            async for event in events:
+                yield event
+
+    async def _events(self) -> AsyncGenerator[Event]:
+        while True:
+            effects = list[str]()
+            result: ExecutionResult | None = None
+            async with aclosing(self._once(effects)) as events:
+                async for event in events:
+                    if isinstance(event, Completed):
+                        result = event.result
+                    else:
+                        yield event
+            assert result is not None, "a run ended without Completed"
+            package = self._package_missed(result)
+            effects += self._left(result) if package else []
+            if package and not effects:
+                self._added = (*self._added, package)
+                self._program = replace(self._program, dependencies=(*self._program.dependencies, package))
+                yield RunRestarted(package)
+                continue
+            yield Completed(self._concluded(result, package, effects))
+            return
+
+    async def _once(self, effects: list[str]) -> AsyncGenerator[Event]:
+        """Yield the events of one attempt, and add what has had an effect while it ran."""
+        told: asyncio.Queue[Event | None] = asyncio.Queue()
+        providing = asyncio.ensure_future(self._provide(self._program, told.put_nowait))
+        providing.add_done_callback(lambda done: told.put_nowait(None))
+        try:
+            while (asked := await told.get()) is not None:
+                yield asked
+            run = self._run_of(self._program, await providing, self._mark)
+            async with aclosing(run.events()) as events:
+                async for event in events:
+                    if isinstance(event, Output) and self._is_seen and "output was shown" not in effects:
+                        effects.append("output was shown")
+                    if isinstance(event, Completed) and run.requests:
+                        effects.append("it has made requests to the network")
+                    yield event
+        except NotProvided as refusal:
+            yield Completed(refusal.result)
+        finally:  # what was provided for a caller who has gone belongs to nobody
+            providing.cancel()
+            for packages in await asyncio.gather(providing, return_exceptions=True):
+                if not isinstance(packages, BaseException):
+                    packages.close()
+
+    def _package_missed(self, result: ExecutionResult) -> str:
+        """Return the package that the program missed, "" for any other end. The program may have lied about it."""
+        error = result.error
+        if error is None or error.kind is not ErrorKind.MISSING_DEPENDENCY or self._policy.packages is None:
+            return ""
+        found = _MISSING.match(error.message)
+        if found is None or error.type != "ModuleNotFoundError" or len(self._added) >= MOST_PACKAGES:
+            return ""
+        package = package_of(found[1], self._policy, self._may_ask)
+        return "" if package in self._added else package
+
+    async def _mark(self) -> None:
+        """Note how the workspace is before the program begins."""
+        self._before = self._changes()
+        if self._before is None:  # it has just changed, and the next change could have the same time
+            await asyncio.sleep(_AFTER_A_CHANGE_SECONDS)
+            self._before = self._changes()
+
+    def _left(self, result: ExecutionResult) -> list[str]:
+        """Return what the program has done that a second attempt would do again."""
+        left = []
+        if result.usage.tool_calls:
+            left.append("it has called tools")
+        writable = any(mount.mode == "rw" for mount in self._policy.mounts)
+        unknown = self._before is None or self._changes() != self._before
+        if writable or result.artifacts or result.changes or unknown:
+            left.append("it may have written files")
+        return left
+
+    def _concluded(self, result: ExecutionResult, package: str, effects: list[str]) -> ExecutionResult:
+        if self._added:
+            names = ", ".join(self._added)
+            said = f"the program missed {names}, and was begun again with it before it had had any effect"
+            result = replace(result, warnings=(*result.warnings, said))
+        if package and result.error is not None:
+            hint = (
+                f"{package} can be had, but the program was not begun again, because {' and '.join(effects)}: send what"
+                f" is left of it with dependencies=[{package!r}], or with a script block that names it (PEP 723)"
+            )
+            result = replace(result, error=replace(result.error, hint=hint))
+        return result

@@ -1,0 +1,139 @@
+"""Named environments: locked and built once, seen by every program of their sandboxes, and managed from the shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import actbox
+from actbox import InvalidValue, Policy, Program, SandboxUnavailable
+from actbox.cli.app import run_app
+from actbox.core.packages import Environment, PackagePolicy, PackageRules
+from actbox.packages import provider
+
+from .index_server import IndexServer
+from .kits import run
+
+pytestmark = pytest.mark.slow
+
+KIT = Environment(name="kit", packages=("kit-greeting",))
+WORDS = "kit_words-1.0-py3-none-any.whl"
+GREETING = "kit_greeting-1.0-py3-none-any.whl"
+
+
+def policy_of(index: IndexServer, environment: str | Environment = KIT, **more: object) -> Policy:
+    return Policy(environment=environment, packages=PackagePolicy(index=index.address, **more))  # type: ignore[arg-type]
+
+
+async def test_an_environment_is_built_at_its_first_use_and_is_there_for_all_later_programs(index: IndexServer) -> None:
+    code = """
+import importlib.metadata, subprocess, sys
+import kit_greeting
+ask = "import kit_greeting; print(kit_greeting.greeting)"
+child = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
+[kit_greeting.greeting, child.stdout, sorted(one.name for one in importlib.metadata.distributions())]
+"""
+    index.is_modern = True
+    result = await run(policy_of(index), code)
+    assert result.value == ["hello", "hello\n", ["kit_greeting", "kit_words"]], result
+    assert index.files_fetched() == [GREETING, WORDS]
+    index.requests.clear()
+    again = await run(policy_of(index, "kit"), "import kit_words\nkit_words.word")
+    assert (again.value, index.requests.total()) == ("hello", 0)
+    assert (again.environment, [one.name for one in again.distributions]) == ("kit", ["kit-greeting", "kit-words"])
+    assert all(len(one.sha256) == 64 for one in again.distributions)
+
+
+async def test_a_session_and_a_command_have_it_too(index: IndexServer) -> None:
+    async with actbox.open_sandbox("linux", policy=policy_of(index)) as box:
+        async with box.session() as session:
+            assert (await session.run("import kit_words\nkit_words.word")).value == "hello"
+        done = await box.execute(["python3", "-c", "import kit_greeting; print(kit_greeting.greeting)"])
+        assert done.stdout == "hello\n", done
+
+
+async def test_what_a_program_asks_for_comes_on_top(index: IndexServer) -> None:
+    words = Environment(name="words", packages=("kit-words",))
+    rules = PackageRules(auto_approved=["kit-greeting"])
+    policy = Policy(environment=words, packages=PackagePolicy(python=rules, index=index.address))
+    index.is_modern = True
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        code = "import subprocess, sys, kit_greeting\nask = 'import kit_greeting; print(kit_greeting.greeting)'\n"
+        code += "[kit_greeting.greeting, subprocess.run([sys.executable, '-c', ask], capture_output=True).stdout]"
+        result = await box.run(Program(code, dependencies=("kit-greeting", "kit-words>=1")))
+        assert result.value == ["hello", b"hello\n"], result
+        assert [one.trust for one in result.distributions] == ["allow-listed", "pre-baked"]
+        alone = await box.run("import importlib.util\nimportlib.util.find_spec('kit_greeting') is None")
+        assert alone.value is True
+    assert index.files_fetched() == [GREETING, WORDS]
+
+
+async def test_a_package_of_it_is_not_imported_before_there_is_a_sandbox(index: IndexServer) -> None:
+    policy = Policy(environment=KIT, packages=PackagePolicy(index=index.address), preload=("kit_words", "colorsys"))
+    result = await run(policy, "import sys\n['kit_words' in sys.modules, 'colorsys' in sys.modules]")
+    assert result.value == [False, True]
+    assert any("kit_words" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize(
+    ("environment", "more", "why"),
+    [
+        ("kid", {}, "there is no environment 'kid'"),
+        (KIT, {"offline": True}, "the environment 'kit' is not built.*actbox environment build kit"),
+        (KIT, {"python": PackageRules(blocked=["Kit.Words"])}, "'kit' cannot be built: kit-words==1.0 is blocked"),
+        (KIT, {"review_days": 7}, "nobody has reviewed the environment 'kit' in the last 7 days"),
+        (Environment(name="none", packages=("kit-nowhere",)), {}, "'none' cannot be built: kit-nowhere cannot be had"),
+        (Environment(name="old", packages=(), python="3.2"), {}, "this machine has no Python 3.2"),
+    ],
+)
+async def test_what_cannot_be_had_is_said_when_the_sandbox_opens(
+    environment: str | Environment, more: dict[str, object], why: str, index: IndexServer
+) -> None:
+    with pytest.raises(SandboxUnavailable, match=why):
+        await run(policy_of(index, environment, **more), "1")
+
+
+def test_names_are_checked() -> None:
+    for name in ("", "a b", "../x", "x" * 101):
+        with pytest.raises(InvalidValue, match="cannot be the name of an environment"):
+            Environment(name=name)
+    with pytest.raises(InvalidValue, match="'clean' always exists"):
+        Environment(name="clean")
+
+
+def test_environments_are_built_listed_shown_reviewed_and_removed_from_the_shell(
+    index: IndexServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str, code: int = 0) -> str:
+        assert run_app(["environment", *arguments]) == code
+        captured = capsys.readouterr()
+        return captured.out or captured.err
+
+    assert "kit: 2 packages" in said("build", "kit", "--with", "kit-greeting", "--index", index.address)
+    assert said("list").startswith("kit: 2 packages for cpython-3.")
+    shown = json.loads(said("show", "kit", "--format", "json"))
+    assert [one["name"] for one in shown["distributions"]] == ["kit-greeting", "kit-words"]
+    components = json.loads(said("show", "kit", "--format", "cyclonedx"))["components"]
+    assert components[1]["purl"] == "pkg:pypi/kit-words@1.0" and components[1]["hashes"][0]["alg"] == "SHA-256"
+    assert f"kit-words==1.0 --hash=sha256:{components[1]['hashes'][0]['content']}" in said("lock", "kit")
+    assert "reviewed by ann" in said("review", "kit", "--by", "ann")
+    assert "reviewed by ann today" in said("show", "kit")
+    assert said("gc", "--days", "0.000001", "--gib", "0").endswith("MiB removed\n")
+    record = provider.provider().records.read("kit")
+    assert record is not None
+    assert len(provider.provider()._found(record.locked)) == 2, "packages of environments stay"
+    said("rm", "kit")
+    assert "there is no environment 'kit'; there are: none" in said("show", "kit", code=2)
+
+
+def test_a_file_defines_environments(index: IndexServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "images.yaml"
+    version = ".".join(__import__("platform").python_version_tuple()[:2])
+    file.write_text(
+        f"images:\n- name: words\n  base: python:{version}-slim\n  packages: [kit-words]\n"
+        f"- name: scripts\n  base: node:20-slim\n"
+    )
+    assert run_app(["environment", "build", "--config", str(file), "--index", index.address]) == 0
+    assert capsys.readouterr().out.startswith("words: 1 package for cpython-")

@@ -1,0 +1,105 @@
+"""A program that misses a package begins again with it, if the policy approves it and nothing has happened yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import actbox
+from actbox import Completed, ErrorKind, Output, Program, RunRestarted
+from actbox.codeact import CallbackApprover
+
+from .index_server import IndexServer
+from .kits import policy_of, run
+
+pytestmark = pytest.mark.slow
+
+CODE = "import kit_greeting\nkit_greeting.greeting"
+
+
+async def test_a_program_gets_each_approved_package_that_it_misses(index: IndexServer) -> None:
+    policy = policy_of(index, auto_approved=["kit-greeting", "kit-trojan-free", "kit_words"], blocked=[])
+    result = await run(policy, "import kit_words\nimport kit_greeting\nkit_words.word + kit_greeting.greeting")
+    assert result.value == "hellohello", result
+    [said] = [warning for warning in result.warnings if "begun again" in warning]
+    assert said.startswith("the program missed kit-words, kit-greeting, and was begun again")
+
+
+async def test_events_say_so_and_the_first_attempt_shows_nothing(index: IndexServer) -> None:
+    async with actbox.open_sandbox("linux", policy=policy_of(index)) as box:
+        events = [event async for event in box.stream(CODE + "\nprint(kit_greeting.greeting)")]
+    assert [event.package for event in events if isinstance(event, RunRestarted)] == ["kit-greeting"]
+    assert "".join(event.text for event in events if isinstance(event, Output)) == "hello\n"
+    assert isinstance(events[-1], Completed) and events[-1].result.success
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        ("note()", "it has called tools"),
+        ("open('/workspace/x', 'w').close()", "it may have written files"),
+        ("open('/output/x', 'w').close()", "it may have written files"),
+    ],
+    ids=["tool", "file", "output"],
+)
+async def test_a_program_that_has_had_an_effect_is_told_what_to_send(before: str, why: str, index: IndexServer) -> None:
+    calls: list[int] = []
+
+    def note() -> None:
+        calls.append(1)
+
+    async with actbox.open_sandbox("linux", policy=policy_of(index)) as box:
+        result = await box.run(f"{before}\n{CODE}", tools=[note])
+    assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
+    assert result.error.hint.startswith(f"kit-greeting can be had, but the program was not begun again, because {why}")
+    assert "dependencies=['kit-greeting']" in result.error.hint
+    assert calls == [1] * (before == "note()")
+
+
+async def test_output_that_somebody_has_seen_is_an_effect_and_unseen_output_none(index: IndexServer) -> None:
+    code = f"print('begun', flush=True)\n{CODE}"
+    assert (await run(policy_of(index), code)).stdout == "begun\n"
+    async with actbox.open_sandbox("linux", policy=policy_of(index)) as box:
+        events = [event async for event in box.stream(code)]
+    assert isinstance(events[-1], Completed)
+    error = events[-1].result.error
+    assert error is not None and "because output was shown" in error.hint
+
+
+@pytest.mark.parametrize("module", ["kit_forbidden", "kit_words", "kit_nowhere"])
+async def test_what_the_policy_does_not_approve_stays_missing(module: str, index: IndexServer) -> None:
+    result = await run(policy_of(index), f"import {module}")
+    assert result.error is not None
+    assert (result.error.kind, result.error.message) == (ErrorKind.MISSING_DEPENDENCY, f"No module named '{module}'")
+    assert index.requests.total() == 0
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_somebody_is_asked_about_a_missing_package_that_requires_approval(
+    approved: bool, index: IndexServer
+) -> None:
+    asked: list[Any] = []
+
+    def decide(request: Any) -> bool:
+        asked.append(request)
+        return approved
+
+    policy = policy_of(index, CallbackApprover(decide), auto_approved=[], requires_approval=["kit-greeting"])
+    result = await run(policy, CODE)
+    assert [request.packages[0].name for request in asked] == ["kit-greeting"]
+    assert (result.value, result.error and result.error.type) == (
+        ("hello", None) if approved else (None, "PackageNotApproved")
+    )
+
+
+async def test_a_program_that_lies_about_what_it_misses_gets_no_more_than_the_policy_approves(
+    index: IndexServer,
+) -> None:
+    code = (
+        "import itertools\nfor name in itertools.count(): raise ModuleNotFoundError(\"No module named 'kit_greeting'\")"
+    )
+    async with actbox.open_sandbox("linux", policy=policy_of(index)) as box:
+        result = await box.run(Program(code))
+    assert not result.success
+    assert [one.name for one in result.distributions] in ([], ["kit-greeting", "kit-words"])

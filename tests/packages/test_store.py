@@ -1,0 +1,155 @@
+"""The package cache: each file once, whole or not at all, checked at each use, and shared by processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from actbox import InvalidValue
+from actbox.packages import store as store_module
+from actbox.packages.store import Artifact, BadCache, PackageStore, UsedSet
+
+from .wheel_factory import make_wheel, sha256_of
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PackageStore:
+    return PackageStore(tmp_path / "cache")
+
+
+def added(store: PackageStore, wheel: Path) -> Artifact:
+    return store.add(wheel, wheel.name, sha256_of(wheel))
+
+
+def two(store: PackageStore, folder: Path) -> list[Artifact]:
+    wheels = [make_wheel(folder, name, files={f"{name}/__init__.py": name.encode()}) for name in ("kit_a", "kit_b")]
+    return [added(store, wheel) for wheel in wheels]
+
+
+def test_a_set_shows_the_files_of_its_artifacts_and_each_file_is_stored_once(
+    store: PackageStore, tmp_path: Path
+) -> None:
+    artifacts = two(store, tmp_path)
+    one, both = store.use(artifacts[:1]), store.use(artifacts)
+    shown = both.path / "site" / "kit_a" / "__init__.py"
+    assert shown.read_text() == "kit_a" and (both.path / "site" / "kit_b" / "__init__.py").exists()
+    assert shown.stat().st_nlink == 3 and shown.samefile(one.path / "site" / "kit_a" / "__init__.py")
+    assert {path.stat().st_mode & 0o7777 for path in both.path.rglob("*") if path.is_dir()} == {0o755}
+    assert store.use(reversed(artifacts)).path == both.path
+
+
+def test_a_wheel_is_unpacked_once(store: PackageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = make_wheel(tmp_path)
+    first = added(store, wheel)
+    monkeypatch.delattr(store_module, "unpack")
+    assert added(PackageStore(store.root), wheel) == first == store.find(first.sha256)
+
+
+def _add_and_use(root: Path, wheel: Path) -> str:
+    store = PackageStore(root)
+    used = store.use([added(store, wheel)])
+    return (used.path / "site" / "kit_wheel" / "__init__.py").read_text()
+
+
+def test_processes_that_want_the_same_thing_at_once_all_get_it(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path)
+    with ProcessPoolExecutor(8, multiprocessing.get_context("fork")) as pool:
+        found = list(pool.map(_add_and_use, [tmp_path / "cache"] * 20, [wheel] * 20))
+    assert found == ["here = True\n"] * 20
+    assert os.listdir(tmp_path / "cache" / "temporary") == []
+
+
+def _edit(path: Path) -> None:
+    before = path.stat()
+    path.write_text("here = Fals\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_cache_that_somebody_edited_is_not_used(store: PackageStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path)
+    artifact = added(store, wheel)
+    used = store.use([artifact])
+    _edit(used.path / "site" / "kit_wheel" / "__init__.py")
+    with pytest.raises(BadCache, match="is not what was put into the package cache"):
+        store.use([artifact])
+    assert store.find(artifact.sha256) is None
+    again = store.use([added(store, wheel)])
+    assert (again.path / "site" / "kit_wheel" / "__init__.py").read_text() == "here = True\n"
+
+
+@pytest.mark.parametrize("what", ["a file more", "a link", "a file less"])
+def test_a_set_that_somebody_edited_is_made_anew(what: str, store: PackageStore, tmp_path: Path) -> None:
+    artifact = added(store, make_wheel(tmp_path))
+    site = store.use([artifact]).path / "site"
+    if what == "a file more":
+        (site / "evil.py").write_text("")
+    elif what == "a link":
+        (site / "evil.py").symlink_to("/etc/passwd")
+    else:
+        (site / "kit_wheel" / "__init__.py").unlink()
+    again = store.use([artifact]).path / "site"
+    assert (again / "kit_wheel" / "__init__.py").exists() and not (again / "evil.py").is_symlink()
+    assert not (again / "evil.py").exists()
+
+
+def test_a_set_is_hashed_at_its_first_use_and_again_only_where_a_file_has_changed(
+    store: PackageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = added(store, make_wheel(tmp_path))
+    store.use([artifact])
+    hashed: list[Path] = []
+    monkeypatch.setattr(store_module, "_hash_of", lambda path: hashed.append(path) or "")
+    store.use([artifact])
+    assert hashed == []
+
+
+def test_two_distributions_with_one_file_cannot_be_had_together(store: PackageStore, tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path, name, files={"kit/same.py": name.encode()}) for name in ("kit_a", "kit_b")]
+    with pytest.raises(InvalidValue, match=r"kit-a 1\.0 and kit-b 1\.0 both have site/kit/same\.py"):
+        store.use([added(store, wheel) for wheel in wheels])
+
+
+def test_what_is_in_use_stays_and_what_nobody_used_for_long_goes(store: PackageStore, tmp_path: Path) -> None:
+    artifacts = two(store, tmp_path)
+    used, unused = store.use(artifacts[:1]), store.use(artifacts)
+    unused.close()
+    freed = store.collect(keep_seconds=-1)
+    assert freed > 0
+    assert (used.path / "site" / "kit_a" / "__init__.py").read_text() == "kit_a"
+    assert not unused.path.exists() and store.find(artifacts[1].sha256) is None
+    used.close()
+    store.collect(keep_seconds=-1)
+    assert [path for path in store.root.rglob("*") if path.is_file() and path.name not in ("collect", "sets")] == []
+
+
+def test_beyond_its_size_the_cache_loses_what_was_used_longest_ago(store: PackageStore, tmp_path: Path) -> None:
+    big = [make_wheel(tmp_path, name, files={f"{name}/x": os.urandom(2**16)}) for name in ("kit_a", "kit_b")]
+    artifacts = [added(store, wheel) for wheel in big]
+    lock = store.root / "locks" / f"artifact-{artifacts[0].sha256}"
+    os.utime(lock, (1, 1))
+    store.collect(most_bytes=100_000)
+    assert [store.find(artifact.sha256) is not None for artifact in artifacts] == [False, True]
+
+
+@pytest.mark.parametrize("wrong", ["a link", "a file", "writable by others"])
+def test_a_directory_that_is_not_our_own_is_refused(wrong: str, tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    if wrong == "a link":
+        root.symlink_to(tmp_path)
+    elif wrong == "a file":
+        root.write_text("")
+    else:
+        root.mkdir()
+        root.chmod(0o777)
+    with pytest.raises(BadCache, match="name a directory of your own"):
+        PackageStore(root)
+
+
+def test_a_used_set_can_be_closed_twice(store: PackageStore, tmp_path: Path) -> None:
+    used: UsedSet = store.use([added(store, make_wheel(tmp_path))])
+    used.close()
+    used.close()
