@@ -123,11 +123,11 @@ NOTHING: Provided = Environs()
 """The packages of a program of which nothing is known."""
 
 
-def asks_for_packages(program: Program | str) -> bool:
+def asks_for_packages(program: object) -> bool:
     """Return whether a program names packages, in `dependencies` or in a script block of its source (PEP 723)."""
     if isinstance(program, Program):
         return bool(program.dependencies) or _SCRIPT_BLOCK in program.code
-    return _SCRIPT_BLOCK in program
+    return isinstance(program, str) and _SCRIPT_BLOCK in program
 
 
 async def provide_packages(

@@ -90,6 +90,7 @@ class ShellSandbox(ShellFiles, Sandbox):
         self.policy = Policy() if policy is None else policy
         if not isinstance(self.policy, Policy):
             raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
+        check_subclass(self, has_begun=True)
         check_policy(self.policy, self.traits.engine, "mounts", "domains", "secrets")
         self.tool_proxy: ToolProxy | None = None
         if tool_address is not None:
