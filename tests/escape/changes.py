@@ -217,7 +217,11 @@ TREES_OPEN = (
 
 # Mounts of the policy that are all of the host's own files, to be written.
 MOUNTS_WRITABLE = (
-    Change("sandbox/nursery/host_mounts.py", '        if mode in ("ro", "input", "packages"):\n', '        if mode == "none":\n'),
+    Change(
+        "sandbox/nursery/host_mounts.py",
+        '        if mode in ("ro", "input", "packages"):\n',
+        '        if mode == "none":\n',
+    ),
     Change(
         "sandbox/nursery/attach.py", "    if not below:\n", "    if below:\n        (inputs,) = below\n    if True:\n"
     ),
