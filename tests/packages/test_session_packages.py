@@ -16,6 +16,7 @@ from actbox.core.events import ApprovalRequested, Completed
 from actbox.packages import provider
 from actbox.sandbox.dependencies import PACKAGES
 from actbox.tools import ApprovalDecision, ApprovalRequest
+from tests.clock import Clock
 
 from .index_server import IndexServer
 from .kits import policy_of
@@ -151,7 +152,9 @@ async def test_a_program_may_catch_a_refusal_as_an_import_error(index: IndexServ
 
 
 @pytest.mark.parametrize("code", ["%pip install kit-greeting", "import kit_greeting"])
-async def test_somebody_is_asked_while_the_program_waits(code: str, index: IndexServer) -> None:
+async def test_somebody_is_asked_while_the_program_waits_and_its_time_does_not_pass(
+    code: str, clock: Clock, index: IndexServer
+) -> None:
     decided = asyncio.Event()
     asked: list[ApprovalRequest] = []
 
@@ -163,11 +166,13 @@ async def test_somebody_is_asked_while_the_program_waits(code: str, index: Index
     policy = policy_of(index, CallbackApprover(decide), auto_approved=[], requires_approval=["kit-greeting"])
     async with session_with(policy) as session:
         events = []
-        async for event in session.stream(f"{code}\n{GREETS}"):
+        async for event in session.stream(f"{code}\n{GREETS}", timeout=50):
             events.append(event)
             if isinstance(event, ApprovalRequested):
+                clock.turn(100)
                 decided.set()
     assert isinstance(events[-1], Completed) and events[-1].result.value == "hello", events[-1]
+    assert events[-1].result.usage.wall_ms < 50_000
     assert [(request.what, request.packages[0].name) for request in asked] == [("install", "kit-greeting")]
     assert asked[0].program == f"{code}\n{GREETS}"
 

@@ -28,7 +28,9 @@ MOST_PACKAGES = 8
 
 _AFTER_A_CHANGE_SECONDS = 0.025  # longer than a marker is unknown after a change
 
-_NAME_THEM = "name the packages in a script block (PEP 723) or with dependencies=[…]; in a session such a line works"
+_NAME_THEM = (
+    "name the packages in a script block (PEP 723) or with dependencies=[…]; in a session, `%pip install` works"
+)
 _MISSING = re.compile(r"No module named '([\w.]+)'", re.ASCII)
 
 

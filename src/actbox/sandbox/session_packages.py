@@ -32,7 +32,9 @@ from .dependencies import (
     PACKAGES,
     Layer,
     NotProvided,
+    Provided,
     asks_for_packages,
+    environs,
     new_layers_folder,
     of_environment,
     package_of,
@@ -126,6 +128,11 @@ class SessionPackages:
     def pip(self) -> str:
         """The directory with the session's `pip`, "" if it gets no packages; known once `open` was called."""
         return PIP if self._folder is not None else ""
+
+    @property
+    def of_plain_run(self) -> Provided:
+        """The packages of a run that can add none."""
+        return environs(self.policy, self._traits, self._layer())
 
     async def open(self) -> Path | None:
         """Return the directory to mount at `PACKAGES`, `None` if the session gets no packages."""
@@ -232,15 +239,15 @@ class RunPackages:
     async def answer(self, arguments: dict[str, Any], tell: Callable[[Event], None]) -> dict[str, Any]:
         """Return the answer to a guest that asks for the package of a module, or for requirements."""
         missed, requirements = arguments.get("module"), arguments.get("requirements")
-        if isinstance(missed, str):
-            name = package_of(missed, self.session.policy, self._may_ask)
-            requirements = [name] if name else []
-        if not isinstance(requirements, list) or not all(isinstance(one, str) for one in requirements):
-            return _refused(ErrorInfo(kind=ErrorKind.RUNTIME, message="packages are asked for by their requirements"))
         new: tuple[Distribution, ...] = ()
         before = self.install_ms
         try:
-            if requirements:
+            if isinstance(missed, str):
+                name = package_of(missed, self.session.policy, self._may_ask)
+                requirements = [name] if name else []
+            if not isinstance(requirements, list):
+                raise InvalidValue("packages are asked for by a list of requirements")
+            if requirements:  # `Program` checks that they are text
                 new = await self.add(replace(self._program, dependencies=tuple(requirements)), tell)
         except NotProvided as refusal:
             assert refusal.result.error is not None
@@ -251,7 +258,7 @@ class RunPackages:
         finally:
             self.paused_ms += self.install_ms - before
         if new and isinstance(missed, str):
-            self.warnings += (f"the program missed {requirements[0]}, which was installed while it waited",)
+            self.warnings += (f"the program missed {name}, which was installed while it waited",)
         return {
             "folders": list(self.session.folders),
             "installed": [f"{one.name}-{one.version}" for one in new],

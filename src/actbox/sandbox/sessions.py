@@ -153,7 +153,8 @@ class LocalSession(WorkspaceFiles, Session):
     def _run_of(self, program: Program | str, tools: Tools, timeout: float | None) -> Run | Attempts:
         packages = self._place.packages
         if packages is None or not (packages.are_governed or asks_for_packages(program)):
-            return _SessionRun(functools.partial(self._begun, program, tools, timeout, NOTHING))
+            plain = NOTHING if packages is None else packages.of_plain_run
+            return _SessionRun(functools.partial(self._begun, program, tools, timeout, plain))
         approver = tools.approver if isinstance(tools, Toolset) else None
 
         async def provide(program: Program, tell: Callable[[Event], None]) -> Provided:
@@ -195,8 +196,9 @@ class LocalSession(WorkspaceFiles, Session):
                 yield self._failed(str(error), "`actbox doctor` says what works here")
                 return
             program = place.in_language(program)
-            if program.dependencies and place.packages is None:
-                raise Unsupported("programs of a session cannot have dependencies of their own here; a run's can")
+            if place.packages is None and place.traits.dependencies and asks_for_packages(program):
+                engine = place.traits.engine
+                raise Unsupported(f"sessions of the {engine} engine get no packages; runs do, and linux's sessions")
             frame, toolset = await place.prepare(place.workspace, program, tools, self._frame_of)
             try:
                 output = place.workspace.mark_empty_output(place.limits) or await place.mark_output(place.workspace)
