@@ -141,6 +141,7 @@ async def test_a_refusal_names_the_requirement_and_the_session_goes_on(
         kind, type_, message = said(result)
         assert ((kind, type_), result.state_kept) == (expected, True), result
         assert {"kit_trojan": "kit-forbidden"}.get(package, package) in message
+        assert result.error is not None and "/opt/packages" not in result.error.traceback
         assert (await session.run(f"kept\n{GREETS}")).value == "hello"
 
 
