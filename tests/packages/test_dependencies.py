@@ -114,11 +114,8 @@ async def test_an_index_that_is_down_is_said_to_be(index: IndexServer) -> None:
     assert result.error.kind is ErrorKind.MISSING_DEPENDENCY and "kit-greeting cannot be had" in result.error.message
 
 
-async def test_sessions_and_other_engines_refuse_dependencies(index: IndexServer) -> None:
+async def test_other_engines_refuse_dependencies(index: IndexServer) -> None:
     program = Program("1", dependencies=("kit-greeting",))
-    async with actbox.open_sandbox("linux", policy=policy_of(index)) as box, box.session() as session:
-        with pytest.raises(Unsupported, match="programs of a session cannot have dependencies"):
-            await session.run(program)
     async with actbox.open_sandbox("process", allow_unisolated=True) as box:
         with pytest.raises(Unsupported, match="the process engine installs no dependencies; the linux engine does"):
             await box.run(program)

@@ -27,6 +27,7 @@ class Program:
     in its `PYTHONPATH` must lie below `/workspace` or a mount. In a session both apply to later programs too.
     `dependencies` are requirements (PEP 508) of the program, such as `("pandas>=2.2", "openpyxl")`, beside those of a
     script block in its source (PEP 723); what the environment lacks is installed if the policy's `packages` allow it.
+    Later programs of the same session have them too.
 
     Raises `InvalidValue` for a name that cannot be a variable, a value that cannot cross, a path that leaves `/input`,
     a variable that cannot be set, or source of more than 8 MiB. Source with a syntax error raises nothing here: its run

@@ -176,12 +176,16 @@ class PackageProvider:
         layer: Layer | None,
         approver: Approver | None,
         tell: Tell,
+        had: tuple[Distribution, ...] = (),
     ) -> Provided:
-        """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`."""
+        """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`.
+
+        `had` are packages that a session has beyond its environment.
+        """
         start = time.perf_counter()
         try:
             asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
-            installed = {one.name: one.version for one in of_environment(policy, layer)}
+            installed = {one.name: one.version for one in (*of_environment(policy, layer), *had)}
             lacking = [one for one in asked if one.applies() and not _has(installed, one)]
             environs = partial(of_environment, policy, layer)
             if not lacking:
@@ -211,6 +215,10 @@ class PackageProvider:
             message = str(error) if isinstance(error, ActboxError) else f"packages cannot be installed: {error}"
             missing = ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message)
             raise NotProvided(missing, program, engine) from None
+
+    def new_layers_folder(self) -> Path:
+        """Make an empty directory for the packages of a session, on the file system of the package cache. Blocks."""
+        return Path(tempfile.mkdtemp(prefix="session-", dir=self._store.root / "temporary"))
 
     async def _artifacts(
         self, job: _Job, approver: Approver | None, program: Program, tell: Tell

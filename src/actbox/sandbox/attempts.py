@@ -20,6 +20,7 @@ from actbox.core.result import ExecutionResult
 from actbox.tools import Approver
 
 from .dependencies import NotProvided, Provided, package_of
+from .guest.notebook import NO_INSTALLS
 from .runs import Run
 
 MOST_PACKAGES = 8
@@ -27,6 +28,9 @@ MOST_PACKAGES = 8
 
 _AFTER_A_CHANGE_SECONDS = 0.025  # longer than a marker is unknown after a change
 
+_NAME_THEM = (
+    "name the packages in a script block (PEP 723) or with dependencies=[…]; in a session, `%pip install` works"
+)
 _MISSING = re.compile(r"No module named '([\w.]+)'", re.ASCII)
 
 
@@ -150,6 +154,9 @@ class Attempts:
             names = ", ".join(self._added)
             said = f"the program missed {names}, and was begun again with it before it had had any effect"
             result = replace(result, warnings=(*result.warnings, said))
+        error = result.error
+        if error is not None and error.hint.startswith(NO_INSTALLS):  # they can be had, but not by such a line
+            result = replace(result, error=replace(error, hint=NO_INSTALLS + _NAME_THEM))
         if package and result.error is not None:
             hint = (
                 f"{package} can be had, but the program was not begun again, because {' and '.join(effects)}: send what"

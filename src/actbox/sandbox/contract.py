@@ -46,6 +46,8 @@ class Session(Files):
     ends, or that is made between two runs, fails with `ToolError`. Output printed between two runs belongs to the
     next run.
 
+    Packages that a program asks for, also by `%pip install`, stay for later programs and for copies made afterwards.
+
     Tracebacks show each program under its own file name: `program.py`, then `program-2.py`. An error's `line` is a
     line of the program that just ran.
 

@@ -98,11 +98,16 @@ class Provider(Protocol):
         layer: Layer | None,
         approver: Approver | None,
         tell: Callable[[Event], None],
+        had: tuple[Distribution, ...],
     ) -> Provided:
         """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`.
 
-        `approver` decides about packages where the policy has no approver of its own. `tell` gets the events.
+        `approver` decides about packages where the policy has no approver of its own. `tell` gets the events. `had` are
+        packages that a session has beyond its environment.
         """
+
+    def new_layers_folder(self) -> Path:
+        """Make an empty directory for the packages of a session, on the file system of the package cache. Blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +142,17 @@ async def provide_packages(
     layer: Layer | None,
     approver: Approver | None,
     tell: Callable[[Event], None],
+    had: tuple[Distribution, ...] = (),
 ) -> Provided:
     """Return the packages of a program; see `Provider`. Raises `NotProvided`."""
     if not asks_for_packages(program):
         return environs(policy, traits, layer)
-    return await _provider().provide(program, policy, traits.engine, layer, approver, tell)
+    return await _provider().provide(program, policy, traits.engine, layer, approver, tell, had)
+
+
+def new_layers_folder() -> Path:
+    """Make an empty directory for the packages of a session. Blocks."""
+    return _provider().new_layers_folder()
 
 
 def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:

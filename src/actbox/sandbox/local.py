@@ -56,6 +56,7 @@ from .requests import (
 from .run_end import Stop
 from .run_slots import Slots, slots
 from .runs import Request, Run, failed_result, reason_of
+from .session_packages import SessionPackages
 from .sessions import LocalSession, SessionPlace
 from .siblings import AloneInSiblings, Siblings
 from .storage import Output, Storage
@@ -93,6 +94,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     """The files of the named environment, once the sandbox is open."""
     _leaves_no_trace = False
     """True if everything a program can leave behind for the next one lies in the workspace."""
+    _sessions_get_packages = False
+    """True if a session's guest can see packages that are added while it lives."""
     _counts_processor_time = False
     """True if something beside the guest counts its processor time, and ends it; more exactly than the kernel does."""
     guest_root: str = "/workspace"
@@ -242,8 +245,11 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             if self._workspace is not workspace:
                 raise SandboxStopped("the session has ended with its sandbox, which was stopped; open a new one")
 
+        packages = SessionPackages(self.policy, self.traits, lambda: self._layer)
+
         async def start_guest() -> GuestProcess:
-            start = GuestStart(stdin=b"", session=True, forkable=forkable)
+            folder = await packages.open() if self._sessions_get_packages else None
+            start = GuestStart(stdin=b"", session=True, forkable=forkable, packages=folder)
             guest = self._guest_at_hand(start) or await self._start_whole(start)
             if self._workspace is not workspace:
                 await guest.abandon()
@@ -261,7 +267,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 entered=self._entered,
                 left=self._guests.discard,
                 closed=self._sessions.discard,
-                first_message=self._frame({"t": "session", "name": "program.py"}),
+                first_message=lambda: self._frame({"t": "session", "name": "program.py", "packages": packages.pip}),
+                packages=packages if self._sessions_get_packages else None,
                 in_language=self._in_language,
                 prepare=self._prepare,
                 mark_output=self._mark_output,

@@ -31,10 +31,12 @@ from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.tools import Toolset
 
+from .attempts import Attempts
 from .cancellation import whole
 from .channel.link import Link
 from .channel.messages import Call, Done
 from .contract import Session, Tools
+from .dependencies import NOTHING, NotProvided, Provided, asks_for_packages
 from .files import WorkspaceFiles
 from .guest import wire
 from .guest_process import GuestProcess
@@ -43,6 +45,7 @@ from .requests import WallTime, encode_program, wall_time
 from .run_end import STATE_LOST, Ending, Stop, verdict
 from .run_slots import slots
 from .runs import SHORT_SECONDS, Collector, Request, Run, Stream, ending_of, failed_result, reason_of
+from .session_packages import InstallRequests, RunPackages, SessionPackages, is_install_request
 from .storage import Output, Storage
 from .traits import Traits
 
@@ -66,7 +69,10 @@ class SessionPlace:
     limits: Limits
     forkable: bool
     workspace: Storage
-    first_message: bytes
+    first_message: Callable[[], bytes]
+    """Returns the frame that makes a started guest a session's."""
+    packages: SessionPackages | None
+    """The packages of the session, `None` if the engine gives sessions none beyond their environment."""
     check_open: Callable[[], None]
     """Raises `SandboxStopped` if the sandbox was stopped after the session was opened."""
     start_guest: Callable[[], Awaitable[GuestProcess]]
@@ -129,6 +135,8 @@ class LocalSession(WorkspaceFiles, Session):
         if not was_closed:
             self._release()
             self._place.closed(self)
+            if self._place.packages is not None:
+                await self._place.packages.close()
 
     def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
@@ -142,12 +150,39 @@ class LocalSession(WorkspaceFiles, Session):
         """Run a program when earlier programs have ended, and return its result."""
         return await self._run_of(program, tools, timeout).finish()
 
-    def _run_of(self, program: Program | str, tools: Tools, timeout: float | None) -> Run:
-        return _SessionRun(functools.partial(self._begun, program, tools, timeout))
+    def _run_of(self, program: Program | str, tools: Tools, timeout: float | None) -> Run | Attempts:
+        packages = self._place.packages
+        if packages is None or not (packages.are_governed or asks_for_packages(program)):
+            plain = NOTHING if packages is None else packages.of_plain_run
+            return _SessionRun(functools.partial(self._begun, program, tools, timeout, plain))
+        approver = tools.approver if isinstance(tools, Toolset) else None
+
+        async def provide(program: Program, tell: Callable[[Event], None]) -> Provided:
+            self.check_loop()
+            self._check_open()
+            try:
+                await packages.open()
+                return await packages.for_run(program, approver, tell)
+            except NotProvided as refusal:
+                refusal.result = replace(refusal.result, state_kept=self.alive)
+                raise
+
+        def run_of(program: Program, packages: Provided, _: object) -> Run:
+            return _SessionRun(functools.partial(self._begun, program, tools, timeout, packages))
+
+        # A program of a session never begins again: its names are bound already.
+        return Attempts(
+            self._place.in_language(program), packages.policy, approver, provide, run_of, changes=lambda: None
+        )
 
     @asynccontextmanager
     async def _begun(
-        self, program: Program | str, tools: Tools, timeout: float | None, run: _SessionRun
+        self,
+        program: Program | str,
+        tools: Tools,
+        timeout: float | None,
+        packages: Provided,
+        run: _SessionRun,
     ) -> AsyncGenerator[ExecutionResult | None]:
         """Wait for the run's turn and start it for a block; yield `None`, or a failed result if it cannot begin."""
         place = self._place
@@ -161,9 +196,10 @@ class LocalSession(WorkspaceFiles, Session):
                 yield self._failed(str(error), "`actbox doctor` says what works here")
                 return
             program = place.in_language(program)
-            if program.dependencies:
-                raise Unsupported("programs of a session cannot have dependencies of their own; a run's can")
-            frame, toolset = await place.prepare(place.workspace, program, tools, guest.frame_of)
+            if place.packages is None and place.traits.dependencies and asks_for_packages(program):
+                engine = place.traits.engine
+                raise Unsupported(f"sessions of the {engine} engine get no packages; runs do, and linux's sessions")
+            frame, toolset = await place.prepare(place.workspace, program, tools, self._frame_of)
             try:
                 output = place.workspace.mark_empty_output(place.limits) or await place.mark_output(place.workspace)
             except (OSError, RuntimeError) as error:  # such as too many open files in this process
@@ -187,11 +223,20 @@ class LocalSession(WorkspaceFiles, Session):
                     toolset=toolset,
                     program=program,
                     warnings=place.warnings,
+                    packages=packages,
                 )
                 async with run.over_live(guest, request, output.collect_if_any):
                     yield None
             finally:
                 output.close()
+
+    def _frame_of(self, message: dict[str, Any]) -> bytes:
+        """Return the frame that has the guest run a program as its next run, with all packages that it has by now."""
+        assert self._guest is not None
+        packages = self._place.packages
+        return self._guest.frame_of(
+            {**message, "packages": list(packages.folders)} if packages is not None else message
+        )
 
     async def fork(self) -> LocalSession:
         """Copy the guest between two programs and return the copy as a session."""
@@ -213,7 +258,8 @@ class LocalSession(WorkspaceFiles, Session):
             if not guest.why_ended:
                 await self._have(guest, "release")
             raise
-        copy = LocalSession(replace(self._place, workspace=fork.workspace), fork.release)
+        packages = self._place.packages.copied() if self._place.packages is not None else None
+        copy = LocalSession(replace(self._place, workspace=fork.workspace, packages=packages), fork.release)
         pid = 0
         try:
             try:
@@ -304,7 +350,7 @@ class LocalSession(WorkspaceFiles, Session):
             await guest.close()
             self._check_open()
         # No program takes part in this step, so the policy's limit on program time does not apply.
-        result = await self._ask(guest, self._place.first_message, (), seconds=_STEP_SECONDS)
+        result = await self._ask(guest, self._place.first_message(), (), seconds=_STEP_SECONDS)
         if result.error is not None:
             self._check_open()
             await guest.close()
@@ -406,6 +452,10 @@ class _SessionRun(Run):
         self._streams = guest.streams
         self._interrupted = False
         self._interrupted_at: int | None = None
+        self._packages = request.packages if isinstance(request.packages, RunPackages) else None
+        self._installs: InstallRequests | None = None
+        if self._packages is not None:
+            self._installs = InstallRequests(self._packages, self._clock, request.limits.message_bytes, self)
         return self
 
     def _begin(self) -> None:
@@ -432,6 +482,20 @@ class _SessionRun(Run):
             self.on_ended(self._live.ending)
         else:
             self._link.resume()
+
+    def on_message(self, message: Call | Done, size: int, weight: int) -> None:
+        """Handle a message from the guest; a request for packages is no tool call."""
+        is_request = isinstance(message, Call) and is_install_request(message)
+        if is_request and self._installs is not None and self._stop is None and self._done is None:
+            assert isinstance(message, Call) and self._link is not None
+            self._installs.start(message, self._link.answer)
+        else:
+            super().on_message(message, size, weight)
+
+    def _conclude(self) -> None:
+        if self._installs is not None:
+            self._installs.cancel()
+        super()._conclude()
 
     async def _close(self) -> None:
         """Interrupt an abandoned program and wait until the guest is ready for the next run, or has ended."""
@@ -493,6 +557,10 @@ class _SessionRun(Run):
         result = super()._result(artifacts, warnings)
         kept = self._ending is None
         error = result.error
+        if (packages := self._packages) is not None:
+            approval_ms = max(result.usage.approval_ms - packages.paused_ms, 0.0)
+            usage = replace(result.usage, approval_ms=approval_ms)
+            result = replace(result, usage=usage, warnings=(*result.warnings, *packages.warnings))
         if error is not None and (self._interrupted or not kept):
             error = _with_hint(error, _KEPT if kept else STATE_LOST)
             error = replace(error, line=error.line or self._interrupted_at)

@@ -10,7 +10,7 @@ from types import CoroutineType, FrameType
 
 from .failed_expressions import expressions_at, own_entry
 from .notebook import is_installed, notebook_hint
-from .tool_error import ToolError
+from .tool_error import NotInstalled, ToolError
 from .traces import is_own, trace
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -100,6 +100,8 @@ def classified(error: BaseException, program_name: str, tool_names: Iterable[str
             return "RUNTIME", "", hint
     if isinstance(error, MemoryError):
         return "MEMORY", "memory_mib", _TAKE_LESS
+    if isinstance(error, NotInstalled):
+        return error.kind, "", error.hint
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
         if name not in sys.modules:

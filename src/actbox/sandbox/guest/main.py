@@ -110,7 +110,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
         if failure := _enter(folder, message["name"]):
             send_result(channel, failure)
             os._exit(failure["exit"])
-        serve_session(channel, save_figures)
+        serve_session(channel, save_figures, message.get("packages", ""))
 
     done: Dict[str, Any] = {"t": "done", "exit": 0}
     names: Dict[str, Any] = {}

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 _INSTALLS = re.compile(
     r"\s*[!%]*\s*(?:python[\d.]*\s+-m\s+)?(?:pip[\d.]*|uv\s+pip|conda|mamba)\s+install\b(?P<arguments>.*)"
 )
+NO_INSTALLS = "a program cannot install packages here: leave this line out, and "
+"""The start of the hint for a line that installs packages which are not there."""
 _SHELL_CELLS = ("%%bash", "%%sh", "%%shell", "%%script", "%%system", "%%!")
 # An assignment of a shell command's or a magic's output, as in notebooks: `files = !ls`.
 _ASSIGNED = re.compile(r"[\w\s,.]+=\s*([!%].*)")
@@ -49,7 +51,7 @@ def _instead_of_installing(arguments: List[str]) -> str:
     missing = [name for name in names if not is_installed(name)]
     if names and not missing:
         return "leave this line out: installed here already: %s" % ", ".join(names)
-    hint = "a program cannot install packages here: leave this line out, and use the standard library or what is there"
+    hint = NO_INSTALLS + "use the standard library or what is there"
     return "%s (not installed: %s)" % (hint, ", ".join(missing)) if missing else hint
 
 

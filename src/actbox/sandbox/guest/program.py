@@ -57,10 +57,11 @@ class Compiled:
         self.source = source
 
 
-def compile_program(source: str, name: str) -> Compiled:
+def compile_program(source: str, name: str, shown: str = "") -> Compiled:
     """Compile a module in which `await` may stand at the top level. Raises only `SyntaxError` for a faulty program.
 
-    The source goes into `linecache` under `name`, so that tracebacks show its lines; line numbers are the source's.
+    The source goes into `linecache` under `name`, so that tracebacks show its lines; line numbers are the source's. If
+    lines of a program were replaced, `shown` is the program as it was sent.
     """
     source = source[1:] if source.startswith("\ufeff") else source  # a byte order mark, as Python drops it from files
     if "\0" in source:  # CPython before 3.12 raises a ValueError, and later versions name no line
@@ -83,8 +84,9 @@ def compile_program(source: str, name: str) -> Compiled:
     except (RecursionError, MemoryError):
         raise _syntax_error("the program is nested too deeply, or too large, to be compiled", name, 1) from None
     # Split as Python counts lines: str.splitlines would also split at form feeds and line separators.
-    lines = [line + "\n" for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-    linecache.cache[name] = (len(source), None, lines, name)
+    shown = shown or source
+    lines = [line + "\n" for line in shown.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    linecache.cache[name] = (len(shown), None, lines, name)
     # Without these words there is nothing to find, and walking a program's tree takes as long as compiling it.
     may_await = "await" in source or "async" in source
     return Compiled(code, may_await and any(_awaits(node) for node in ast.walk(tree)), name, source)

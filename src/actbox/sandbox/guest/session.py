@@ -23,6 +23,7 @@ from .fork import fork_orphan, moving_to, refuse_threads
 from .interrupts import Interrupts
 from .program import Compiled, compile_program, new_main, run_in, set_out
 from .randomness import reseed
+from .session_packages import SessionPackages, with_pip_called
 from .spare_descriptors import SpareDescriptors
 from .spawned import note_tools
 from .tools import bind_tools, bind_types
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, NoReturn, Optional, Set
 
 
-def serve_session(channel: HostChannel, save_figures: Callable[[], None]) -> NoReturn:
-    """Run the programs that the host sends, until it closes the channel, and end the process."""
+def serve_session(channel: HostChannel, save_figures: Callable[[], None], packages: str = "") -> NoReturn:
+    """Run the programs that the host sends, until it closes the channel, and end the process.
+
+    `packages` is the directory with the `pip` of a session that may get packages while it lives.
+    """
     # Now, and not when a program needs it: an interrupted import can leave a package broken for good.
     import asyncio  # noqa: F401
 
-    session = Session(channel, save_figures)
+    session = Session(channel, save_figures, packages)
     done: Optional[Dict[str, Any]] = {"t": "done", "exit": 0}
     while done is not None:
         channel.end_calls()
@@ -51,7 +55,7 @@ def serve_session(channel: HostChannel, save_figures: Callable[[], None]) -> NoR
 class Session:
     """The programs of a session: their shared state, and how each is run and reported."""
 
-    def __init__(self, channel: HostChannel, save_figures: Callable[[], None]) -> None:
+    def __init__(self, channel: HostChannel, save_figures: Callable[[], None], packages: str) -> None:
         self._channel = channel
         self._save_figures = save_figures
         self._owner = os.getpid()
@@ -63,6 +67,7 @@ class Session:
         self._file_names: Set[str] = set()
         self._bound: Dict[str, Any] = {}
         self._held = False
+        self._packages = SessionPackages(channel, self._file_names, packages) if packages else None
 
     def run_next(self) -> Optional[Dict[str, Any]]:
         """Wait for a program and run it; return its result, or `None` when the host has closed the channel."""
@@ -142,7 +147,7 @@ class Session:
         name = self._file_name(message["name"])
         sys.argv = [name]
         try:
-            compiled: Optional[Compiled] = compile_program(message["code"], name)
+            compiled: Optional[Compiled] = self._compile(message["code"], name)
         except SyntaxError as error:
             compiled = None
             done["error"] = describe_exception(error, name)
@@ -150,6 +155,8 @@ class Session:
         if compiled is not None:
             self._bind(message, compiled, name)
             if set_out(message, done):
+                if self._packages is not None:
+                    self._packages.see(message["packages"])
                 self._execute(compiled, name, message, done)
         if os.getpid() != self._owner:  # a child that the program forked ends as a script would
             flush_output()
@@ -159,6 +166,18 @@ class Session:
         done["cpu_ms"] = (time.process_time() - started) * 1000
         done["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return done
+
+    def _compile(self, source: str, name: str) -> Compiled:
+        """Compile a program, in which lines such as `%pip install x` may stand if the session may get packages."""
+        shown = ""
+        while True:
+            try:
+                return compile_program(source, name, shown)
+            except SyntaxError as error:
+                changed = with_pip_called(source, error) if self._packages is not None else ""
+                if not changed:
+                    raise
+                shown, source = shown or source, changed
 
     def _file_name(self, name: str) -> str:
         """Return a file name that no program of the session has had; functions' source lines are looked up by it."""

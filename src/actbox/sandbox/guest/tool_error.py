@@ -34,8 +34,15 @@ class ToolError(Exception):
         return str(self.args[0]) if self.args else ""  # a KeyError would quote it
 
 
+class NotInstalled(ModuleNotFoundError):
+    """The program does not get a package; the message says why. `kind` and `hint` are those of the run's error."""
+
+    kind = "MISSING_DEPENDENCY"
+    hint = ""
+
+
 # Programs see the bare name, as with a built-in exception.
-ToolError.__module__ = "builtins"
+ToolError.__module__ = NotInstalled.__module__ = "builtins"
 
 
 def catchable(name: str) -> Any:

@@ -16,7 +16,7 @@ _LIBRARIES = tuple(
     {prefix + "/lib/" for prefix in (sys.prefix, sys.base_prefix)}
     | {os.path.dirname(os.__file__) + "/", "/usr/lib/", "<frozen "}
 )
-_PACKAGES = ("/site-packages/", "/dist-packages/")
+_PACKAGES = ("/site-packages/", "/dist-packages/", "/opt/packages/")
 
 
 def leave_out(*folders: str) -> None:
