@@ -119,7 +119,7 @@ class PackageProvider:
                 artifacts = self._found(record.locked)
             _check_review(record, rules)
             folder = await run_blocking(self._in_use, record, artifacts)
-            return Layer(str(folder), python.path, python.version, record.distributions, target)
+            return Layer(str(folder), python.path, python.version, record.distributions, target=target)
         except NotAllowed as refusal:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
         except (CannotResolve, BadWheel, BadCache, OSError) as error:
@@ -156,7 +156,7 @@ class PackageProvider:
         platform = platform_of(target, python.version)
         is_locked = record is not None and record.definition == definition and record.platform == platform
         judge = PackageJudge(rules.python)
-        job = _Job(asked, {}, rules, find_index(rules.index), judge, python.version, target)
+        job = _Job(asked, {}, rules, find_index(rules.index), judge, python.version, target=target)
         async with self._installer(job) as installer:
             if record is None or not is_locked or refresh:
                 locked = await installer.resolve([str(one) for one in asked]) if asked else ()
@@ -220,7 +220,7 @@ class PackageProvider:
             warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
             target = layer.target if layer else None
             python = await run_blocking(_python_for, layer.version if layer else "", target)
-            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge, python.version, target)
+            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge, python.version, target=target)
             artifacts, judgements = await self._artifacts(job, approver, program, tell)
             used = await run_blocking(self._store.use, artifacts)
             trust = {one.name: one.trust for one in judgements}

@@ -191,7 +191,7 @@ def package_of(module: str, policy: Policy, may_ask: bool) -> str:
 
 async def layer_of(policy: Policy, target: Target | None = None) -> Layer | None:
     """Return the files of a policy's environment if it is a named one; see `Provider`. Raises `SandboxUnavailable`."""
-    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy, target)
+    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy, target=target)
 
 
 def image_of(policy: Policy) -> str:

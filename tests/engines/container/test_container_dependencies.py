@@ -175,7 +175,7 @@ async def test_the_packages_of_an_image_count_as_its_own(image: str, index: Inde
     name = f"{image}-with"
     client.run("build", "--pull=never", "--layers=false", "--tag", name, str(tmp_path), seconds=300)
     try:
-        with pytest.raises(SandboxUnavailable, match=r"has packages that the policy blocks.*kit-forbidden"):
+        with pytest.raises(SandboxUnavailable, match=r"-with has packages that the policy blocks.*kit-forbidden"):
             async with actbox.open_sandbox("container", policy=Policy(packages=policy_of(index).packages), image=name):
                 pass
         rules = PackagePolicy(python=PackageRules(auto_approved=["kit-forbidden"]), index=index.address)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
+from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.mounts import INPUT, OUTPUT, WORKSPACE, FileMount
-from actbox.core.packages import CLEAN, HOST, normalized_name
+from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.dependencies import PACKAGES, Layer, Provided, image_of, layer_of
@@ -20,6 +20,7 @@ from actbox.sandbox.local import GuestStart
 from actbox.sandbox.nursery import seccomp
 from actbox.sandbox.remote.agent import Agent, AgentConfig
 from actbox.sandbox.remote.agent_guest import AgentGuest
+from actbox.sandbox.remote.interpreter import on_top
 from actbox.sandbox.remote.sandbox import AgentSandbox
 from actbox.sandbox.remote.workspace import RemoteWorkspace
 from actbox.sandbox.traits import Traits, check_lacking, check_packages
@@ -153,19 +154,9 @@ class ContainerSandbox(AgentSandbox):
         options, policy = self._options, self.policy
         client = await run_blocking(find_client, options.runtime, options.client)
         found = await run_blocking(python_of, client, self._image)
-        rules = policy.packages.python.blocked if policy.packages is not None else ()
-        blocked = {normalized_name(rule.name) for rule in rules}
-        if there := sorted(one.name for one in found.distributions if one.name in blocked):
-            raise SandboxUnavailable(
-                f"the image {self._image!r} has packages that the policy blocks, and shows programs all that it has:"
-                f" {', '.join(there)}; make an image without them"
-            )
-        image = Layer("", "", found.target.version, found.distributions, found.target, self._image)
-        own = await layer_of(policy, found.target)
-        if own is None:
-            return image
-        packages = {one.name: one for one in (*found.distributions, *own.distributions)}
-        return image._replace(folder=own.folder, distributions=tuple(packages.values()), name=policy.environment_name)
+        image = found.layer(policy, self._image)
+        own = await layer_of(policy, target=found.target)
+        return image if own is None else on_top(image, own, policy.environment_name)
 
     def _is_quiet(self) -> bool:
         return all(guest.ended or guest.is_dismissed for guest in self._active)

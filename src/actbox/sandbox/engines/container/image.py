@@ -16,10 +16,11 @@ from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.engines.linux.interpreter import Base, interpreter
 from actbox.sandbox.engines.linux.nursery import SYSTEM_PATH
 from actbox.sandbox.nursery.root import ETC, ETC_FILES, SYSTEM, hidden_in, outermost
+from actbox.sandbox.remote.interpreter import FoundInterpreter
 
 from .cache import LABEL, OURS, cache_folder, note_use, remove_unused
 from .client import Client, CommandFailed
-from .packages import ENVIRONMENT, ImagePython, image_python
+from .packages import ENVIRONMENT, image_python
 
 _FOLDERS = ("proc", "sys", "dev", "home", "run", "var", "var/tmp", "opt")
 _WRITABLE = ("tmp", "workspace")
@@ -74,7 +75,7 @@ def host_root(client: Client, base: Base = _HOST, files: str = "") -> Root:
     )
 
 
-def python_of(client: Client, image: str) -> ImagePython:
+def python_of(client: Client, image: str) -> FoundInterpreter:
     """Return the interpreter of an image. Raises `SandboxUnavailable` if there is no such image, or none in it."""
     return image_python(client, image, _inspected(client, image)[0])
 

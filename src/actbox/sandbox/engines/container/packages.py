@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
@@ -17,13 +16,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
-from actbox.core.packages import CLEAN, Distribution, PackagePolicy, PackageRules, normalized_name
+from actbox.core.packages import CLEAN, PackagePolicy, PackageRules, normalized_name
 from actbox.core.policy import Policy
 from actbox.core.program import Program
-from actbox.sandbox.dependencies import Layer, NotProvided, Provided, Target, of_environment, provide_packages
+from actbox.sandbox.dependencies import Layer, NotProvided, Provided, of_environment, provide_packages
+from actbox.sandbox.remote.interpreter import QUESTION, FoundInterpreter, read_answer
 from actbox.sandbox.traits import Traits
 
 from .client import Client, CommandFailed
@@ -38,58 +38,33 @@ ENVIRONMENT: Final = "/opt/environment"
 _MOST_KEPT: Final = 16
 """The most sets of late packages that a container keeps beside those in use."""
 
-# Prints the interpreter, its version, and what decides which wheels fit: the architecture and the C library.
-_ASK_PYTHON = """
-import importlib.metadata, json, os, re, subprocess, sys, sysconfig
-libc, minor = "", 0
-try:
-    name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
-    libc, minor = name, int(version.split(".")[1])
-except (AttributeError, ValueError, OSError):
-    if "musl" in str(sysconfig.get_config_var("HOST_GNU_TYPE")) or "musl" in str(sysconfig.get_config_var("SOABI")):
-        loader = "/lib/ld-musl-%s.so.1" % os.uname().machine
-        said = subprocess.run([loader], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
-        libc, minor = "musl", int(re.search(r"Version 1[.](\\d+)", said).group(1))
-packages = [(one.metadata["Name"], one.version) for one in importlib.metadata.distributions()]
-print(json.dumps([sys.executable, sys.version_info[:2], os.uname().machine, libc, minor, packages]))
-"""
 # Places where an image's interpreter is looked for.
 _PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
 _LEAST_PYTHON = (3, 9)
 
 
-class ImagePython(NamedTuple):
-    """The interpreter of an image: its path there, what packages for it have to fit, and those that it has."""
-
-    path: str
-    target: Target
-    distributions: tuple[Distribution, ...]
+_known: dict[str, FoundInterpreter] = {}
 
 
-_known: dict[str, ImagePython] = {}
-
-
-def image_python(client: Client, image: str, number: str) -> ImagePython:
+def image_python(client: Client, image: str, number: str) -> FoundInterpreter:
     """Return the interpreter of an image, whose id is `number`; it is asked once. Blocks.
 
     Raises `SandboxUnavailable` if the image has none.
     """
     for candidate in _PYTHONS if number not in _known else ():
         try:
-            said = client.run(
-                *("run", "--rm", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000"),
-                *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--pull=never"),
-                *("--entrypoint", candidate, image, "-c", _ASK_PYTHON),
+            found = read_answer(
+                client.run(
+                    *("run", "--rm", "--network", "none", "--pull=never", "--ulimit", "nofile=1024:1024"),
+                    *("--ulimit", "nproc=1000:1000", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+                    *("--entrypoint", candidate, image, "-c", QUESTION),
+                )
             )
-            path, version, machine, libc, minor, packages = json.loads(said)
-            if tuple(version) >= _LEAST_PYTHON:
-                target = Target(".".join(map(str, version)), str(machine), str(libc), int(minor))
-                named = {normalized_name(str(name)): str(version) for name, version in reversed(packages)}
-                found = tuple(Distribution(name, version) for name, version in named.items())
-                _known[number] = ImagePython(str(path), target, found)
-                break
-        except (CommandFailed, ValueError, TypeError):
+        except (CommandFailed, ValueError):
             continue
+        if found.version >= _LEAST_PYTHON:
+            _known[number] = found
+            break
     if number not in _known:
         raise SandboxUnavailable(f"the image {image!r} has no Python {'.'.join(map(str, _LEAST_PYTHON))} or later")
     return _known[number]

@@ -155,7 +155,7 @@ class WasmSandbox(EmbeddedSandbox):
         """Return the directories of a named environment, which is built if need be. Raises `SandboxUnavailable`."""
         if self.policy.environment in (HOST, CLEAN):
             return ()
-        layer = await layer_of(self.policy, await _target())
+        layer = await layer_of(self.policy, target=await _target())
         assert layer is not None
         self._layer = layer
         return (await run_blocking(partial(Volume.of, layer.folder, _ENVIRONMENT, read_only=True)),)
