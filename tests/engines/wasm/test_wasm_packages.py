@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import actbox
-from actbox import ErrorKind, Policy, Program
+from actbox import ErrorKind, Policy, Program, Unsupported
 from actbox.core.packages import Environment, PackagePolicy
 from tests.packages.index_server import IndexServer
 from tests.packages.kits import policy_of
@@ -58,6 +58,8 @@ async def test_a_named_environment_is_there_for_programs_and_sessions(index: Ind
         index.requests.clear()
         async with box.session() as session:
             assert (await session.run("import kit_greeting\nkit_greeting.greeting")).value == "hello"
+            with pytest.raises(Unsupported, match="programs of a session cannot have dependencies"):
+                await session.run(Program("1", dependencies=("kit-words",)))
         assert [result.value async for result in box.map([CODE, CODE], concurrency=2)] == [["hello", True]] * 2
         assert not index.requests
 
@@ -72,5 +74,5 @@ async def test_packages_of_the_host_are_none_of_its_programs(index: IndexServer)
     policy = Policy(packages=PackagePolicy(index=index.address, python=policy_of(index).packages.python))
     async with actbox.open_sandbox("wasm", policy=policy) as box:
         result = await box.run(Program("import kit_words\nkit_words.word", dependencies=("kit-greeting",)))
-    assert (result.error, result.value) == (None, "hello")
+    assert (result.error, result.value, result.environment) == (None, "hello", "clean")
     assert [one.name for one in result.distributions] == ["kit-greeting", "kit-words"]

@@ -181,6 +181,8 @@ class EmbeddedHost(Sandbox, Generic[P, S]):
         traits, limits = self.traits, self.policy.limits
         wall = wall_time(timeout, limits.wall_seconds)
         asked = in_language(program, traits)
+        if session is not None and asked.dependencies:
+            raise Unsupported("programs of a session cannot have dependencies of their own; a run's can")
         toolset = Toolset.for_run(tools)
         if len(toolset) and not traits.tools:
             raise Unsupported(

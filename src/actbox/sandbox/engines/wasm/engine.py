@@ -69,7 +69,7 @@ class WasmSandbox(EmbeddedSandbox):
 
     traits = TRAITS
     _input_apart = True
-    _layer = Layer("", "", "", ())
+    _layer = Layer("", "", "", (), name=CLEAN)
 
     def __init__(self, policy: Policy, upstream: Upstream | None = None, *, family: WasmSandbox | None = None) -> None:
         """Raise `Unsupported` for a policy that cannot be enforced. `family` is a sandbox whose proxy is shared."""
