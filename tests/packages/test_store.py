@@ -42,6 +42,18 @@ def test_a_set_shows_the_files_of_its_artifacts_and_each_file_is_stored_once(
     assert store.use(reversed(artifacts)).path == both.path
 
 
+def test_other_users_may_enter_the_directories_of_a_set_whatever_the_umask_is(
+    store: PackageStore, tmp_path: Path
+) -> None:
+    before = os.umask(0o077)
+    try:
+        used = store.use(two(store, tmp_path))
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in [used.path, *used.path.rglob("*")] if path.is_dir()} == {0o755}
+    assert {path.stat().st_mode & 0o777 for path in used.path.rglob("*") if path.is_file()} == {0o644}
+
+
 def test_a_wheel_is_unpacked_once(store: PackageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = make_wheel(tmp_path)
     first = added(store, wheel)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from actbox.core.errors import InvalidValue
 from actbox.core.packages import CLEAN, HOST, Distribution, Environment, check_environment_name
+from actbox.sandbox.dependencies import Target
 
 from .resolving import Locked
 
@@ -109,7 +110,9 @@ class EnvironmentRecords:
         return self._folder / f"{name}.json"
 
 
-def this_platform(python: str = "") -> str:
-    """Return what wheels of an interpreter are for: its version, "" for that of this process, and the platform."""
+def platform_of(target: Target | None, python: str = "") -> str:
+    """Return what wheels are for: `target`, or an interpreter of this machine, "" for that of this process."""
+    if target is not None:
+        return str(target)
     version = python or ".".join(map(str, sys.version_info[:2]))
     return f"cpython-{version} {sysconfig.get_platform()}"

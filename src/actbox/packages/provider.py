@@ -26,14 +26,14 @@ from actbox.core.packages import Distribution, Distributions, Environment, Packa
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import Environs, Layer, NotProvided, Provided, of_environment
+from actbox.sandbox.dependencies import Environs, Layer, NotProvided, Provided, Target, name_of, of_environment
 from actbox.tools import Approver
 
 from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approver, not_approved
-from .environments import EnvironmentRecord, EnvironmentRecords, this_platform
+from .environments import EnvironmentRecord, EnvironmentRecords, platform_of
 from .import_names import distributions_of
 from .index import Index, find_index
-from .interpreters import find_python, find_uv
+from .interpreters import FoundPython, find_python, find_uv
 from .project_files import read_script
 from .requirements import Requirement, parse_requirement, read_requirements
 from .resolving import CannotResolve, Installer, Locked
@@ -87,38 +87,60 @@ class PackageProvider:
                 return name
         return ""
 
-    async def layer(self, policy: Policy) -> Layer:
-        """Return the files of a policy's named environment; build them first if need be.
+    def image(self, policy: Policy) -> str:
+        """Return the OCI image of a policy's named environment, "" if it names none. Blocks."""
+        definition = self._definition(policy)
+        return definition.image if definition is not None else ""
+
+    async def layer(self, policy: Policy, target: Target | None = None) -> Layer:
+        """Return the files of a policy's named environment; build them first if need be, for `target` if it is given.
 
         Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
         """
-        wanted, rules = policy.environment, policy.packages or PackagePolicy()
+        rules = policy.packages or PackagePolicy()
         name = policy.environment_name
         try:
-            record = await run_blocking(self.records.read, name)
-            definition = wanted if isinstance(wanted, Environment) else record.definition if record else None
+            definition = await run_blocking(self._definition, policy)
             if definition is None:
                 raise SandboxUnavailable(self.records.unknown(name))
-            python = await run_blocking(find_python, definition.python)
+            record = await run_blocking(self._records_for(target).read, name)
+            python = await run_blocking(_python_for, definition.python, target)
             artifacts = self._found(record.locked) if record and record.definition == definition else ()
-            is_here = record is not None and record.platform == this_platform(python.version)
+            is_here = record is not None and record.platform == platform_of(target, python.version)
             if record is None or not is_here or not artifacts or len(artifacts) != len(record.locked):
                 if rules.offline:
                     raise SandboxUnavailable(
                         f"the environment {name!r} is not built, and the policy is offline: run"
                         f" `actbox environment build {name}` with a network"
                     )
-                record = await self._alone(("build", name), lambda: self.build(definition, rules))
+                record = await self._alone(
+                    ("build", name, target), lambda: self.build(definition, rules, target=target)
+                )
                 artifacts = self._found(record.locked)
             _check_review(record, rules)
             folder = await run_blocking(self._in_use, record, artifacts)
-            return Layer(str(folder), python.path, python.version, record.distributions)
+            return Layer(str(folder), python.path, python.version, record.distributions, target=target)
         except NotAllowed as refusal:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
         except (CannotResolve, BadWheel, BadCache, OSError) as error:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}") from None
 
-    async def build(self, definition: Environment, rules: PackagePolicy, *, refresh: bool = False) -> EnvironmentRecord:
+    def _definition(self, policy: Policy) -> Environment | None:
+        if isinstance(policy.environment, Environment):
+            return policy.environment
+        record = self.records.read(policy.environment)
+        return record.definition if record is not None else None
+
+    def _records_for(self, target: Target | None) -> EnvironmentRecords:
+        """Return the records of locks for a target: each has its own, below the records for this machine."""
+        if target is None:
+            return self.records
+        name = hashlib.sha256(str(target).encode()).hexdigest()[:24]
+        return EnvironmentRecords(self._store.root / "environments" / name)
+
+    async def build(
+        self, definition: Environment, rules: PackagePolicy, *, refresh: bool = False, target: Target | None = None
+    ) -> EnvironmentRecord:
         """Lock an environment, unless its lock fits or with `refresh`, fetch its wheels, and return its record.
 
         Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadCache`, `OSError` and `InvalidValue`.
@@ -127,13 +149,14 @@ class PackageProvider:
             raise InvalidValue(
                 f"the environment {definition.name!r} is for {definition.language}: only Python's are built"
             )
-        python = await run_blocking(find_python, definition.python)
+        python = await run_blocking(_python_for, definition.python, target)
         asked = read_requirements(definition.packages)
-        record = await run_blocking(self.records.read, definition.name)
-        platform = this_platform(python.version)
+        records = self._records_for(target)
+        record = await run_blocking(records.read, definition.name)
+        platform = platform_of(target, python.version)
         is_locked = record is not None and record.definition == definition and record.platform == platform
         judge = PackageJudge(rules.python)
-        job = _Job(asked, {}, rules, find_index(rules.index), judge, python.version)
+        job = _Job(asked, {}, rules, find_index(rules.index), judge, python.version, target=target)
         async with self._installer(job) as installer:
             if record is None or not is_locked or refresh:
                 locked = await installer.resolve([str(one) for one in asked]) if asked else ()
@@ -148,7 +171,7 @@ class PackageProvider:
             await self._fetch(installer, record.locked)
         self._store.use(self._found(record.locked)).close()
         record = replace(record, built_at=time.time())
-        await run_blocking(self.records.write, record)
+        await run_blocking(records.write, record)
         return record
 
     def collect(self, *, keep_seconds: float, most_bytes: int) -> int:
@@ -186,23 +209,29 @@ class PackageProvider:
         try:
             asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
             installed = {one.name: one.version for one in (*of_environment(policy, layer), *had)}
-            lacking = [one for one in asked if one.applies() and not _has(installed, one)]
+            markers = (
+                {"python_version": layer.version, "python_full_version": f"{layer.version}.0"}
+                if layer and layer.version
+                else None
+            )
+            lacking = [one for one in asked if one.applies(markers) and not _has(installed, one)]
             environs = partial(of_environment, policy, layer)
             if not lacking:
-                return Environs(policy.environment_name, Distributions((), environs))
+                return Environs(name_of(policy, layer), Distributions((), environs))
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
             judge = PackageJudge(rules.python)
             warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
-            python = await run_blocking(find_python, layer.version if layer else "")
-            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge, python.version)
+            target = layer.target if layer else None
+            python = await run_blocking(_python_for, layer.version if layer else "", target)
+            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge, python.version, target=target)
             artifacts, judgements = await self._artifacts(job, approver, program, tell)
             used = await run_blocking(self._store.use, artifacts)
             trust = {one.name: one.trust for one in judgements}
             distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in artifacts)
             notes = tuple(note for artifact in artifacts for note in artifact.notes)
             return _Provided(
-                environment=policy.environment_name,
+                environment=name_of(policy, layer),
                 distributions=Distributions(distributions, environs),
                 folder=used.path,
                 warnings=(*warnings, *notes),
@@ -211,7 +240,7 @@ class PackageProvider:
             )
         except NotAllowed as refusal:
             raise NotProvided(refusal.error, program, engine) from None
-        except (CannotResolve, BadWheel, BadCache, OSError) as error:
+        except (CannotResolve, BadWheel, BadCache, SandboxUnavailable, OSError) as error:
             message = str(error) if isinstance(error, ActboxError) else f"packages cannot be installed: {error}"
             missing = ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message)
             raise NotProvided(missing, program, engine) from None
@@ -313,7 +342,8 @@ class PackageProvider:
     async def _installer(self, job: _Job) -> AsyncIterator[Installer]:
         with tempfile.TemporaryDirectory(dir=self._store.root / "temporary") as name:
             seconds = job.rules.install_seconds
-            async with Installer(job.index, find_uv(), job.python, Path(name), seconds=seconds) as installer:
+            installer = Installer(job.index, find_uv(), job.python, Path(name), seconds=seconds, target=job.target)
+            async with installer:
                 yield installer
 
     def _found(self, locked: Sequence[Locked]) -> tuple[Artifact, ...]:
@@ -358,12 +388,14 @@ class _Job:
     judge: PackageJudge
     python: str
     """The version of Python that the packages are for, as in `3.12`."""
+    target: Target | None = None
+    """What they are for, if it is not this machine."""
 
     @property
     def key(self) -> str:
         """A digest of everything on which the resolution depends."""
         installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
-        parts = [this_platform(self.python), str(self.index), *sorted(map(str, self.asked)), *installed]
+        parts = [platform_of(self.target, self.python), str(self.index), *sorted(map(str, self.asked)), *installed]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @property
@@ -390,6 +422,11 @@ class _Job:
             for one, requires in found
         ]
         return self.judge.judge_resolved(self.asked if asked is None else asked, packages)
+
+
+def _python_for(wanted: str, target: Target | None) -> FoundPython:
+    """Return an interpreter of this machine, or only the version of a target. May block."""
+    return find_python(wanted) if target is None else FoundPython("", target.version)
 
 
 def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.markers import default_environment
 from packaging.pylock import PackageWheel, Pylock, PylockSelectError
-from packaging.tags import compatible_tags, cpython_tags, platform_tags, sys_tags
+from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags, sys_tags
 
 from actbox.core.errors import ActboxError
 from actbox.core.limits import Limits
@@ -22,6 +22,7 @@ from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.dependencies import Target
 from actbox.sandbox.opening import open_sandbox
 
 from .index import Index, reach
@@ -32,6 +33,9 @@ _SIZES = Limits(
     memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600, wall_seconds=600
 )
 _MOST_LICENCE = 200
+_OLDER_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+_GLIBC_OF_UV = (17, 28, *range(31, 41))
+"""The minor versions of glibc 2 that uv has a name for."""
 _MOST_HEADER_BYTES = 64 * 1024
 # Fetches each file to its number; what it writes is hashed by the host, which trusts none of it.
 _FETCH = """
@@ -92,14 +96,16 @@ class Locked:
 class Installer:
     """An open sandbox that resolves and fetches. Close it by `async with`."""
 
-    def __init__(self, index: Index, uv: str, python: str, folder: Path, *, seconds: float) -> None:
+    def __init__(
+        self, index: Index, uv: str, python: str, folder: Path, *, seconds: float, target: Target | None = None
+    ) -> None:
         """`uv` is a path as programs see it, and `python` the version that the wheels are for, as in `3.12`.
 
-        Wheels are fetched into `folder`, on the host.
+        They are for this machine, or for `target`. Wheels are fetched into `folder`, on the host.
         """
         self._reach = reach(index)
         self._index = index
-        self._uv, self._python = uv, python
+        self._uv, self._python, self._target = uv, python, target
         self._folder = folder
         self._seconds = seconds
         policy = Policy(
@@ -124,12 +130,12 @@ class Installer:
         await self._box.write_text("constraints.txt", "\n".join(constraints) + "\n")
         command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
         command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
-        command += ["--python", sys.executable, "--python-version", self._python]
+        command += ["--python", sys.executable, "--python-version", self._python, *_uv_platform(self._target)]
         command += ["--quiet", *self._reach.options]
         done = await self._box.execute(command, timeout=self._seconds)
         if not done.success:
             raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
-        return tuple(_locked(await self._box.read_text("pylock.toml"), self._python))
+        return tuple(_locked(await self._box.read_text("pylock.toml"), self._python, self._target))
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
         """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
@@ -154,14 +160,14 @@ class Installer:
         return f"{said or done.error.message} (index: {self._index.source})"
 
 
-def _locked(text: str, python: str) -> Iterable[Locked]:
-    """Yield the wheels for a version of Python on this machine in a lock in the form of PEP 751."""
+def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
+    """Yield the wheels for a version of Python in a lock in the form of PEP 751, on this machine or for a target."""
     markers, fitting = default_environment(), list(sys_tags())
-    if python != f"{sys.version_info[0]}.{sys.version_info[1]}":
+    if target is not None or python != f"{sys.version_info[0]}.{sys.version_info[1]}":
         markers |= {"python_version": python, "python_full_version": f"{python}.0", "implementation_version": python}
-        version = tuple(map(int, python.split(".")))
-        platforms = list(platform_tags())
-        fitting = [*cpython_tags(version, platforms=platforms), *compatible_tags(version, platforms=platforms)]
+        if target is not None and target.machine:
+            markers["platform_machine"] = target.machine
+        fitting = list(_tags(python, list(platform_tags()) if target is None else list(_platforms(target))))
     try:
         chosen = list(Pylock.from_dict(tomllib.loads(text)).select(environment=markers, tags=fitting))
     except PylockSelectError as error:
@@ -176,6 +182,36 @@ def _locked(text: str, python: str) -> Iterable[Locked]:
             raise CannotResolve(f"the index gives no SHA-256 hash for {filename}, so nobody can tell what it is")
         released = file.upload_time.isoformat() if file.upload_time else ""
         yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1, released)
+
+
+def _tags(python: str, platforms: list[str]) -> Iterable[Tag]:
+    """Yield the tags that fit a version of Python, the best first."""
+    version = tuple(map(int, python.split(".")))
+    if platforms:
+        yield from cpython_tags(version, platforms=platforms)
+    yield from compatible_tags(version, platforms=platforms or ["any"])
+
+
+def _platforms(target: Target) -> Iterable[str]:
+    """Yield the platform tags that fit a C library (PEP 600, PEP 656), the best first."""
+    if target.libc == "musl":
+        yield from (f"musllinux_1_{minor}_{target.machine}" for minor in range(target.libc_minor, -1, -1))
+    elif target.libc == "glibc":
+        for minor in range(target.libc_minor, 4, -1):
+            yield f"manylinux_2_{minor}_{target.machine}"
+            if minor in _OLDER_NAMES:
+                yield f"{_OLDER_NAMES[minor]}_{target.machine}"
+    if target.machine:
+        yield f"linux_{target.machine}"
+
+
+def _uv_platform(target: Target | None) -> list[str]:
+    """Return uv's option for a target: uv has names for some machines and C libraries, the others are like this one."""
+    if target is None or target.machine not in ("x86_64", "aarch64"):
+        return []
+    known = [minor for minor in _GLIBC_OF_UV if minor <= target.libc_minor]
+    name = f"{target.machine}-manylinux_2_{known[-1]}" if known else f"{target.machine}-manylinux2014"
+    return ["--python-platform", name if target.libc == "glibc" else f"{target.machine}-unknown-linux-musl"]
 
 
 def _described(wheel: Locked, headers: str) -> Locked:

@@ -172,6 +172,8 @@ class PackageStore:
                         " again"
                     )
                 os.link(source, target, follow_symlinks=False)
+            for folder, _, _ in os.walk(made):  # guests of some engines are other users, whatever the umask is
+                os.chmod(folder, 0o755)
             shutil.rmtree(path, ignore_errors=True)
             made.rename(path)
 

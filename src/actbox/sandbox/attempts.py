@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Protocol
 
 from actbox.core.errors import ErrorKind
 from actbox.core.events import Completed, Event, Output, RunRestarted
@@ -21,7 +22,6 @@ from actbox.tools import Approver
 
 from .dependencies import NotProvided, Provided, package_of
 from .guest.notebook import NO_INSTALLS
-from .runs import Run
 
 MOST_PACKAGES = 8
 """The most packages that one program may miss, one after the other, and get."""
@@ -34,6 +34,17 @@ _NAME_THEM = (
 _MISSING = re.compile(r"No module named '([\w.]+)'", re.ASCII)
 
 
+class Attempt(Protocol):
+    """A run of the program; it closes its packages."""
+
+    @property
+    def requests(self) -> int:
+        """How many requests to the network the program has made."""
+
+    def events(self) -> AsyncGenerator[Event]:
+        """Run the program and yield its events."""
+
+
 class Attempts:
     """The attempts at one program. Call `finish` or `events` once."""
 
@@ -43,12 +54,12 @@ class Attempts:
         policy: Policy,
         approver: Approver | None,
         provide: Callable[[Program, Callable[[Event], None]], Awaitable[Provided]],
-        run_of: Callable[[Program, Provided, Callable[[], Awaitable[None]]], Run],
-        changes: Callable[[], object],
+        run_of: Callable[[Program, Provided, Callable[[], Awaitable[None]]], Attempt],
+        changes: Callable[[], object] | None,
     ) -> None:
         """`run_of` returns a run, which closes its packages and calls a function when the program's files are there.
 
-        `changes` returns a marker of the workspace, `None` right after a change or where there is none.
+        `changes` returns a marker of the workspace, `None` right after a change; without it nobody can tell changes.
         """
         self._program = program
         self._policy = policy
@@ -133,6 +144,8 @@ class Attempts:
 
     async def _mark(self) -> None:
         """Note how the workspace is before the program begins."""
+        if self._changes is None:
+            return
         self._before = self._changes()
         if self._before is None:  # it has just changed, and the next change could have the same time
             await asyncio.sleep(_AFTER_A_CHANGE_SECONDS)
@@ -144,7 +157,7 @@ class Attempts:
         if result.usage.tool_calls:
             left.append("it has called tools")
         writable = any(mount.mode == "rw" for mount in self._policy.mounts)
-        unknown = self._before is None or self._changes() != self._before
+        unknown = self._changes is None or self._before is None or self._changes() != self._before
         if writable or result.artifacts or result.changes or unknown:
             left.append("it may have written files")
         return left

@@ -66,16 +66,38 @@ class Provided(Protocol):
         """Let others remove the packages. A second call does nothing."""
 
 
+class Target(NamedTuple):
+    """An interpreter that packages are for, if it is none of this machine's."""
+
+    version: str
+    """Its version, as in `3.12`."""
+    machine: str = ""
+    """The architecture, as in `x86_64`; without one only packages without compiled parts fit."""
+    libc: str = ""
+    """Its C library: `glibc` or `musl`."""
+    libc_minor: int = 0
+    """The minor version of the C library, such as 36 for glibc 2.36."""
+
+    def __str__(self) -> str:
+        return f"cpython-{self.version} {self.machine or 'any'} {self.libc} {self.libc_minor}"
+
+
 class Layer(NamedTuple):
-    """The files of a named environment, which nothing removes while this process lives."""
+    """What an environment brings that is neither `host` nor `clean`; its files stay while this process lives."""
 
     folder: str
-    """The directory on the host, which programs see at the same path: `site` to import from, `bin` with scripts."""
+    """The directory on the host, which programs see at the same path: `site` to import from, `bin` with scripts.
+
+    "" if the environment has no files of its own."""
     python: str
     """The path of the interpreter, "" for the one underneath this process."""
     version: str
     """The version of the interpreter, as in `3.12`."""
     distributions: tuple[Distribution, ...]
+    target: Target | None = None
+    """The interpreter, if it is none of this machine's."""
+    name: str = ""
+    """The environment's name, if it is not the policy's."""
 
 
 class Provider(Protocol):
@@ -84,11 +106,14 @@ class Provider(Protocol):
     def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
         """Return the package that brings a module, "" if the policy does not admit it."""
 
-    async def layer(self, policy: Policy) -> Layer:
-        """Return the files of a policy's named environment; build them first if need be.
+    async def layer(self, policy: Policy, target: Target | None = None) -> Layer:
+        """Return the files of a policy's named environment; build them first if need be, for `target` if it is given.
 
         Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
         """
+
+    def image(self, policy: Policy) -> str:
+        """Return the OCI image of a policy's named environment, "" if it names none. Blocks."""
 
     async def provide(
         self,
@@ -159,7 +184,12 @@ def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:
     """Return what a program has that asks for nothing."""
     if not traits.dependencies:
         return NOTHING
-    return Environs(policy.environment_name, Distributions((), partial(of_environment, policy, layer)))
+    return Environs(name_of(policy, layer), Distributions((), partial(of_environment, policy, layer)))
+
+
+def name_of(policy: Policy, layer: Layer | None) -> str:
+    """Return the name of a policy's environment, for which an engine may have one of its own."""
+    return layer.name if layer is not None and layer.name else policy.environment_name
 
 
 def package_of(module: str, policy: Policy, may_ask: bool) -> str:
@@ -170,9 +200,14 @@ def package_of(module: str, policy: Policy, may_ask: bool) -> str:
     return _provider().package_of(module, policy, may_ask)
 
 
-async def layer_of(policy: Policy) -> Layer | None:
-    """Return the files of a policy's environment if it is a named one. Raises `SandboxUnavailable`."""
-    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy)
+async def layer_of(policy: Policy, target: Target | None = None) -> Layer | None:
+    """Return the files of a policy's environment if it is a named one; see `Provider`. Raises `SandboxUnavailable`."""
+    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy, target=target)
+
+
+def image_of(policy: Policy) -> str:
+    """Return the OCI image that a policy's environment names, or "". Blocks."""
+    return "" if policy.environment in (HOST, CLEAN) else _provider().image(policy)
 
 
 def of_environment(policy: Policy, layer: Layer | None) -> tuple[Distribution, ...]:

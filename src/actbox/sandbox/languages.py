@@ -9,7 +9,7 @@ from actbox.core.errors import Unsupported
 from actbox.core.program import Program
 
 from .registry import TABLE
-from .traits import Traits
+from .traits import WITH_PACKAGES, Traits
 
 _NAMES: Final = {"python": "Python", "rtfs": "RTFS", "javascript": "JavaScript", "typescript": "TypeScript"}
 
@@ -57,7 +57,7 @@ def in_language(program: Program | str, traits: Traits) -> Program:
 def check_start(program: Program, traits: Traits) -> None:
     """Raise `Unsupported` for a program with a directory, variables or dependencies that the engine cannot give it."""
     if program.dependencies and not traits.dependencies:
-        raise Unsupported(f"the {traits.engine} engine installs no dependencies; the linux engine does")
+        raise Unsupported(f"the {traits.engine} engine installs no dependencies; {WITH_PACKAGES} do")
     if (program.cwd or program.env) and not traits.cwd:
         other = "node" if "javascript" in traits.languages else "linux"
         raise Unsupported(

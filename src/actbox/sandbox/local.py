@@ -228,12 +228,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             check = partial(self._checked, program, tools, timeout, packages=packages, mark=mark)
             return Run(partial(self._begun, check))
 
-        def changes() -> object:
-            return self._workspace.changes() if isinstance(self._workspace, Workspace) else None
-
         def provide(program: Program, tell: Callable[[Event], None]) -> Awaitable[Provided]:
             return provide_packages(program, self.policy, self.traits, self._layer, approver, tell)
 
+        changes = self._workspace.changes if isinstance(self._workspace, Workspace) else None
         return Attempts(self._in_language(program), self.policy, approver, provide, run_of, changes)
 
     def session(self, *, forkable: bool = False) -> Session:
@@ -411,12 +409,19 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         message = {**message, **self._common, "limits": self._guest_limits()}
         if variables is not None:
             message["variables"] = {**self._base_variables(), **resolved(variables, self.guest_root)}
-        folders = [f"{PACKAGES}/site"] if packages.folder is not None else []
-        folders += [f"{self._layer.folder}/site"] if self._layer is not None else []
-        for one in ("variables", "env"):  # the nursery has set the variable for the environment alone
+        self._show_packages(message, packages, PACKAGES)
+        return encode_program(message)
+
+    def _show_packages(self, message: dict[str, Any], packages: Provided, place: str) -> None:
+        """Add the directories of a run's packages, which the guest sees at `place`, and those of the environment.
+
+        A guest imports from them after the directories that the caller has named.
+        """
+        folders = [f"{place}/site"] if packages.folder is not None else []
+        folders += [f"{self._layer.folder}/site"] if self._layer is not None and self._layer.folder else []
+        for one in ("variables", "env"):  # the variable has been set for the environment alone
             if folders and ("PYTHONPATH" in message.get(one, ()) or (one == "variables" and packages.folder)):
                 message[one] = with_folders(message[one], folders)
-        return encode_program(message)
 
     # From a `Request` to its result
 

@@ -15,6 +15,9 @@ NOTHING_AHEAD: Final = "nothing is imported ahead: what Policy.preload names is 
 NO_MODULES: Final = "Policy.preload names modules of Python, and changes nothing here"
 """The note of an engine of another language."""
 
+WITH_PACKAGES: Final = "the linux, container and wasm engines"
+"""The engines that install packages for programs, for the sentences of the others."""
+
 Walls = Literal["run", "sandbox"]
 """The unit that an engine isolates.
 
@@ -196,11 +199,21 @@ def check_failed(engine: str, error: SandboxUnavailable, advice: str) -> EngineC
 
 
 def check_policy(policy: Policy, engine: str, *lacking: str) -> None:
+    """Raise `Unsupported` if a policy sets a field named in `lacking`, or what the engine shows of packages."""
+    check_lacking(policy, engine, *lacking)
+    check_packages(policy, engine)
+
+
+def check_lacking(policy: Policy, engine: str, *lacking: str) -> None:
     """Raise `Unsupported` if a policy sets one of the fields named in `lacking`, which the engine does not support."""
     for name in lacking:
         if getattr(policy, name):
             raise Unsupported(f"the {engine} engine does not support Policy.{name}; the linux engine does")
+
+
+def check_packages(policy: Policy, engine: str) -> None:
+    """Raise `Unsupported` for a policy with an environment or rules for packages, if the engine has neither."""
     if policy.environment != HOST:
-        raise Unsupported(f"the {engine} engine has no environment {policy.environment_name!r}; the linux engine does")
+        raise Unsupported(f"the {engine} engine has no environment {policy.environment_name!r}; {WITH_PACKAGES} do")
     if policy.packages is not None:
-        raise Unsupported(f"the {engine} engine does not support Policy.packages; the linux engine does")
+        raise Unsupported(f"the {engine} engine does not support Policy.packages; {WITH_PACKAGES} do")

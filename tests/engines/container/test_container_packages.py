@@ -1,58 +1,43 @@
-"""Packages on top of what a container's image has: from wheels, installed once for each set."""
+"""The engine's option `packages=`: packages on top of what a container's image, or the host, has."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import subprocess
-import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import actbox
-from actbox import InvalidValue, SandboxUnavailable
-from actbox.sandbox.engines.container import packages
+from actbox import InvalidValue, Policy, SandboxUnavailable
+from actbox.core.packages import Environment, PackagePolicy, PackageRules
+from actbox.packages import provider
+from actbox.packages.store import PackageStore
 from actbox.sandbox.registry import TABLE
 from tests.engines.container.containers import image_with_python, needs
+from tests.packages.index_server import IndexServer, serving_index
+from tests.packages.wheel_factory import make_wheel
 
 pytestmark = pytest.mark.engines
 
 
-def make_wheel(folder: Path, name: str, version: str, source: str, requires: str = "") -> None:
-    """Write a wheel of one module."""
-    info = f"{name}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    files = {
-        f"{name}.py": source,
-        f"{info}/METADATA": metadata + (f"Requires-Dist: {requires}\n" if requires else ""),
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = ""
-    for path, text in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        record += f"{path},sha256={digest},{len(text.encode())}\n"
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        for path, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
-            wheel.writestr(path, text)
-
-
 @pytest.fixture(autouse=True)
-def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels, which is all that pip knows, and a cache of the test's own."""
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IndexServer]:
+    """An index on loopback that the settings of uv name, and a package cache of the test's own."""
     folder = tmp_path / "wheels"
-    folder.mkdir()
-    make_wheel(folder, "parrot", "1.0", "words = 'one'\n")
-    make_wheel(folder, "parrot", "2.0", "import seeds\nwords = 'two ' + seeds.kind\n", requires="seeds>=3")
-    make_wheel(folder, "seeds", "3.1", "kind = 'sunflower'\n")
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return folder
+    make_wheel(folder, "parrot", "1.0", files={"parrot.py": b"words = 'one'\n"})
+    two = b"import seeds\nwords = 'two ' + seeds.kind\n"
+    make_wheel(folder, "parrot", "2.0", files={"parrot.py": two}, requires=("seeds>=3",))
+    make_wheel(folder, "seeds", "3.1", files={"seeds.py": b"kind = 'sunflower'\n"})
+    made = provider.PackageProvider(PackageStore(tmp_path / "cache"))
+    monkeypatch.setattr(provider, "provider", lambda: made)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    for name in ("UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    with serving_index(folder) as served:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", served.address)
+        yield served
 
 
 @pytest.fixture(scope="module")
@@ -110,55 +95,62 @@ async def test_an_image_by_name_has_runs_tools_files_and_sessions(image: str) ->
         assert host.error is not None and host.error.type == "ModuleNotFoundError"
 
 
-async def test_those_who_ask_at_once_wait_for_one_installation(wheels: Path, tmp_path: Path) -> None:
+async def test_those_who_ask_at_once_wait_for_one_installation(index: IndexServer) -> None:
     needs()
+    index.is_modern = True
 
     async def look() -> object:
         async with actbox.open_sandbox("container", packages=["parrot"]) as box:
             return (await box.run(LOOK)).value
 
     assert await asyncio.gather(look(), look(), look()) == [["two sunflower", "2.0"]] * 3
-    installed = [path for path in (tmp_path / "cache/actbox/packages").iterdir() if path.is_dir()]
-    assert len(installed) == 1
-    for wheel in wheels.iterdir():
-        wheel.unlink()
-    assert await look() == ["two sunflower", "2.0"]  # there is nothing left to install from, nor any need
+    assert index.files_fetched() == ["parrot-2.0-py3-none-any.whl", "seeds-3.1-py3-none-any.whl"]
+    index.requests.clear()
+    assert await look() == ["two sunflower", "2.0"]
+    assert not index.requests
 
 
-def test_sets_that_nobody_has_any_more_are_removed_beyond_so_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packages, "MOST_SETS", 1)
-    ask = "from actbox.sandbox.engines.container import packages\nprint(packages.folder_for_host(('parrot==1.0',)))"
-    left = Path(subprocess.run([sys.executable, "-c", ask], check=True, capture_output=True, text=True).stdout.strip())
-    assert (left / "parrot.py").is_file()
-    ours = [packages.folder_for_host((name,)) for name in ("parrot==2.0", "seeds")]
-    assert not left.exists()
-    assert [(folder / "seeds.py").is_file() for folder in ours] == [True, True]
-    again = packages.folder_for_host(("parrot==1.0",))
-    assert again == left
-    assert (left / "parrot.py").is_file()
-
-
-async def test_what_cannot_be_installed_is_said_with_pips_words(image: str, tmp_path: Path) -> None:
+async def test_what_cannot_be_installed_is_said_with_the_resolvers_words(image: str) -> None:
     for given in ({}, {"image": image}):
-        with pytest.raises(SandboxUnavailable, match=r"parrot==9.*No matching distribution found for parrot==9"):
+        with pytest.raises(SandboxUnavailable, match=r"parrot==9.*could not be installed.*no version of parrot==9"):
             async with actbox.open_sandbox("container", packages=["parrot==9"], **given):
                 pass
-    assert not [path for path in (tmp_path / "cache/actbox/packages").iterdir() if path.is_dir()]
 
 
-async def test_nothing_of_a_package_is_run_to_install_it(wheels: Path, tmp_path: Path) -> None:
-    """A source distribution would run its own code, here, with a network."""
+async def test_nothing_of_a_package_is_run_to_install_it(index: IndexServer, tmp_path: Path) -> None:
+    """A source distribution would run its own code."""
     needs()
     source = tmp_path / "mischief-1.0"
     source.mkdir()
     (source / "setup.py").write_text(f"open({str(tmp_path / 'was run')!r}, 'w')\n")
-    subprocess.run(["tar", "-C", tmp_path, "-czf", wheels / "mischief-1.0.tar.gz", source.name], check=True)
+    subprocess.run(["tar", "-C", tmp_path, "-czf", index.folder / "mischief-1.0.tar.gz", source.name], check=True)
     with pytest.raises(SandboxUnavailable, match="mischief"):
         async with actbox.open_sandbox("container", packages=["mischief"]):
             pass
     assert not (tmp_path / "was run").exists()
+
+
+async def test_what_the_policy_blocks_is_not_installed_even_if_the_option_names_it() -> None:
+    needs()
+    for blocked in ("Parrot", "seeds"):
+        policy = Policy(packages=PackagePolicy(python=PackageRules(blocked=[blocked])))
+        with pytest.raises(SandboxUnavailable, match=f"(?i){blocked}.* blocked by the policy"):
+            async with actbox.open_sandbox("container", policy=policy, packages=["parrot"]):
+                pass
+
+
+async def test_the_option_comes_on_top_of_an_environment_without_packages() -> None:
+    needs()
+    async with actbox.open_sandbox("container", policy=Policy(environment="clean"), packages=["parrot"]) as box:
+        result = await box.run("import importlib.util, parrot\n[parrot.words, importlib.util.find_spec('pydantic')]")
+        assert (result.error, result.value) == (None, ["two sunflower", None])
+        assert [f"{one.name}=={one.version}" for one in result.distributions] == ["parrot==2.0", "seeds==3.1"]
+
+
+def test_an_environment_with_a_list_of_its_own_does_not_take_the_option() -> None:
+    policy = Policy(environment=Environment(name="birds", packages=("parrot",)))
+    with pytest.raises(InvalidValue, match="'birds' has a list of its own"):
+        actbox.open_sandbox("container", policy=policy, packages=["seeds"])
 
 
 @pytest.mark.parametrize(
@@ -177,13 +169,11 @@ def test_packages_are_an_option_of_the_engine_but_not_of_somebodys_container() -
         actbox.open_sandbox("container", container="mine", packages=["parrot"])
 
 
-async def test_packages_come_from_the_index_that_pip_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_packages_come_from_the_index_that_pip_knows(index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
     needs()
-    for name in ("PIP_CONFIG_FILE", "PIP_NO_INDEX", "PIP_FIND_LINKS"):
-        monkeypatch.delenv(name)
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", "/dev/null/x", "iniconfig==2.0.0"]
-    said = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
-    if "No matching distribution" in said.stderr:
-        pytest.skip("pip reaches no index here")
-    async with actbox.open_sandbox("container", packages=["iniconfig==2.0.0"]) as box:
-        assert (await box.run("import importlib.metadata\nimportlib.metadata.version('iniconfig')")).value == "2.0.0"
+    for name in ("UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", index.address)
+    async with actbox.open_sandbox("container", packages=["parrot"]) as box:
+        assert (await box.run(LOOK)).value == ["two sunflower", "2.0"]

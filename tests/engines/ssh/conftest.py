@@ -8,6 +8,7 @@ import pytest_asyncio
 import actbox
 from actbox import Sandbox
 from tests.engines.ssh.ssh_server import SshServer
+from tests.packages.conftest import index as index
 
 
 @pytest_asyncio.fixture

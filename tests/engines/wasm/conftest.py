@@ -10,6 +10,7 @@ import pytest_asyncio
 import actbox
 from actbox import Sandbox
 from tests.conftest import engine_check
+from tests.packages.conftest import index as index
 
 
 @pytest.fixture(autouse=True)

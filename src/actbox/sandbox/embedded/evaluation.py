@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Self
 
 from actbox.core.errors import Unsupported
@@ -44,6 +45,8 @@ class Evaluation:
     limits: Limits
     seconds: float
     """The program's wall time; the run's clock, which is paused during approvals, ends it."""
+    packages: Path | None = None
+    """The directory on the host with the packages that the program asked for, if the environment lacks any."""
 
 
 class Kept(ABC):

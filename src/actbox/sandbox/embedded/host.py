@@ -16,10 +16,12 @@ from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.cancellation import whole
 from actbox.sandbox.contract import NOT_RUNNING, Command, Sandbox, Session, Tools
+from actbox.sandbox.dependencies import Layer, Provided, environs
 from actbox.sandbox.languages import cannot_fork, engine_instead, in_language
 from actbox.sandbox.requests import wall_time
 from actbox.sandbox.run_end import EXIT_SANDBOX_FAILED, STATE_LOST, Stop
 from actbox.sandbox.run_slots import Slots
+from actbox.sandbox.traits import check_packages
 from actbox.tools import Toolset
 
 from .evaluation import Kept
@@ -35,7 +37,12 @@ _CLOSED = Stop(ErrorKind.CANCELLED, "the session was closed")
 class EmbeddedHost(Sandbox, Generic[P, S]):
     """Opens and ends runs and sessions. `P` is made when the sandbox starts, `S` is the state of a session."""
 
+    _layer: Layer | None = None
+    """The environment, if the engine has any."""
+
     def __init__(self, policy: Policy) -> None:
+        if not self.traits.dependencies:
+            check_packages(policy, self.traits.engine)
         self.policy = policy
         self._place: P | None = None
         self._begin_in_this_process()
@@ -168,11 +175,14 @@ class EmbeddedHost(Sandbox, Generic[P, S]):
         tools: Tools,
         timeout: float | None,
         session: EmbeddedSession[P, S] | None = None,
+        packages: Provided | None = None,
     ) -> EmbeddedRun:
-        """Check a program and return its run, which has not started."""
+        """Check a program and return its run, which has not started; it gets these packages."""
         traits, limits = self.traits, self.policy.limits
         wall = wall_time(timeout, limits.wall_seconds)
         asked = in_language(program, traits)
+        if session is not None and asked.dependencies:
+            raise Unsupported("programs of a session cannot have dependencies of their own; a run's can")
         toolset = Toolset.for_run(tools)
         if len(toolset) and not traits.tools:
             raise Unsupported(
@@ -187,6 +197,7 @@ class EmbeddedHost(Sandbox, Generic[P, S]):
                 wall=wall,
                 limits=limits,
                 keeps_state=None if session is None else session.keeps_state,
+                packages=packages or environs(self.policy, traits, self._layer),
             ),
             place,
             None if session is None else session.state,

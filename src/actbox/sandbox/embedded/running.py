@@ -21,6 +21,7 @@ from actbox.core.limits import Limits
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.dependencies import NOTHING, Provided
 from actbox.sandbox.requests import WallTime
 from actbox.sandbox.run_end import (
     EXIT_SANDBOX_FAILED,
@@ -71,6 +72,8 @@ class Asked:
     limits: Limits
     keeps_state: Callable[[], bool] | None = None
     """In a session, returns whether its state still exists; called when the run is over."""
+    packages: Provided = NOTHING
+    """The packages that the program has, in use until the run has ended."""
 
 
 class Calls(Protocol):
@@ -237,7 +240,7 @@ class EmbeddedRun(ABC):
             value_forms=dict(outcome.value_forms),
             error=outcome.error,
             artifacts=tuple(artifacts),
-            warnings=(*asked.wall.warnings, *outcome.warnings, *warnings),
+            warnings=(*asked.wall.warnings, *asked.packages.warnings, *outcome.warnings, *warnings),
             changes=outcome.changes,
             usage=Usage(
                 wall_ms=round(self.clock.ran_ms, 3),
@@ -246,7 +249,10 @@ class EmbeddedRun(ABC):
                 tool_calls=self._calls.count,
                 queue_ms=round(queue_ms, 3),
                 approval_ms=round(self.clock.stood_still_ms, 3),
+                install_ms=round(asked.packages.install_ms, 3),
             ),
+            environment=asked.packages.environment,
+            distributions=asked.packages.distributions,
             sandbox=asked.engine,
             code=asked.program.code,
             language=asked.program.language,

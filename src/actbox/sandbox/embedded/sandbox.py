@@ -22,7 +22,7 @@ from actbox.sandbox.requests import check_given
 from actbox.sandbox.run_slots import slots
 from actbox.sandbox.siblings import AloneInSiblings, Siblings
 from actbox.sandbox.storage import Storage
-from actbox.sandbox.traits import check_policy
+from actbox.sandbox.traits import check_lacking
 from actbox.tools import Toolset
 
 from .calls import HostCalls
@@ -109,7 +109,7 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings, EmbeddedHost[Place, State
             if mount.mode not in traits.mounts:
                 raise Unsupported(f"the {traits.engine} engine cannot mount directories as {mount.mode!r}; linux can")
         if not traits.domains:
-            check_policy(policy, traits.engine, "domains", "secrets")
+            check_lacking(policy, traits.engine, "domains", "secrets")
         if policy.domains and sys.platform != "linux":
             raise Unsupported(
                 f"the {traits.engine} engine reaches Policy.domains on Linux only, by the egress proxy;"
@@ -247,5 +247,6 @@ class _LibraryRun(EmbeddedRun):
                 variables=self._variables,
                 limits=asked.limits,
                 seconds=asked.wall.seconds,
+                packages=asked.packages.folder,
             )
         )

@@ -1,7 +1,7 @@
 """The `container` engine: Podman or Docker, with a warm interpreter in each container, from which runs are forked.
 
 `engine.py` is the sandbox, `container.py` one container and its agent, `image.py` the container's root, `cache.py` the
-cache of images, `packages.py` the additional packages, `client.py` the Podman or Docker command, `mounts.py` the host's
+cache of images, `packages.py` programs' packages, `client.py` the Podman or Docker command, `mounts.py` the host's
 directories in a container, `control_groups.py` the limits that are enforced, `orphans.py` the containers of ended
 processes, `pool.py` the reuse of containers. `sandbox/remote/` runs guests in them.
 """
@@ -39,7 +39,7 @@ def open_engine(
     machine for each container; the default is the client's. `container` is the name or id of a running container, in
     which nothing is made or removed except programs and a directory below /tmp. `client` is `podman` or `docker`; the
     default is the first of them that exists. `packages` are requirements such as `pandas==2.2.*`, which programs import
-    ahead of the image's: pip installs them, from wheels, before the first sandbox with this set starts. Raises
+    ahead of the image's: they are installed from wheels before the first sandbox with this set starts. Raises
     `InvalidValue` for invalid options, and `Unsupported` if the policy asks for something that containers lack.
     """
     options = Options(image=image, runtime=runtime, container=container, client=client, packages=packages)

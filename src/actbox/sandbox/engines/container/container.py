@@ -9,14 +9,15 @@ import resource
 import secrets
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from actbox.core.errors import FileError, SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.core.mounts import WORKSPACE, FileMount
+from actbox.sandbox.dependencies import PACKAGES
 from actbox.sandbox.engines.linux.stock import inodes_for
 from actbox.sandbox.guest.beneath import empty, opened, opened_folder
 from actbox.sandbox.nursery.identity import has_privilege
@@ -30,6 +31,7 @@ from .control_groups import MemoryGroup, controllers
 from .image import Root
 from .mounts import can_hold, check_seen, make_tmpfs, show
 from .orphans import folder_prefix, labels_of_this_process, remove_folder
+from .packages import LatePackages
 
 _MIB = 2**20
 # The agent's own memory and processes, and those of the process that guests are forked from, besides programs.
@@ -101,6 +103,7 @@ class Container(AgentPlace):
         try:
             os.mkdir(self._shown, 0o755)
             os.mkdir(self._made, 0o755)
+            self.late = LatePackages(self.folder)
             self._make_input()
             build.client.run(*self._arguments())
             process = self._first_process()
@@ -149,6 +152,11 @@ class Container(AgentPlace):
         with contextlib.suppress(CommandFailed):  # it has ended by itself, or never existed
             self._build.client.run("rm", "--force", *self._at_once(), self.name)
         remove_folder(self.folder)
+
+    @property
+    def search(self) -> str:
+        """The `PATH` of programs, without the packages that a run asks for."""
+        return self._build.root.search
 
     def _check_there(self) -> None:
         """Raise `SandboxUnavailable` with advice if somebody has removed the container."""
@@ -276,6 +284,10 @@ class Container(AgentPlace):
             arguments += ["--cpus", f"{limits.cpus:g}"]
         for host, inside in build.root.mounts:
             arguments += mount_arguments(build.client, host, inside, "ro")
+        for number, (folder, entries) in enumerate(build.root.left.items()):
+            for host, inside in _parts(folder, entries, f"{self._made}/left-{number}"):
+                arguments += mount_arguments(build.client, host, inside, "ro")
+        arguments += mount_arguments(build.client, self.late.shown, PACKAGES, "ro")
         if build.runtime not in APART:  # another kernel has files of its own
             count = processors(limits.cpus, os.cpu_count() or 1)
             for name, content in texts(limits.memory_mib, count, time.time()).items():
@@ -295,6 +307,31 @@ class Container(AgentPlace):
             host = show(mount, f"{self._shown}/{number}", self.user)
             arguments += mount_arguments(build.client, host, path, mount.mode)
         return [*arguments, build.root.image, "-I", "-S", "-c", _FIRST]
+
+
+def _parts(folder: str, entries: Sequence[str], made: str) -> Iterator[tuple[str, str]]:
+    """Yield mounts (host path, path inside) by which a directory has only these entries.
+
+    The first is `made`, a new directory with the mount points of the others.
+    """
+    _make_folder(made)
+    yield made, folder
+    for entry in entries:
+        source = f"{folder}/{entry}"
+        if os.path.exists(source):  # else it is listed, and has been removed since
+            for parent in reversed(PurePosixPath(entry).parents[:-1]):
+                _make_folder(f"{made}/{parent}")
+            if os.path.isdir(source):
+                _make_folder(f"{made}/{entry}")
+            else:
+                Path(made, entry).touch()
+            yield source, source
+
+
+def _make_folder(path: str) -> None:
+    """Make a directory that others may enter, whatever this process's umask says."""
+    os.makedirs(path, exist_ok=True)
+    os.chmod(path, 0o755)
 
 
 def _users(user: int) -> dict[str, str]:

@@ -6,31 +6,36 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.mounts import INPUT, OUTPUT, WORKSPACE, FileMount
+from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.dependencies import PACKAGES, Layer, Provided, image_of, layer_of
+from actbox.sandbox.engines.linux.interpreter import base_of
 from actbox.sandbox.engines.linux.nursery import GUEST_VARIABLES
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.nursery import seccomp
 from actbox.sandbox.remote.agent import Agent, AgentConfig
 from actbox.sandbox.remote.agent_guest import AgentGuest
+from actbox.sandbox.remote.interpreter import on_top
 from actbox.sandbox.remote.sandbox import AgentSandbox
 from actbox.sandbox.remote.workspace import RemoteWorkspace
-from actbox.sandbox.traits import Traits, check_policy
+from actbox.sandbox.traits import Traits, check_lacking, check_packages
 from actbox.sandbox.workspace import Workspace, open_folder
 
 from .client import APART, Client, CommandFailed, find_client
 from .container import OWN_PROCESSES, Build, Container
 from .control_groups import ALL, controllers
 from .existing_container import ExistingContainer
-from .image import Root, has_gone, host_root, named_root
+from .image import has_gone, host_root, named_root, python_of
 from .mounts import can_hold
 from .orphans import reap_once
-from .packages import PLACE, checked
+from .packages import ENVIRONMENT, checked, install, layer_with
 from .pool import ContainerPool
-from .traits import brought_traits, managed_traits
+from .traits import brought_traits, managed_traits, packages_said
 
 # Installers retry with pauses. One retry is enough to report the reason, and too short to end in a timeout.
 _WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
@@ -74,7 +79,16 @@ class ContainerSandbox(AgentSandbox):
     def __init__(self, policy: Policy, options: Options, pool: ContainerPool | None = None) -> None:
         """Raise `Unsupported` for features of a policy that containers lack. `pool` is shared with its siblings."""
         super().__init__(policy)
-        check_policy(policy, "container", "domains", "secrets")
+        check_lacking(policy, "container", "domains", "secrets")
+        if options.container is not None:
+            check_packages(policy, "container")
+        if options.image is not None and policy.environment == CLEAN:
+            raise Unsupported("an image is an environment of its own: leave out environment='clean', or image=")
+        if options.packages and policy.environment not in (HOST, CLEAN):
+            raise InvalidValue(
+                f"packages= come on top of the host's packages or an image's; the environment"
+                f" {policy.environment_name!r} has a list of its own, so add them to that"
+            )
         if any(mount.mode == "overlay" for mount in policy.mounts):
             raise Unsupported("the container engine has no overlay mounts; the linux engine has")
         if any(mount.mount_path == INPUT for mount in policy.mounts):
@@ -88,14 +102,28 @@ class ContainerSandbox(AgentSandbox):
         self.traits = (
             brought_traits(name=options.container, lowered=(), network="")
             if options.container is not None
-            else self._traits_of(Root("", "", packages="those of the host's environment"))
+            else self._traits_of()
         )
+        self._image = options.image or ""
+        """The name of the image, once the sandbox is open; "" for the host's own interpreter."""
+        self._given: Provided | None = None
+        """What was installed for `packages=`."""
+        self._packages = ""
+        """The directory on the host with the packages of the environment, or of `packages=`, if there are any."""
+        self._search = ""
+        """The `PATH` of programs."""
 
     async def _open_workspace(self) -> RemoteWorkspace:
         if self._options.container is not None:
             return await run_blocking(self._open_brought, self._options.container)
-        container = await run_blocking(self._pool.take)
-        self._agent_place = container
+        try:
+            if not self._is_sibling:
+                await self._find_packages()
+            container = self._agent_place = await run_blocking(self._pool.take)
+        except BaseException:
+            self._forget_given()
+            raise
+        self._search = container.search
         own = Workspace(open_folder(container.input_folder), "/workspace", at=("input",))
         return self._workspace_of(container.agent(), "/workspace", input_folder=own, is_quiet=self._is_quiet)
 
@@ -105,6 +133,30 @@ class ContainerSandbox(AgentSandbox):
         self.traits = brought_traits(name=name, lowered=container.lowered, network=container.network)
         agent = container.agent()
         return self._workspace_of(agent, agent.workspace_path, is_quiet=self._is_quiet)
+
+    async def _find_packages(self) -> None:
+        """Find out what programs can import; install what is missing. Raises `SandboxUnavailable`."""
+        options, policy = self._options, self.policy
+        if not options.image:
+            self._image = await run_blocking(image_of, policy)
+        image = await self._layer_of_image() if self._image else None
+        if options.packages:
+            self._given = await install(tuple(options.packages), policy, self.traits, image)
+            layer: Layer | None = layer_with(self._given, policy, image)
+        else:
+            layer = image or await layer_of(policy)
+        self._layer, self._packages = layer, ""
+        if layer is not None and layer.folder:
+            self._layer, self._packages = layer._replace(folder=ENVIRONMENT), layer.folder
+
+    async def _layer_of_image(self) -> Layer:
+        """Return what the image has, and the packages of the environment on top of it. Raises `SandboxUnavailable`."""
+        options, policy = self._options, self.policy
+        client = await run_blocking(find_client, options.runtime, options.client)
+        found = await run_blocking(python_of, client, self._image)
+        image = found.layer(policy, self._image)
+        own = await layer_of(policy, target=found.target)
+        return image if own is None else on_top(image, own, policy.environment_name)
 
     def _is_quiet(self) -> bool:
         return all(guest.ended or guest.is_dismissed for guest in self._active)
@@ -118,9 +170,18 @@ class ContainerSandbox(AgentSandbox):
             await run_blocking(container.remove)
         if not self._is_sibling:
             await run_blocking(self._pool.clear)
+            self._forget_given()
+
+    def _forget_given(self) -> None:
+        """Let others remove from the package cache what was installed for `packages=`."""
+        given, self._given = self._given, None
+        if given is not None:
+            given.close()
 
     def _sibling(self) -> ContainerSandbox:
-        return ContainerSandbox(self.policy, self._options, self._pool)
+        sibling = ContainerSandbox(self.policy, self._options, self._pool)
+        sibling._layer = self._layer
+        return sibling
 
     def _base_variables(self) -> Mapping[str, str]:
         return _WITHOUT_NETWORK
@@ -133,6 +194,28 @@ class ContainerSandbox(AgentSandbox):
             going_on = sum(not (known.ended or known.is_dismissed) for known in self._active)
             limits["processes"] += OWN_PROCESSES + 2 * going_on
         return limits
+
+    def _guest_at_hand(self, start: GuestStart) -> AgentGuest | None:
+        return super()._guest_at_hand(start) if start.packages is None else None
+
+    async def _start_guest(self, start: GuestStart) -> AgentGuest:
+        place, packages = self._agent_place, start.packages
+        if packages is None or not isinstance(place, Container):
+            return await super()._start_guest(start)
+        await run_blocking(place.late.show, packages)
+        try:
+            guest = await super()._start_guest(start)
+        except BaseException:
+            place.late.hide(packages)
+            raise
+        guest.when_ended(lambda ending: place.late.hide(packages))
+        return guest
+
+    def _show_packages(self, message: dict[str, Any], packages: Provided, place: str) -> None:
+        if packages.folder is not None:  # runs share the container, so each set has a directory of its own
+            place = f"{PACKAGES}/{packages.folder.name}"
+            message["variables"] = {"PATH": f"{self._search}:{place}/bin", **message["variables"]}
+        super()._show_packages(message, packages, place)
 
     def _guest_of(self, agent: Agent, start: GuestStart) -> AgentGuest:
         guest = super()._guest_of(agent, start)
@@ -156,10 +239,13 @@ class ContainerSandbox(AgentSandbox):
         reap_once(client)
         places = [_place_of(mount) for mount in policy.mounts]
         points = tuple((path, mount.host_path.is_dir()) for path, mount in zip(places, policy.mounts, strict=True))
-        if options.image:
-            root = named_root(client, options.image, tuple(options.packages))
+        layer = self._layer
+        if self._image:
+            root = named_root(client, self._image, self._packages)
         else:
-            root = host_root(client, tuple(options.packages))
+            is_named = policy.environment not in (HOST, CLEAN)
+            base = base_of(policy, layer._replace(folder="") if layer is not None and is_named else None)
+            root = host_root(client, base, self._packages)
         inputs = f"{WORKSPACE}/input/"
         build = Build(
             client=client,
@@ -171,16 +257,15 @@ class ContainerSandbox(AgentSandbox):
                 (path.removeprefix(inputs), folder) for path, folder in points if path.startswith(inputs)
             ),
             agent=dataclasses.replace(
-                self._agent_config(alone=True, keep_variables=root.keeps_variables),
-                paths=root.paths,
-                own_interpreter=not options.image,
+                self._agent_config(alone=True, keep_variables=root.keeps_variables, search=root.search),
+                own_interpreter=not self._image and (layer is None or not layer.python),
                 filter_program=b"" if options.runtime in APART else _filter_program(),
             ),
         )
-        self.traits = self._traits_of(root, client)
+        self.traits = self._traits_of(client)
         return build
 
-    def _traits_of(self, root: Root, client: Client | None = None) -> Traits:
+    def _traits_of(self, client: Client | None = None) -> Traits:
         """Return the traits of our own containers; before a client is found, only what is certain."""
         runtime = self._options.runtime
         if client is None:
@@ -188,13 +273,19 @@ class ContainerSandbox(AgentSandbox):
         else:
             is_podman, held = client.is_podman, controllers(client)
         bounds_files = runtime not in APART and (can_hold() or not is_podman)
-        return managed_traits(runtime=runtime, packages=root.packages, held=held, bounds_files=bounds_files)
+        packages = packages_said(self._options.image, self.policy, self._options.packages)
+        return managed_traits(runtime=runtime, packages=packages, held=held, bounds_files=bounds_files)
 
-    def _agent_config(self, *, alone: bool, keep_variables: bool = True) -> AgentConfig:
-        own = {"PYTHONPATH": PLACE} if self._options.packages else {}  # for interpreters that programs start
+    def _agent_config(self, *, alone: bool, keep_variables: bool = True, search: str = "") -> AgentConfig:
+        own: dict[str, str] = {"PATH": search} if search and not keep_variables else {}
+        paths: tuple[str, ...] = ()
+        if self._packages:
+            paths = (f"{ENVIRONMENT}/site",)
+            own = {"PATH": search, "PYTHONPATH": paths[0]}  # the latter for interpreters that programs start
         return AgentConfig(
             workspace="/workspace" if alone else "",
             preload=self.policy.preload,
+            paths=paths,
             variables=(_IMAGE_VARIABLES if keep_variables else GUEST_VARIABLES) | own,
             keep_variables=keep_variables,
             alone=alone,

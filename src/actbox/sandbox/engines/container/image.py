@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import os
 import sys
 import tarfile
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.engines.linux.interpreter import environment_folders
-from actbox.sandbox.host_python import HOST_PYTHON
+from actbox.sandbox.engines.linux.interpreter import Base, interpreter
+from actbox.sandbox.engines.linux.nursery import SYSTEM_PATH
 from actbox.sandbox.nursery.root import ETC, ETC_FILES, SYSTEM, hidden_in, outermost
+from actbox.sandbox.remote.interpreter import FoundInterpreter
 
 from .cache import LABEL, OURS, cache_folder, note_use, remove_unused
 from .client import Client, CommandFailed
-from .packages import PLACE, folder_for_host, folder_for_image
+from .packages import ENVIRONMENT, image_python
 
 _FOLDERS = ("proc", "sys", "dev", "home", "run", "var", "var/tmp", "opt")
 _WRITABLE = ("tmp", "workspace")
 _LINKS = {"input": "/workspace/input", "output": "/workspace/output"}
-# Places where an image's interpreter is looked for.
-_PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
-_ASK_PYTHON = "import sys; print(sys.executable); print(*sys.version_info[:2])"
-_LEAST_PYTHON = (3, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +37,24 @@ class Root:
     """(host path, path inside)."""
     keeps_variables: bool = False
     """True if the image itself sets the environment variables of programs."""
-    packages: str = ""
-    paths: tuple[str, ...] = ()
-    """Directories inside from which programs import, ahead of the interpreter's own."""
+    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Directories of which programs see only a part: paths in each, with all below."""
+    search: str = ""
+    """The `PATH` of programs."""
 
 
-def host_root(client: Client, packages: tuple[str, ...] = ()) -> Root:
-    """Return a root that shows the host's interpreter, its packages, and `/usr`; its image is made if needed.
+_HOST = Base()
 
-    `packages` are requirements that it shows too.
+
+def host_root(client: Client, base: Base = _HOST, files: str = "") -> Root:
+    """Return a root that shows an interpreter of the host, packages, and `/usr`; its image is made if needed.
+
+    `base` is the environment, and `files` a directory of the host with packages to import ahead of it.
     """
     if sys.platform != "linux":
         raise SandboxUnavailable(f"without image= the host's own Linux interpreter is used, and this is {sys.platform}")
-    folders = [path for path in outermost(environment_folders()) if os.path.isdir(path)]
+    found = interpreter(base)
+    folders = outermost([path for path in found.folders if os.path.isdir(path)])
     system = ["/usr", *(f"/{name}" for name in SYSTEM if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}"))]
     shown = [*system, *(path for path in folders if not path.startswith("/usr/"))]
     etc = [path for name in ETC if os.path.exists(path := f"/etc/{name}")]
@@ -64,68 +66,60 @@ def host_root(client: Client, packages: tuple[str, ...] = ()) -> Root:
     ]
     mounts = [(path, path) for path in (*shown, *etc)] + [(empty, path) for path in hidden]
     made = _tar(_system_links())
-    root = Root(_image_of(client, made), HOST_PYTHON, tuple(mounts), packages="those of the host's environment")
-    return _with_packages(root, packages, folder_for_host(packages)) if packages else root
+    return Root(
+        _image_of(client, made),
+        found.python,
+        (*mounts, *_mounts_of(files)),
+        left=found.left,
+        search=_search(f"{os.path.dirname(found.python)}:{SYSTEM_PATH}", files),
+    )
 
 
-def named_root(client: Client, image: str, packages: tuple[str, ...] = ()) -> Root:
+def python_of(client: Client, image: str) -> FoundInterpreter:
+    """Return the interpreter of an image. Raises `SandboxUnavailable` if there is no such image, or none in it."""
+    return image_python(client, image, _inspected(client, image)[0])
+
+
+def named_root(client: Client, image: str, files: str = "") -> Root:
     """Return a root from an existing image, with the mount points that every sandbox needs.
 
-    `packages` are requirements that it shows too. Raises `SandboxUnavailable` if there is no such image, or no Python
-    in it.
+    `files` is a directory of the host with packages to import ahead of the image's. Raises `SandboxUnavailable` if
+    there is no such image, or no Python in it.
     """
+    number, search = _inspected(client, image)
+    python = image_python(client, image, number).path
+    added = _tar({})
+    name = f"{OURS[1]}{number[:12]}-{hashlib.sha256(added).hexdigest()[:12]}"
+    if not _exists(client, name):
+        with tempfile.TemporaryDirectory(prefix="actbox-") as folder:
+            Path(folder, "layer.tar").write_bytes(added)
+            Path(folder, "Dockerfile").write_text(f"FROM {image}\nADD layer.tar /\n")
+            own = ["--pull=never", "--layers=false"] if client.is_podman else []
+            options = ["--network", "none", "--label", f"{LABEL}=layer", *own]
+            client.run("build", *options, "--tag", name, folder, seconds=300)
+        remove_unused(client, name)
+    return Root(name, python, _mounts_of(files), keeps_variables=True, search=_search(search, files))
+
+
+def _inspected(client: Client, image: str) -> tuple[str, str]:
+    """Return the id and the `PATH` of an image. Raises `SandboxUnavailable` if there is no such image."""
     try:
         found = client.json("image", "inspect", image)[0]
     except CommandFailed:
         raise SandboxUnavailable(
             f"there is no image {image!r} here; get it with `{client.name} pull {image}`"
         ) from None
-    number = str(found["Id"]).removeprefix("sha256:")
-    python = _python_in(client, image, number)
-    layer = _tar({})
-    name = f"{OURS[1]}{number[:12]}-{hashlib.sha256(layer).hexdigest()[:12]}"
-    if not _exists(client, name):
-        with tempfile.TemporaryDirectory(prefix="actbox-") as folder:
-            Path(folder, "layer.tar").write_bytes(layer)
-            Path(folder, "Dockerfile").write_text(f"FROM {image}\nADD layer.tar /\n")
-            own = ["--pull=never", "--layers=false"] if client.is_podman else []
-            options = ["--network", "none", "--label", f"{LABEL}=layer", *own]
-            client.run("build", *options, "--tag", name, folder, seconds=300)
-        remove_unused(client, name)
-    root = Root(name, python, keeps_variables=True, packages=f"those of the image {image}")
-    if not packages:
-        return root
-    return _with_packages(root, packages, folder_for_image(client, image, number, python, packages))
+    variables = dict(line.partition("=")[::2] for line in found["Config"].get("Env") or ())
+    return str(found["Id"]).removeprefix("sha256:"), variables.get("PATH") or SYSTEM_PATH
 
 
-def _with_packages(root: Root, packages: tuple[str, ...], folder: Path) -> Root:
-    return dataclasses.replace(
-        root,
-        mounts=(*root.mounts, (str(folder), PLACE)),
-        packages=f"{root.packages}, and {', '.join(packages)}",
-        paths=(PLACE,),
-    )
+def _mounts_of(files: str) -> tuple[tuple[str, str], ...]:
+    return ((files, ENVIRONMENT),) if files else ()
 
 
-def _python_in(client: Client, image: str, number: str) -> str:
-    """Return the path of an image's Python."""
-    if number in _known_pythons:
-        return _known_pythons[number]
-    for candidate in _PYTHONS:
-        try:
-            said = client.run(
-                *("run", "--rm", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000"),
-                *("--pull=never", "--entrypoint", candidate, image, "-c", _ASK_PYTHON),
-            ).splitlines()
-        except CommandFailed:
-            continue
-        if len(said) == 2 and tuple(map(int, said[1].split())) >= _LEAST_PYTHON:
-            _known_pythons[number] = said[0]
-            return said[0]
-    raise SandboxUnavailable(f"the image {image!r} has no Python {'.'.join(map(str, _LEAST_PYTHON))} or later")
-
-
-_known_pythons: dict[str, str] = {}
+def _search(path: str, files: str) -> str:
+    """Return a `PATH` in which the scripts of packages stand behind the other programs."""
+    return f"{path}:{ENVIRONMENT}/bin" if files else path
 
 
 def _image_of(client: Client, content: bytes) -> str:

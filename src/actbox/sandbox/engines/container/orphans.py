@@ -74,7 +74,7 @@ def remove_folder(folder: str) -> None:
                 return
             with contextlib.suppress(OSError):
                 hide("shown", descriptor)
-            for name in ("input", "made"):
+            for name in ("input", "made", "late", "kept"):
                 with contextlib.suppress(OSError):
                     remove_entry(descriptor, name, is_folder=True)
         os.rmdir(folder)

@@ -1,55 +1,73 @@
-"""Additional packages for programs: installed once for each set, and shown read-only to all its sandboxes.
+"""The packages of programs: those of the environment, those of `packages=`, and those that a program asks for.
 
-pip runs before the sandbox is made, and installs wheels only, so none of the installed code runs: neither on this
-machine nor anywhere with a network. The settings of the host's pip (`PIP_*`, pip.conf) apply, such as a private index
-or a proxy. For an image the interpreter must be the image's, because it decides which wheels fit: this environment's
-pip then runs in a container of that image, which has this machine's network and nothing else of it.
+`actbox.packages` resolves, fetches and checks all of them, in a sandbox of the `linux` engine whose only way out is the
+package index. A container sees the first two as directories that are mounted when it is made. For the others it has one
+directory of the host from birth, into which `LatePackages` moves the files while a run needs them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
-import importlib.util
-import json
+import errno
 import os
 import re
 import shutil
-import subprocess
-import sys
-import sysconfig
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
-from actbox.sandbox.host_python import HOST_PYTHON
+from actbox.core.packages import CLEAN, PackagePolicy, PackageRules, normalized_name
+from actbox.core.policy import Policy
+from actbox.core.program import Program
+from actbox.sandbox.dependencies import Layer, NotProvided, Provided, of_environment, provide_packages
+from actbox.sandbox.remote.interpreter import QUESTION, FoundInterpreter, read_answer
+from actbox.sandbox.traits import Traits
 
-from .cache import cache_folder
 from .client import Client, CommandFailed
 
-PLACE: Final = "/opt/actbox-packages"
-"""The directory from which programs import them."""
-_SECONDS = 900.0
-# A name, optional extras, versions and marker: no path and no address, whose code pip would run.
+_NAME: Final = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
+# A name, optional extras, versions and marker: no path and no address.
 _REQUIREMENT = re.compile(
-    r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?\s*(?:\[[\w\s.,-]*\])?\s*(?:\(?\s*[<>=!~][^;@/\\\x00-\x1f]*)?(?:;[^\x00-\x1f]*)?",
-    re.ASCII,
+    rf"({_NAME})\s*(?:\[[\w\s.,-]*\])?\s*(?:\(?\s*[<>=!~][^;@/\\\x00-\x1f]*)?(?:;[^\x00-\x1f]*)?", re.ASCII
 )
-_INSTALL = (
-    *("install", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"),
-    *("--no-warn-script-location", "--root-user-action", "ignore", "--target"),
-)
-# Variables of the host's environment that tell pip how to reach the index.
-_VARIABLES = re.compile(r"(?:PIP_.*|(?:https?|no|all)_proxy|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)", re.IGNORECASE)
-_MOST_SAID = 5
-MOST_SETS: Final = 16
-"""The most sets of packages in this user's cache, besides those that living processes have requested."""
-_kept: dict[Path, int] = {}
-"""The sets that this process has requested, each with the descriptor whose lock protects it."""
+ENVIRONMENT: Final = "/opt/environment"
+"""Where programs see the packages of a named environment, or of `packages=`: `site` to import from, `bin`."""
+_MOST_KEPT: Final = 16
+"""The most sets of late packages that a container keeps beside those in use."""
+
+# Places where an image's interpreter is looked for.
+_PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
+_LEAST_PYTHON = (3, 9)
+
+
+_known: dict[str, FoundInterpreter] = {}
+
+
+def image_python(client: Client, image: str, number: str) -> FoundInterpreter:
+    """Return the interpreter of an image, whose id is `number`; it is asked once. Blocks.
+
+    Raises `SandboxUnavailable` if the image has none.
+    """
+    for candidate in _PYTHONS if number not in _known else ():
+        try:
+            found = read_answer(
+                client.run(
+                    *("run", "--rm", "--network", "none", "--pull=never", "--ulimit", "nofile=1024:1024"),
+                    *("--ulimit", "nproc=1000:1000", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+                    *("--entrypoint", candidate, image, "-c", QUESTION),
+                )
+            )
+        except (CommandFailed, ValueError):
+            continue
+        if found.version >= _LEAST_PYTHON:
+            _known[number] = found
+            break
+    if number not in _known:
+        raise SandboxUnavailable(f"the image {image!r} has no Python {'.'.join(map(str, _LEAST_PYTHON))} or later")
+    return _known[number]
 
 
 def checked(packages: Sequence[str]) -> tuple[str, ...]:
@@ -64,131 +82,87 @@ def checked(packages: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(set(packages)))
 
 
-def folder_for_host(packages: tuple[str, ...]) -> Path:
-    """Return a directory with packages for this interpreter. Blocks. Raises `SandboxUnavailable` with pip's error."""
-    _pip()  # raises a clear error if there is none
-    base = [HOST_PYTHON, sys.version, sysconfig.get_platform()]
+async def install(packages: tuple[str, ...], policy: Policy, traits: Traits, image: Layer | None) -> Provided:
+    """Return the operator's packages, with all that they need, for this interpreter or that of an image.
 
-    def install(folder: str) -> None:
-        command = [HOST_PYTHON, "-I", "-m", "pip", *_INSTALL, folder, *packages]
-        with tempfile.TemporaryDirectory(prefix="actbox-") as nowhere:
-            done = subprocess.run(command, cwd=nowhere, capture_output=True, timeout=_SECONDS, check=False)
-        if done.returncode != 0:
-            raise SandboxUnavailable(_failure(packages, done.stdout + done.stderr))
-
-    return _installed(packages, base, install)
-
-
-def folder_for_image(client: Client, image: str, number: str, python: str, packages: tuple[str, ...]) -> Path:
-    """Return a directory with packages for the interpreter of an image, whose id is `number`.
-
-    Blocks. Raises `SandboxUnavailable` with pip's error.
+    The policy's blocked packages are refused; all others are approved by being named. Raises `SandboxUnavailable`.
     """
-    pip = _pip()
-    variables = {name: text for name, text in os.environ.items() if _VARIABLES.fullmatch(name)}
-    shown = {pip: "/actbox-pip/pip", **{path: path for text in variables.values() for path in _paths_in(text)}}
-    for path, at in _settings():
-        shown[path] = at
-
-    def install(folder: str) -> None:
-        try:
-            client.run(
-                *("run", "--rm", "--network", "host", "--pull", "never", "--user", "0:0", "--cap-drop", "ALL"),
-                *("--security-opt", "no-new-privileges", "--ulimit", "nofile=1024:1024", "--workdir", "/"),
-                *("--ulimit", "nproc=1000:1000"),
-                *(part for name, text in variables.items() for part in ("--env", f"{name}={text}")),
-                *("--env", "PYTHONPATH=/actbox-pip", "--env", "PIP_NO_CACHE_DIR=1", "--env", "HOME=/tmp"),
-                *(part for path, at in shown.items() for part in ("--volume", f"{path}:{at}:ro")),
-                *("--tmpfs", "/tmp:rw,mode=1777", "--volume", f"{folder}:{PLACE}:rw", "--entrypoint", python, image),
-                *("-m", "pip", *_INSTALL, PLACE, *packages),
-                seconds=_SECONDS,
-                said_lines=_MOST_SAID,
-            )
-        except CommandFailed as error:
-            raise SandboxUnavailable(_failure(packages, str(error).encode())) from None
-
-    return _installed(packages, [number, python], install)
-
-
-def _installed(packages: tuple[str, ...], base: Sequence[str], install: Callable[[str], None]) -> Path:
-    """Return the directory of a set, which is installed once even if several processes request it at the same time.
-
-    Besides the sets that living processes have requested, the `MOST_SETS` most recently requested ones are kept.
-    """
-    key = hashlib.sha256(json.dumps([list(packages), list(base)]).encode()).hexdigest()[:24]
-    folder = cache_folder("packages") / key
-    with _alone(folder.with_suffix(".lock")):
-        is_new = not folder.is_dir()
-        if is_new:
-            made = tempfile.mkdtemp(prefix=f"{key}.", dir=folder.parent)
-            try:
-                os.chmod(made, 0o755)
-                install(made)
-                os.rename(made, folder)
-            except BaseException:
-                shutil.rmtree(made, ignore_errors=True)
-                raise
-        _keep(folder)
-    if is_new:
-        _remove_unused(folder.parent)
-    return folder
-
-
-def _keep(folder: Path) -> None:
-    """Protect a directory from removal as long as this process lives, because its sandboxes may show it to programs."""
-    used = folder.with_suffix(".used")
-    if folder not in _kept:
-        _kept[folder] = os.open(used, os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(_kept[folder], fcntl.LOCK_SH)
-    used.touch()
-
-
-def _remove_unused(place: Path) -> None:
-    """Remove the least recently requested sets beyond `MOST_SETS`, except those that a process protects."""
-    last = {used: used.stat().st_mtime for used in place.glob("*.used") if used.with_suffix("").is_dir()}
-    for used in sorted(last, key=last.__getitem__, reverse=True)[MOST_SETS:]:
-        with contextlib.suppress(BlockingIOError), contextlib.ExitStack() as held:
-            for lock in (used.with_suffix(".lock"), used):
-                held.enter_context(_alone(lock, wait=False))
-            shutil.rmtree(used.with_suffix(""), ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _alone(lock: Path, *, wait: bool = True) -> Iterator[None]:
-    with open(lock, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-
-
-def _pip() -> str:
-    """Return the directory of this environment's pip."""
-    found = importlib.util.find_spec("pip")
-    if found is None or not found.submodule_search_locations:
-        raise SandboxUnavailable(
-            "packages= needs pip in the environment of this process; `python -m ensurepip` puts it there"
+    given = policy.packages or PackagePolicy()
+    blocked = {normalized_name(rule.name) for rule in given.python.blocked}
+    names = {normalized_name(match[1]) for one in packages if (match := _REQUIREMENT.fullmatch(one))}
+    rules = PackageRules(auto_approved=sorted(names - blocked), blocked=given.python.blocked)
+    policy = replace(policy, environment=CLEAN, packages=replace(given, python=rules))
+    alone = image._replace(distributions=()) if image is not None else None
+    try:
+        return await provide_packages(
+            Program("", dependencies=packages), policy, traits, alone, None, lambda event: None
         )
-    return str(found.submodule_search_locations[0])
+    except NotProvided as error:
+        raise SandboxUnavailable(f"the packages {', '.join(packages)} could not be installed: {error}") from None
 
 
-def _paths_in(text: str) -> Iterator[str]:
-    """Yield the files and directories of this machine that a pip setting names."""
-    for word in text.split():
-        path = unquote(urlsplit(word).path) if word.startswith("file:") else word
-        if path.startswith("/") and os.path.exists(path):
-            yield path
+def layer_with(given: Provided, policy: Policy, image: Layer | None) -> Layer:
+    """Return an environment with the operator's packages ahead of its own."""
+    own = {one.name: one for one in of_environment(policy, image)}
+    found = own | {one.name: one for one in given.distributions.asked}
+    below = image or Layer("", "", "", ())
+    return below._replace(folder=str(given.folder or ""), distributions=tuple(found.values()))
 
 
-def _settings() -> Iterator[tuple[str, str]]:
-    """Yield (path, path in the container) of pip's own settings, and of the files that they name."""
-    own = os.path.expanduser("~/.config/pip/pip.conf")
-    for path, at in (("/etc/pip.conf", "/etc/pip.conf"), (own, "/tmp/.config/pip/pip.conf")):
-        if os.path.isfile(path):
-            yield path, at
-            for named in _paths_in(Path(path).read_text(errors="replace")):
-                yield named, named
+class LatePackages:
+    """Sets of packages that a running container gets and loses again. Methods may be called in any thread.
+
+    The container sees `shown`. A set lies beside it, as links to the files of the package cache or as copies, and is
+    moved into `shown` while a run needs it, so that a later run does not find packages that it has not asked for.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Make the directories below `folder`, which exists. Raises `OSError`."""
+        self.shown = f"{folder}/late"
+        self._kept = f"{folder}/kept"
+        for place in (self.shown, self._kept):
+            os.mkdir(place)
+            os.chmod(place, 0o755)
+        self._making = threading.Lock()
+        self._lock = threading.Lock()
+        self._uses: dict[str, int] = {}
+        """How many runs use each set that has been made, in the order in which they were last shown."""
+
+    def show(self, packages: Path) -> None:
+        """Show a set until as many calls of `hide`. Blocks. Raises `OSError`."""
+        name = packages.name
+        with self._making:
+            if name not in self._uses:
+                made = f"{self._kept}/{name}"
+                try:
+                    shutil.copytree(packages, made, copy_function=_link)
+                except BaseException:
+                    shutil.rmtree(made, ignore_errors=True)
+                    raise
+            with self._lock:
+                uses = self._uses.pop(name, 0)
+                if not uses:
+                    os.rename(f"{self._kept}/{name}", f"{self.shown}/{name}")
+                self._uses[name] = uses + 1
+                unused = [name for name, uses in self._uses.items() if not uses]
+                for old in (old_sets := unused[: max(len(unused) - _MOST_KEPT, 0)]):
+                    del self._uses[old]
+            for old in old_sets:
+                shutil.rmtree(f"{self._kept}/{old}", ignore_errors=True)
+
+    def hide(self, packages: Path) -> None:
+        """End one use of a set."""
+        name = packages.name
+        with self._lock, contextlib.suppress(FileNotFoundError):  # the container has been removed
+            self._uses[name] -= 1
+            if not self._uses[name]:
+                os.rename(f"{self.shown}/{name}", f"{self._kept}/{name}")
 
 
-def _failure(packages: tuple[str, ...], said: bytes) -> str:
-    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    last = [line for line in lines if not line.startswith(("WARNING", "[notice]"))][-_MOST_SAID:]
-    return f"the packages {', '.join(packages)} could not be installed: {' '.join(last) or 'pip said nothing'}"
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+            raise
+        shutil.copy2(source, target, follow_symlinks=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
+from actbox.core.packages import CLEAN, HOST
+from actbox.core.policy import Policy
 from actbox.sandbox.traits import BY_AGENT, BY_HOST, Traits
 
 from .control_groups import ALL
@@ -17,6 +19,21 @@ _NOTES = (
 )
 _COUNTED = "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment"
 _LOST = {"memory": "memory", "cpu": "the share of the processors", "pids": "the number of processes"}
+
+
+def packages_said(image: str | None, policy: Policy, added: Sequence[str]) -> str:
+    """Return the phrase on what programs can import; `added` are the operator's own packages."""
+    rules, name = policy.packages, policy.environment_name
+    if image is not None and policy.environment == HOST:
+        said = f"those of the image {image}"
+    elif policy.environment == HOST:
+        said = "those of the host's environment"
+        said += " that the policy approves" if rules is not None else ""
+    elif policy.environment == CLEAN:
+        said = "none of the host's"
+    else:
+        said = f"those of the environment {name}" + (f", in the image {image}" if image is not None else "")
+    return f"{said}, and {', '.join(added)}" if added else said
 
 
 def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_files: bool) -> Traits:
@@ -57,6 +74,7 @@ def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_
         least_memory_mib=16,
         enforced=enforced,
         packages=packages,
+        dependencies=True,
         platforms=("linux", "darwin"),
         network="loopback of its own only",
         mounts=("ro", "rw"),

@@ -26,10 +26,10 @@ from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
 from .interpreter import Base, Interpreter, interpreter
 
 _SANDBOX_FOLDER = str(Path(__file__).resolve().parents[2])
-_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The environment of the nursery itself; guests get further variables of their own.
 _VARIABLES = {
-    "PATH": _SYSTEM_PATH,
+    "PATH": SYSTEM_PATH,
     "LANG": "C.UTF-8",
     "HOME": "/nonexistent",
     "LD_BIND_NOW": "1",  # else each child resolves the C functions that it calls in its own copies of pages
@@ -45,7 +45,7 @@ _VARIABLES = {
 
 # The environment variables that every guest has; PATH is that of the host's interpreter.
 GUEST_VARIABLES = {
-    "PATH": f"{os.path.dirname(HOST_PYTHON)}:{_SYSTEM_PATH}",
+    "PATH": f"{os.path.dirname(HOST_PYTHON)}:{SYSTEM_PATH}",
     "HOME": "/tmp",
     "TMPDIR": "/tmp",
     "USER": "agent",
@@ -336,7 +336,7 @@ class Nursery:
 
 def _variables_of(found: Interpreter) -> dict[str, str]:
     """Return the variables of guests with an interpreter; scripts of packages stand behind the system's programs."""
-    places = [os.path.dirname(found.python), _SYSTEM_PATH, f"{PACKAGES}/bin", found.scripts]
+    places = [os.path.dirname(found.python), SYSTEM_PATH, f"{PACKAGES}/bin", found.scripts]
     variables = {**GUEST_VARIABLES, "PATH": ":".join(filter(None, places))}
     if found.packages and not found.runs_pth and found.scripts:
         variables["PYTHONPATH"] = ":".join(found.packages)  # for interpreters that programs start

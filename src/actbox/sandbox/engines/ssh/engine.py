@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
-from actbox.core.errors import SandboxUnavailable
+from actbox.core.errors import SandboxUnavailable, Unsupported
+from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.dependencies import Provided, layer_of
+from actbox.sandbox.local import GuestStart
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
+from actbox.sandbox.remote.agent_guest import AgentGuest
+from actbox.sandbox.remote.interpreter import on_top
 from actbox.sandbox.remote.sandbox import AgentPlace, AgentSandbox
 from actbox.sandbox.remote.workspace import RemoteWorkspace
-from actbox.sandbox.traits import BY_AGENT, BY_HOST, Traits, check_policy
+from actbox.sandbox.traits import BY_AGENT, BY_HOST, Traits, check_lacking
 
 from .folder import Folder, make_folder, remove_folder
+from .packages import SentPackages, ask_interpreter
 from .target import SshTarget
 
 # The most seconds for the modules of the preload list, besides the time to connect.
@@ -37,6 +45,7 @@ TRAITS = Traits(
         "the workspace is a new directory there, so /workspace, /input and /output do not exist: use relative paths",
         "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment",
         "the number of processes, the size of the workspace and the share of the processors are not limited",
+        "rules for packages decide what is installed there, not what the account has already, or fetches itself",
         "a lost connection ends what runs, and the next run makes another; what lies in the workspace stays",
     ),
 )
@@ -55,14 +64,24 @@ class SshSandbox(AgentSandbox):
         outlive its connection.
         """
         super().__init__(policy)
-        check_policy(policy, "ssh", "mounts", "domains", "secrets")
+        check_lacking(policy, "ssh", "mounts", "domains", "secrets")
+        if policy.environment == CLEAN:
+            raise Unsupported(
+                "the ssh engine cannot hide an account's packages: it has no environment 'clean'; the linux, container"
+                " and wasm engines do"
+            )
+        if policy.packages is not None or policy.environment != HOST:
+            self.traits = dataclasses.replace(TRAITS, dependencies=True)
         self._target = target
         self._beside = beside
+        self._sent = SentPackages(target)
 
     async def _open_workspace(self) -> RemoteWorkspace:
         account = self._agent_place = Account(self._target, self.policy.preload, self._beside)
         try:
             agent = await run_blocking(account.open)
+            if self.traits.dependencies and self._layer is None:
+                await self._find_packages()
         except BaseException:
             await self._close_workspace()
             raise
@@ -70,11 +89,48 @@ class SshSandbox(AgentSandbox):
 
     async def _close_workspace(self) -> None:
         account, self._agent_place = self._agent_place, None
+        if self._beside is None:
+            self._layer = None
+            self._sent = SentPackages(self._target)
         if account is not None:
             await run_blocking(account.remove)
 
     def _sibling(self) -> Self:
-        return type(self)(self.policy, self._target, beside=self._folder)
+        sibling = type(self)(self.policy, self._target, beside=self._folder)
+        sibling._layer, sibling._sent = self._layer, self._sent
+        return sibling
+
+    # Packages
+
+    async def _find_packages(self) -> None:
+        """Ask what the account has, and send it the packages of a named environment. Raises `SandboxUnavailable`."""
+        found = await run_blocking(ask_interpreter, self._target)
+        there = found.layer(self.policy, self._target.host)
+        own = await layer_of(self.policy, target=found.target)
+        if own is not None:
+            packages = Path(own.folder)
+            await run_blocking(self._sent.send, packages, self._place_of(packages))
+            there = on_top(there, own._replace(folder=self._place_of(packages)), self.policy.environment_name)
+        self._layer = there
+
+    def _place_of(self, packages: Path) -> str:
+        assert self._folder is not None
+        return f"{self._folder.path}/packages/{packages.name}"
+
+    def _guest_at_hand(self, start: GuestStart) -> AgentGuest | None:
+        return super()._guest_at_hand(start) if start.packages is None else None
+
+    async def _start_guest(self, start: GuestStart) -> AgentGuest:
+        if start.packages is not None:
+            await run_blocking(self._sent.send, start.packages, self._place_of(start.packages))
+        return await super()._start_guest(start)
+
+    def _show_packages(self, message: dict[str, Any], packages: Provided, place: str) -> None:
+        if packages.folder is not None:
+            place = self._place_of(packages.folder)
+            variables = message["variables"]
+            message["variables"] = {**variables, "PATH": f"{variables['PATH']}:{place}/bin"}
+        super()._show_packages(message, packages, place)
 
     @property
     def _folder(self) -> Folder | None:
@@ -84,7 +140,11 @@ class SshSandbox(AgentSandbox):
         if self._folder is None:
             return _VARIABLES
         temporary = f"{self._folder.path}/tmp"
-        return {**_VARIABLES, "PATH": self._folder.search, "HOME": temporary, "TMPDIR": temporary}
+        variables = {**_VARIABLES, "PATH": self._folder.search, "HOME": temporary, "TMPDIR": temporary}
+        if self._layer is not None and self._layer.folder:
+            variables["PATH"] += f":{self._layer.folder}/bin"
+            variables["PYTHONPATH"] = f"{self._layer.folder}/site"
+        return variables
 
     def _guest_limits(self) -> Mapping[str, float]:
         # The kernel counts processes by user, and this user has others.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from actbox.core.errors import SandboxUnavailable
 
@@ -35,7 +36,7 @@ print("actbox: " + json.dumps(said))
 """
 # The code that removes a directory in which a program may have nested directories to any depth.
 _BENEATH: Final = Path(__file__).resolve().parents[2] / "guest" / "beneath.py"
-_MARK = "actbox: "
+MARK: Final = "actbox: "
 # The most seconds besides the time to connect.
 _SECONDS = 60
 _MOST_SAID = 500
@@ -60,13 +61,17 @@ def remove_folder(target: SshTarget, folder: Folder) -> None:
     _ask(target, {"do": "remove", "folder": folder.path, "beneath": _BENEATH.read_text("utf-8")})
 
 
-def _ask(target: SshTarget, request: dict[str, Any]) -> dict[str, Any]:
+def run_there(target: SshTarget, code: str, *arguments: str, given: IO[bytes], seconds: float = _SECONDS) -> str:
+    """Run a program of ours there, and return what it says in its line that starts with `MARK`. Blocks.
+
+    `given` is its standard input, and `seconds` its time besides that to connect. Raises `SandboxUnavailable`.
+    """
     try:
         done = subprocess.run(
-            target.command([target.python, "-I", "-c", _DO]),
-            input=json.dumps(request).encode(),
+            target.command([target.python, "-I", "-c", code, *arguments]),
+            stdin=given,
             capture_output=True,
-            timeout=target.connect_seconds + _SECONDS,
+            timeout=target.connect_seconds + seconds,
             check=False,
         )
     except OSError as error:
@@ -76,11 +81,18 @@ def _ask(target: SshTarget, request: dict[str, Any]) -> dict[str, Any]:
     except subprocess.TimeoutExpired as error:
         raise SandboxUnavailable(f"{target.host} did not answer within {error.timeout:.0f} seconds") from None
     lines = done.stdout.decode("utf-8", "replace").splitlines()
-    said = next((line[len(_MARK) :] for line in reversed(lines) if line.startswith(_MARK)), None)
+    said = next((line[len(MARK) :] for line in reversed(lines) if line.startswith(MARK)), None)
     if said is None:
         why = done.stderr.decode("utf-8", "replace").strip()[-_MOST_SAID:] or f"exit code {done.returncode}"
         raise SandboxUnavailable(f"{target.host} cannot be used: {why}{_advice(target, why)}")
-    answer: dict[str, Any] = json.loads(said)
+    return said
+
+
+def _ask(target: SshTarget, request: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryFile() as given:
+        given.write(json.dumps(request).encode())
+        given.seek(0)
+        answer: dict[str, Any] = json.loads(run_there(target, _DO, given=given))
     if "error" in answer:
         raise SandboxUnavailable(f"the workspace on {target.host}: {answer['error']}")
     return answer

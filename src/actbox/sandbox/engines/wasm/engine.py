@@ -4,20 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import errno
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from actbox.core.after_fork import Owner
-from actbox.core.errors import FileError
+from actbox.core.errors import FileError, SandboxUnavailable
+from actbox.core.events import Event
 from actbox.core.limits import Limits
+from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
+from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.attempts import Attempts
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.cancellation import whole
+from actbox.sandbox.contract import Tools
+from actbox.sandbox.dependencies import (
+    PACKAGES,
+    Layer,
+    Provided,
+    Target,
+    asks_for_packages,
+    layer_of,
+    provide_packages,
+    with_folders,
+)
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
+from actbox.sandbox.embedded.running import EmbeddedRun
 from actbox.sandbox.embedded.sandbox import Evaluate, Place
 from actbox.sandbox.guest import wire
+from actbox.sandbox.languages import in_language
 from actbox.sandbox.storage import Storage
+from actbox.tools import Toolset
 
 from .disk_usage import Remove, cut_back, room
 from .folders import check_mounts, mount, open_files, output_of, volumes_of
@@ -36,6 +58,8 @@ if TYPE_CHECKING:
 _GRACE_SECONDS: Final = 1.0
 # The most workers to try if they turn out to have ended while they waited.
 _MOST_WORKERS: Final = 8
+_ENVIRONMENT: Final = "/opt/environment"
+"""Where programs see the packages of a named environment."""
 _INTERRUPT: Final = wire.encode({"t": "interrupt"}, wire.ENVELOPE_BYTES)
 _END: Final = wire.encode({"t": "end"}, wire.ENVELOPE_BYTES)
 
@@ -45,6 +69,7 @@ class WasmSandbox(EmbeddedSandbox):
 
     traits = TRAITS
     _input_apart = True
+    _layer = Layer("", "", "", (), name=CLEAN)
 
     def __init__(self, policy: Policy, upstream: Upstream | None = None, *, family: WasmSandbox | None = None) -> None:
         """Raise `Unsupported` for a policy that cannot be enforced. `family` is a sandbox whose proxy is shared."""
@@ -73,7 +98,13 @@ class WasmSandbox(EmbeddedSandbox):
     async def _evaluated(self, evaluation: Evaluation) -> Ended:
         """Evaluate a program in the next worker; retry if that had ended while it waited."""
         design = _design(evaluation.folder, evaluation.limits, self._volumes)
-        worker = await _worker(design)
+        wanted, folders = design, list(self._folders)
+        if evaluation.packages is not None:
+            added = Volume.of(str(evaluation.packages), PACKAGES, read_only=True)
+            wanted = dataclasses.replace(design, volumes=(*design.volumes, added))
+            folders.insert(0, f"{PACKAGES}/site")
+        evaluation = _importing(evaluation, folders)
+        worker = await _worker(wanted)
         program = WasmProgram(worker, evaluation, self._proxy)
         owner, ended = Owner(), None
         try:
@@ -107,18 +138,27 @@ class WasmSandbox(EmbeddedSandbox):
         return open_files(folder, input_folder)
 
     async def open_state(self) -> State:
-        return _WasmState(self._proxy, self._volumes)
+        return _WasmState(self._proxy, self._volumes, self._folders)
 
     async def _opened(self) -> Place:
         place = await super()._opened()
         try:
             mounted = await run_blocking(mount, self.policy.mounts, place.folder, place.input_folder)
-            self._volumes = (*volumes_of(place), *mounted)
+            self._volumes = (*volumes_of(place), *mounted, *await self._environment())
         except BaseException:
             await super()._let_go(place)
             raise
         worker_pool().prepare(_design(place.folder, self.policy.limits, self._volumes))
         return place
+
+    async def _environment(self) -> tuple[Volume, ...]:
+        """Return the directories of a named environment, which is built if need be. Raises `SandboxUnavailable`."""
+        if self.policy.environment in (HOST, CLEAN):
+            return ()
+        layer = await layer_of(self.policy, target=await _target())
+        assert layer is not None
+        self._layer = layer
+        return (await run_blocking(partial(Volume.of, layer.folder, _ENVIRONMENT, read_only=True)),)
 
     async def _open(self) -> None:
         await whole(run_blocking(worker_pool().enter), _left)
@@ -130,12 +170,75 @@ class WasmSandbox(EmbeddedSandbox):
     async def _close(self) -> None:
         worker_pool().leave()
 
+    # Packages
+
+    @property
+    def _folders(self) -> tuple[str, ...]:
+        """The directories from which programs import the packages of the environment."""
+        return (f"{_ENVIRONMENT}/site",) if self._layer.folder else ()
+
+    async def stream(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncGenerator[Event]:
+        may_need = self.policy.packages is not None or asks_for_packages(program)
+        events = (
+            self._attempts(program, tools, timeout).events()
+            if may_need
+            else super().stream(program, tools=tools, timeout=timeout)
+        )
+        async with contextlib.aclosing(events):
+            async for event in events:
+                yield event
+
+    async def run(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        if self.policy.packages is not None or asks_for_packages(program):
+            return await self._attempts(program, tools, timeout).finish()
+        return await super().run(program, tools=tools, timeout=timeout)
+
+    def _attempts(self, program: Program | str, tools: Tools, timeout: float | None) -> Attempts:
+        place = self._open_place()
+        approver = tools.approver if isinstance(tools, Toolset) else None
+
+        async def provide(program: Program, tell: Callable[[Event], None]) -> Provided:
+            layer = self._layer
+            if asks_for_packages(program):
+                target = await _target()
+                layer = layer._replace(version=target.version, target=target)
+            return await provide_packages(program, self.policy, self.traits, layer, approver, tell)
+
+        def run_of(program: Program, packages: Provided, mark: object) -> _Attempt:
+            return _Attempt(partial(self.begin, place, program, tools, timeout, packages=packages), packages)
+
+        return Attempts(in_language(program, self.traits), self.policy, approver, provide, run_of, None)
+
+
+class _Attempt:
+    """An attempt at a program that gets packages."""
+
+    requests = 0
+
+    def __init__(self, begin: Callable[[], Awaitable[EmbeddedRun]], packages: Provided) -> None:
+        self._begin = begin
+        self._packages = packages
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """Run the program and yield its events; close its packages."""
+        try:
+            async with contextlib.aclosing((await self._begin()).events()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._packages.close()
+
 
 class _WasmState(State):
     """An instance that lasts from program to program, in its own worker."""
 
-    def __init__(self, proxy: EgressProxy | None, volumes: tuple[Volume, ...]) -> None:
+    def __init__(self, proxy: EgressProxy | None, volumes: tuple[Volume, ...], folders: Sequence[str]) -> None:
         self._proxy = proxy
+        self._folders = folders
         self._volumes = volumes
         self._worker: Worker | None = None
         self._design: Design | None = None
@@ -149,7 +252,7 @@ class _WasmState(State):
         if self._worker is None:
             self._design = _design(evaluation.folder, evaluation.limits, self._volumes)
             self._worker = await _worker(self._design)
-        program = WasmProgram(self._worker, evaluation, self._proxy)
+        program = WasmProgram(self._worker, _importing(evaluation, self._folders), self._proxy)
         owner = Owner()
         program.begin(last=False)
         try:
@@ -199,6 +302,28 @@ class _WasmState(State):
             worker_pool().give(self._worker, self._design)
         else:
             await _end(self._worker)
+
+
+def _importing(evaluation: Evaluation, folders: Sequence[str]) -> Evaluation:
+    """Return an evaluation whose program imports from directories after those that the policy's variables name."""
+    if not folders:
+        return evaluation
+    return dataclasses.replace(evaluation, variables=with_folders(evaluation.variables, folders))
+
+
+async def _target() -> Target:
+    """Return what packages for this interpreter must fit; it is asked for its version once in a process."""
+    global _known_target
+    if _known_target is None:
+        async with WasmSandbox(Policy()) as box:
+            version = (await box.run("import sys\n'%d.%d' % sys.version_info[:2]")).value
+        if not isinstance(version, str):
+            raise SandboxUnavailable("the interpreter of the wasm engine does not say its version")
+        _known_target = Target(version)
+    return _known_target
+
+
+_known_target: Target | None = None
 
 
 def _design(folder: str, limits: Limits, volumes: tuple[Volume, ...]) -> Design:

@@ -16,6 +16,7 @@ TRAITS: Final = Traits(
     walls="run",
     python="standard library",
     packages="none; the standard library lacks threads, processes, ctypes, bz2 and lzma",
+    dependencies=True,
     network="allowed domains by http_request(), through a proxy; else none",
     domains=True,
     mounts=("ro", "rw"),
@@ -41,6 +42,7 @@ TRAITS: Final = Traits(
     notes=(
         "a session's program that is ended while it computes takes the session's state with it",
         "sessions cannot be forked",
+        "packages with compiled parts cannot be installed",
         "single files are mounted 'ro' below /input only, as they are when the sandbox starts",
         NOTHING_AHEAD,
     ),
