@@ -33,7 +33,11 @@ from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approve
 from .environments import EnvironmentRecord, EnvironmentRecords, this_platform
 from .import_names import distributions_of
 from .index import Index, find_index
-from .interpreters import find_python, find_uv
+from .interpreters import FoundPython, find_python, find_uv
+from .npm_archives import BadTarball
+from .npm_lock import npm_platform
+from .npm_requirements import read_npm_requirements
+from .npm_resolving import NpmInstaller, find_npm, find_registry
 from .project_files import read_script
 from .requirements import Requirement, parse_requirement, read_requirements
 from .resolving import CannotResolve, Installer, Locked
@@ -45,6 +49,7 @@ from .wheels import BadWheel
 _T = TypeVar("_T")
 
 _DAY_SECONDS = 24 * 3600
+_JAVASCRIPT = "javascript"
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
@@ -87,8 +92,8 @@ class PackageProvider:
                 return name
         return ""
 
-    async def layer(self, policy: Policy) -> Layer:
-        """Return the files of a policy's named environment; build them first if need be.
+    async def layer(self, policy: Policy, language: str = "python") -> Layer:
+        """Return the files of a policy's named environment for a language; build them first if need be.
 
         Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
         """
@@ -99,9 +104,15 @@ class PackageProvider:
             definition = wanted if isinstance(wanted, Environment) else record.definition if record else None
             if definition is None:
                 raise SandboxUnavailable(self.records.unknown(name))
-            python = await run_blocking(find_python, definition.python)
+            if definition.language != language:
+                engine = "node" if definition.language == _JAVASCRIPT else "linux"
+                raise SandboxUnavailable(
+                    f"the environment {name!r} is for {definition.language}, and this sandbox runs {language}; the"
+                    f" {engine} engine has it"
+                )
+            python, platform = await run_blocking(_target_of, definition)
             artifacts = self._found(record.locked) if record and record.definition == definition else ()
-            is_here = record is not None and record.platform == this_platform(python.version)
+            is_here = record is not None and record.platform == platform
             if record is None or not is_here or not artifacts or len(artifacts) != len(record.locked):
                 if rules.offline:
                     raise SandboxUnavailable(
@@ -115,25 +126,23 @@ class PackageProvider:
             return Layer(str(folder), python.path, python.version, record.distributions)
         except NotAllowed as refusal:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
-        except (CannotResolve, BadWheel, BadCache, OSError) as error:
+        except (CannotResolve, BadWheel, BadTarball, BadCache, OSError) as error:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}") from None
 
     async def build(self, definition: Environment, rules: PackagePolicy, *, refresh: bool = False) -> EnvironmentRecord:
         """Lock an environment, unless its lock fits or with `refresh`, fetch its wheels, and return its record.
 
-        Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadCache`, `OSError` and `InvalidValue`.
+        Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadTarball`, `BadCache`, `OSError` and `InvalidValue`.
         """
-        if definition.language != "python":
-            raise InvalidValue(
-                f"the environment {definition.name!r} is for {definition.language}: only Python's are built"
-            )
-        python = await run_blocking(find_python, definition.python)
-        asked = read_requirements(definition.packages)
+        language = definition.language
+        if language not in ("python", _JAVASCRIPT):
+            raise InvalidValue(f"the environment {definition.name!r} is for {language}: only Python and Node have some")
+        python, platform = await run_blocking(_target_of, definition)
+        read = read_npm_requirements if language == _JAVASCRIPT else read_requirements
+        asked = read(definition.packages)
         record = await run_blocking(self.records.read, definition.name)
-        platform = this_platform(python.version)
         is_locked = record is not None and record.definition == definition and record.platform == platform
-        judge = PackageJudge(rules.python)
-        job = _Job(asked, {}, rules, find_index(rules.index), judge, python.version)
+        job = _Job(asked, {}, rules, _index_of(rules, language), _judge_of(rules, language), python.version, language)
         async with self._installer(job) as installer:
             if record is None or not is_locked or refresh:
                 locked = await installer.resolve([str(one) for one in asked]) if asked else ()
@@ -142,12 +151,11 @@ class PackageProvider:
                 )
             _check_hashes(asked, record.locked)
             _refuse(job.judged([(one, one.requires) for one in record.locked]))
-            await run_blocking(_refuse_vulnerable, record.locked, rules)
+            await run_blocking(_refuse_vulnerable, record.locked, rules, language)
             if rules.vulnerabilities is not None:
                 record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
-            await self._fetch(installer, record.locked)
-        self._store.use(self._found(record.locked)).close()
-        record = replace(record, built_at=time.time())
+            record = replace(record, locked=await self._fetch(installer, record.locked), built_at=time.time())
+        self._store.use(self._found(record.locked), [one.place for one in record.locked]).close()
         await run_blocking(self.records.write, record)
         return record
 
@@ -161,7 +169,7 @@ class PackageProvider:
         return self._store.collect(keep_seconds=keep_seconds, most_bytes=most_bytes, kept=kept)
 
     def _in_use(self, record: EnvironmentRecord, artifacts: tuple[Artifact, ...]) -> Path:
-        used = self._store.use(artifacts)
+        used = self._store.use(artifacts, [one.place for one in record.locked])
         with self._lock:
             kept = self._layers.setdefault(record.lock_sha256, used)
         if kept is not used:
@@ -180,23 +188,30 @@ class PackageProvider:
         """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`."""
         start = time.perf_counter()
         try:
-            asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
-            installed = {one.name: one.version for one in of_environment(policy, layer)}
+            language = "python" if program.language == "python" else _JAVASCRIPT
+            asked = _asked_by(program)
+            environs = partial(of_environment, policy, layer, language)
+            installed = {one.name: one.version for one in reversed(environs())}  # of npm's, the outermost version
             lacking = [one for one in asked if one.applies() and not _has(installed, one)]
-            environs = partial(of_environment, policy, layer)
             if not lacking:
                 return Environs(policy.environment_name, Distributions((), environs))
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
-            judge = PackageJudge(rules.python)
+            judge = _judge_of(rules, language, installed)
             warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
-            python = await run_blocking(find_python, layer.version if layer else "")
-            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge, python.version)
-            artifacts, judgements = await self._artifacts(job, approver, program, tell)
-            used = await run_blocking(self._store.use, artifacts)
+            python, base = FoundPython("", ""), None
+            if language == "python":
+                python = await run_blocking(find_python, layer.version if layer else "")
+            elif layer is not None:
+                base = await run_blocking(self.records.read, policy.environment_name)
+            index = _index_of(rules, language)
+            job = _Job(tuple(lacking), installed, rules, index, judge, python.version, language, base)
+            locked, artifacts, judgements = await self._artifacts(job, approver, program, tell)
+            used = await run_blocking(self._store.use, artifacts, [one.place for one in locked])
             trust = {one.name: one.trust for one in judgements}
-            distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in artifacts)
-            notes = tuple(note for artifact in artifacts for note in artifact.notes)
+            each = {one.sha256: one for one in artifacts}.values()
+            distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in each)
+            notes = tuple(note for artifact in each for note in artifact.notes)
             return _Provided(
                 environment=policy.environment_name,
                 distributions=Distributions(distributions, environs),
@@ -207,27 +222,30 @@ class PackageProvider:
             )
         except NotAllowed as refusal:
             raise NotProvided(refusal.error, program, engine) from None
-        except (CannotResolve, BadWheel, BadCache, OSError) as error:
+        except (CannotResolve, BadWheel, BadTarball, BadCache, OSError) as error:
             message = str(error) if isinstance(error, ActboxError) else f"packages cannot be installed: {error}"
             missing = ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message)
             raise NotProvided(missing, program, engine) from None
 
     async def _artifacts(
         self, job: _Job, approver: Approver | None, program: Program, tell: Tell
-    ) -> tuple[tuple[Artifact, ...], tuple[Judgement, ...]]:
-        """Return the unpacked wheels for a job, once they are approved, and how each was judged."""
-        locked = await self._alone(("resolve", job.key, job.rules.python), lambda: self._resolved(job))
+    ) -> tuple[tuple[Locked, ...], tuple[Artifact, ...], tuple[Judgement, ...]]:
+        """Return the files for a job, once they are approved, unpacked, and how each was judged."""
+        rules = job.rules.python, job.rules.nodejs
+        locked = await self._alone(("resolve", job.key, *rules), lambda: self._resolved(job))
         _check_hashes(job.asked, locked)
-        await run_blocking(_refuse_vulnerable, locked, job.rules)
+        await run_blocking(_refuse_vulnerable, locked, job.rules, job.language)
         approved: frozenset[str] = frozenset()
         if job.may_ask(locked):
-            by_name = {one.name: one for one in locked}
+            by_name: dict[str, list[Locked]] = {}
+            for file in {one.sha256: one for one in locked}.values():
+                by_name.setdefault(file.name, []).append(file)
             judgements = job.judged([(one, one.requires) for one in locked])
             _refuse(judgements, nobody_answers=False)
             approved = await self._approvals.ask(judgements, by_name, job.rules, approver, program, tell)
         artifacts = self._found(locked)
         if len(artifacts) != len(locked):
-            hashes = frozenset(one.sha256 for one in locked)
+            hashes = frozenset(one.digest for one in locked)
             await self._alone(("fetch", hashes, job.index), lambda: self._fetched(job, locked))
             artifacts = self._found(locked)
             if len(artifacts) != len(locked):
@@ -235,7 +253,7 @@ class PackageProvider:
         # Each wheel's own metadata counts in the end, whatever the index has said of it.
         judgements = job.judged([(one, one.requires) for one in artifacts])
         _refuse((one for one in judgements if one.name not in approved), nobody_answers=True)
-        return artifacts, judgements
+        return locked, artifacts, judgements
 
     async def _alone(self, key: Hashable, work: Callable[[], Awaitable[_T]]) -> _T:
         """Do some work and return what it comes to; who asks for the same meanwhile waits for the first."""
@@ -275,14 +293,14 @@ class PackageProvider:
             return locked
         async with self._installer(job) as installer:
             if locked is None:
-                wanted = [str(one) for one in job.asked]
-                locked = await installer.resolve(wanted, job.constraints)
-                locked = tuple(one for one in locked if job.installed.get(one.name) != one.version)
+                locked = await installer.resolve(job.requirements, job.constraints)
+                if job.language == "python":  # packages of npm are one tree with those of the environment
+                    locked = tuple(one for one in locked if job.installed.get(one.name) != one.version)
             _refuse(job.judged([(one, ()) for one in locked], ()))
             if job.may_ask(locked):
                 locked = await installer.describe(locked)
             else:
-                await self._fetch(installer, locked)
+                locked = await self._fetch(installer, locked)
         await run_blocking(self._keep, job.key, locked)
         return locked
 
@@ -294,22 +312,36 @@ class PackageProvider:
         async with self._installer(job) as installer:
             await self._fetch(installer, locked)
 
-    async def _fetch(self, installer: Installer, locked: Sequence[Locked]) -> None:
-        """Put the wheels that the cache lacks into it. Raises `CannotResolve`, `BadWheel` and `OSError`."""
-        missing = [one for one in locked if self._store.find(one.sha256) is None]
+    async def _fetch(self, installer: Installer, locked: Sequence[Locked]) -> tuple[Locked, ...]:
+        """Put the files that the cache lacks into it, and return them all with their SHA-256.
+
+        Raises `CannotResolve`, `BadWheel`, `BadTarball` and `OSError`.
+        """
+        missing = list({one.digest: one for one in locked if self._store.find(one.digest) is None}.values())
         files = await installer.fetch(missing) if missing else []
         for one, file in zip(missing, files, strict=True):
-            await run_blocking(self._store.add, file, one.filename, one.sha256)
+            if one.sha512:
+                await run_blocking(self._store.add_tarball, file, one.filename, one.name, one.version, one.sha512)
+            else:
+                await run_blocking(self._store.add, file, one.filename, one.sha256)
+        found = ((one, self._store.find(one.digest)) for one in locked)
+        return tuple(replace(one, sha256=artifact.sha256) if artifact else one for one, artifact in found)
 
     @contextlib.asynccontextmanager
     async def _installer(self, job: _Job) -> AsyncIterator[Installer]:
         with tempfile.TemporaryDirectory(dir=self._store.root / "temporary") as name:
             seconds = job.rules.install_seconds
-            async with Installer(job.index, find_uv(), job.python, Path(name), seconds=seconds) as installer:
+            installer: Installer
+            if job.language == _JAVASCRIPT:
+                kept = job.base.locked if job.base else ()
+                installer = NpmInstaller(job.index, find_npm(), Path(name), seconds=seconds, kept=kept)
+            else:
+                installer = Installer(job.index, find_uv(), job.python, Path(name), seconds=seconds)
+            async with installer:
                 yield installer
 
     def _found(self, locked: Sequence[Locked]) -> tuple[Artifact, ...]:
-        found = [self._store.find(one.sha256) for one in locked]
+        found = [self._store.find(one.digest) for one in locked]
         return tuple(artifact for artifact in found if artifact)
 
     def _kept(self, key: str, at_any_age: bool) -> tuple[Locked, ...] | None:
@@ -350,13 +382,25 @@ class _Job:
     judge: PackageJudge
     python: str
     """The version of Python that the packages are for, as in `3.12`."""
+    language: str = "python"
+    base: EnvironmentRecord | None = None
+    """The named environment that the packages are added to, if they are npm's."""
 
     @property
     def key(self) -> str:
         """A digest of everything on which the resolution depends."""
         installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
-        parts = [this_platform(self.python), str(self.index), *sorted(map(str, self.asked)), *installed]
+        platform = npm_platform() if self.language == _JAVASCRIPT else this_platform(self.python)
+        lock = self.base.lock_sha256 if self.base else ""
+        parts = [platform + lock, str(self.index), *sorted(map(str, self.asked)), *installed]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def requirements(self) -> list[str]:
+        """What a resolver is asked for: of npm also what the environment has."""
+        names = {one.name for one in self.asked}
+        kept = read_npm_requirements(self.base.definition.packages) if self.base else ()
+        return [*(str(one) for one in kept if one.name not in names), *map(str, self.asked)]
 
     @property
     def constraints(self) -> list[str]:
@@ -381,7 +425,49 @@ class _Job:
             ResolvedPackage(name=one.name, version=one.version, hashes=(f"sha256:{one.sha256}",), requires=requires)
             for one, requires in found
         ]
+        if self.language == _JAVASCRIPT:
+            packages = list(self._once_each(packages))
         return self.judge.judge_resolved(self.asked if asked is None else asked, packages)
+
+    def _once_each(self, packages: Iterable[ResolvedPackage]) -> Iterable[ResolvedPackage]:
+        """Yield one package for all versions of each name: rules hold for names.
+
+        It has the environment's version if there is no other than the environment has.
+        """
+        kept = {(one.name, one.version) for one in self.base.locked} if self.base else set()
+        by_name: dict[str, list[ResolvedPackage]] = {}
+        for package in packages:
+            by_name.setdefault(package.name, []).append(package)
+        for name, same in by_name.items():
+            requires = tuple(dict.fromkeys(needed for one in same for needed in one.requires))
+            new = next((one for one in same if (name, one.version) not in kept), None)
+            version = new.version if new else self.installed.get(name, same[0].version)
+            yield replace(new or same[0], version=version, requires=requires)
+
+
+def _asked_by(program: Program) -> tuple[Requirement, ...]:
+    """Return what a program asks for; a script block is Python's. Raises `InvalidValue`."""
+    if program.language != "python":
+        return read_npm_requirements(program.dependencies)
+    return (*read_requirements(program.dependencies), *read_script(program.code).requirements)
+
+
+def _target_of(definition: Environment) -> tuple[FoundPython, str]:
+    """Return the Python of an environment, and what its packages are chosen for. May block."""
+    if definition.language == _JAVASCRIPT:
+        return FoundPython("", ""), npm_platform()
+    python = find_python(definition.python)
+    return python, this_platform(python.version)
+
+
+def _index_of(rules: PackagePolicy, language: str) -> Index:
+    return find_registry(rules.npm_registry) if language == _JAVASCRIPT else find_index(rules.index)
+
+
+def _judge_of(rules: PackagePolicy, language: str, installed: Mapping[str, str] | None = None) -> PackageJudge:
+    if language == _JAVASCRIPT:
+        return PackageJudge(rules.nodejs, language=language, installed=installed)
+    return PackageJudge(rules.python)
 
 
 def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:
@@ -416,13 +502,13 @@ def _check_hashes(asked: Sequence[Requirement], locked: Sequence[Locked]) -> Non
             raise CannotResolve(f"{one} is to have another hash than {file.filename}, which has sha256:{file.sha256}")
 
 
-def _refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy) -> None:
+def _refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy, language: str) -> None:
     """Raise `NotAllowed` for a package with a known vulnerability, if the policy names a file of them."""
     if rules.vulnerabilities is None:
         return
     advisories = read_advisories(rules.vulnerabilities)
     for one in locked:
-        if known := advisories.of(one.name, one.version):
+        if known := advisories.of(one.name, one.version, language):
             raise NotAllowed(
                 "PackageBlocked",
                 f"{one.name}=={one.version} has known vulnerabilities: {', '.join(known)}",

@@ -24,7 +24,7 @@ from .traits import Traits
 from .visible_packages import visible_versions
 
 PACKAGES = "/opt/packages"
-"""Where programs see the packages that they asked for: `site` to import from, `bin` with scripts."""
+"""Where programs see the packages that they asked for: `site` to import from, `bin` with scripts, `node_modules`."""
 _PROVIDER = "actbox.packages.provider"
 _SCRIPT_BLOCK = "# /// script"
 
@@ -70,7 +70,10 @@ class Layer(NamedTuple):
     """The files of a named environment, which nothing removes while this process lives."""
 
     folder: str
-    """The directory on the host, which programs see at the same path: `site` to import from, `bin` with scripts."""
+    """The directory on the host: `site` to import from, `bin` with scripts, `node_modules`.
+
+    Programs see it at the same path, those of JavaScript at `PACKAGES`.
+    """
     python: str
     """The path of the interpreter, "" for the one underneath this process."""
     version: str
@@ -84,8 +87,8 @@ class Provider(Protocol):
     def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
         """Return the package that brings a module, "" if the policy does not admit it."""
 
-    async def layer(self, policy: Policy) -> Layer:
-        """Return the files of a policy's named environment; build them first if need be.
+    async def layer(self, policy: Policy, language: str) -> Layer:
+        """Return the files of a policy's named environment for a language; build them first if need be.
 
         Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
         """
@@ -148,7 +151,8 @@ def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:
     """Return what a program has that asks for nothing."""
     if not traits.dependencies:
         return NOTHING
-    return Environs(policy.environment_name, Distributions((), partial(of_environment, policy, layer)))
+    found = partial(of_environment, policy, layer, traits.languages[0])
+    return Environs(policy.environment_name, Distributions((), found))
 
 
 def package_of(module: str, policy: Policy, may_ask: bool) -> str:
@@ -159,15 +163,15 @@ def package_of(module: str, policy: Policy, may_ask: bool) -> str:
     return _provider().package_of(module, policy, may_ask)
 
 
-async def layer_of(policy: Policy) -> Layer | None:
-    """Return the files of a policy's environment if it is a named one. Raises `SandboxUnavailable`."""
-    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy)
+async def layer_of(policy: Policy, language: str = "python") -> Layer | None:
+    """Return the files of a policy's environment for a language if it is a named one. Raises `SandboxUnavailable`."""
+    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy, language)
 
 
-def of_environment(policy: Policy, layer: Layer | None) -> tuple[Distribution, ...]:
+def of_environment(policy: Policy, layer: Layer | None, language: str = "python") -> tuple[Distribution, ...]:
     """Return the packages of a policy's environment, of which `layer` has the files if it is a named one."""
-    if layer is not None:
-        return layer.distributions
+    if layer is not None or language != "python":
+        return layer.distributions if layer is not None else ()
     rules = policy.packages.python if policy.packages is not None else None
     versions = {} if policy.environment == CLEAN else visible_versions(rules)
     return tuple(Distribution(name, version) for name, version in versions.items())
