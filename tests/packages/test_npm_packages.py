@@ -331,3 +331,33 @@ def test_environments_are_built_and_shown_from_the_shell(
     assert [one["purl"] for one in bill["components"]][1:] == ["pkg:npm/words@1.2.0", "pkg:npm/words@2.0.0"]
     command = ["build", "small", "--language", "javascript", "--with", "words@1", "--npm-registry", registry.address]
     assert said(*command).startswith("small: 1 package for node ")
+
+
+# A package that a program misses
+
+
+async def test_a_program_that_misses_an_approved_package_begins_again_with_it(registry: RegistryServer) -> None:
+    registry.add("@kit/tools", files={"lib/one.js": "module.exports = 1"})
+    policy = policy_of(registry, auto_approved=["greeting", "@kit/tools"])
+    for code, value in (
+        ("require('greeting').greeting", "hello"),
+        ("import { greeting } from 'greeting'; greeting", "hello"),
+        ("require('@kit/tools/lib/one.js')", 1),
+    ):
+        result = await run(policy, code)
+        assert result.value == value, result
+        assert "was begun again with it" in result.warnings[0]
+
+
+async def test_a_program_that_has_had_an_effect_is_told_what_to_send(registry: RegistryServer) -> None:
+    code = "require('fs').writeFileSync('mark', 'x'); require('greeting')"
+    result = await run(policy_of(registry), code)
+    assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
+    assert result.error.hint.endswith("send what is left of it with dependencies=['greeting']"), result.error.hint
+
+
+@pytest.mark.parametrize("code", ["require('forbidden')", "require('words')", "require('./lib')", "require('@x')"])
+async def test_a_package_that_is_not_approved_is_not_installed_for_it(code: str, registry: RegistryServer) -> None:
+    result = await run(policy_of(registry), code)
+    assert result.error is not None and result.warnings == ()
+    assert registry.requests.total() == 0

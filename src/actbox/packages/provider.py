@@ -36,7 +36,7 @@ from .index import Index, find_index
 from .interpreters import FoundPython, find_python, find_uv
 from .npm_archives import BadTarball
 from .npm_lock import npm_platform
-from .npm_requirements import read_npm_requirements
+from .npm_requirements import parse_npm_requirement, read_npm_requirements
 from .npm_resolving import NpmInstaller, find_npm, find_registry
 from .project_files import read_script
 from .requirements import Requirement, parse_requirement, read_requirements
@@ -80,16 +80,22 @@ class PackageProvider:
         """The files of named environments in use, by the digest of their lock; kept as long as this process lives."""
         self.records = EnvironmentRecords(store.root / "environments")
 
-    def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
+    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
         """Return the package that brings a module, "" if the policy does not admit it.
 
         With `may_ask` a package that needs an approval counts as admitted: its approver will be asked.
         """
-        rules = (policy.packages or PackagePolicy()).python
-        for name in distributions_of(module, {}):
-            demand = PackageJudge(rules).judge(parse_requirement(name)).demand
+        rules = policy.packages or PackagePolicy()
+        if language == "python":
+            judge = PackageJudge(rules.python)
+            asked = [parse_requirement(name) for name in distributions_of(module, {})]
+        else:
+            judge = _judge_of(rules, _JAVASCRIPT)
+            asked = _npm_packages_of(module)
+        for requirement in asked:
+            demand = judge.judge(requirement).demand
             if not demand.refused and (may_ask or not demand.asks):
-                return name
+                return requirement.name
         return ""
 
     async def layer(self, policy: Policy, language: str = "python") -> Layer:
@@ -443,6 +449,16 @@ class _Job:
             new = next((one for one in same if (name, one.version) not in kept), None)
             version = new.version if new else self.installed.get(name, same[0].version)
             yield replace(new or same[0], version=version, requires=requires)
+
+
+def _npm_packages_of(module: str) -> list[Requirement]:
+    """Return the package that has a module such as `@scope/name/lib/file`, if its name can be one."""
+    scope, _, rest = module.partition("/") if module.startswith("@") else ("", "", module)
+    name = rest.partition("/")[0]
+    try:
+        return [parse_npm_requirement(f"{scope}/{name}" if scope else name)]
+    except InvalidValue:
+        return []
 
 
 def _asked_by(program: Program) -> tuple[Requirement, ...]:

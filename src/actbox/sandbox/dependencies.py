@@ -84,7 +84,7 @@ class Layer(NamedTuple):
 class Provider(Protocol):
     """The resolver and installer of packages."""
 
-    def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
+    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str) -> str:
         """Return the package that brings a module, "" if the policy does not admit it."""
 
     async def layer(self, policy: Policy, language: str) -> Layer:
@@ -155,12 +155,12 @@ def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:
     return Environs(policy.environment_name, Distributions((), found))
 
 
-def package_of(module: str, policy: Policy, may_ask: bool) -> str:
+def package_of(module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
     """Return the package to install for a module that a program misses, "" if the policy admits none.
 
     With `may_ask` somebody can be asked about it.
     """
-    return _provider().package_of(module, policy, may_ask)
+    return _provider().package_of(module, policy, may_ask, language)
 
 
 async def layer_of(policy: Policy, language: str = "python") -> Layer | None:

@@ -56,14 +56,14 @@ class NodeSandbox(LinuxSandbox):
         self._shown_at = str(node.path)
         # Python modules that nothing imports need not be preloaded.
         policy = dataclasses.replace(policy, preload=())
-        if not _is_seen(node.path, policy.environment == HOST):
+        # Python packages are files for programs here: where only some may be seen, none are.
+        self._base = Base(HOST if policy.environment == HOST and policy.packages is None else CLEAN)
+        if not _is_seen(node.path, self._base.environment == HOST):
             self._shown_at = _SHOWN_AT
             mount = FileMount(node.path, _SHOWN_AT)
             if mount not in policy.mounts:  # a sibling's policy has it already
                 policy = dataclasses.replace(policy, mounts=(*policy.mounts, mount))
         super().__init__(policy, network, debt)
-        # Python packages of the host are files for programs here, and of a named environment they see no others.
-        self._base = Base(HOST if policy.environment == HOST else CLEAN)
         self.traits = node_traits(self.traits, node, policy.environment_name)
         self._warm_guest = WarmGuest(self._make_warm_guest)
         self._making: Child | None = None
