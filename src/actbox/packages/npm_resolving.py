@@ -75,7 +75,7 @@ def find_npm() -> FoundNpm:
 def find_registry(address: str | None = None) -> Index:
     """Return the registry at an address, or the one that npm's settings name. Raises `InvalidValue`."""
     source = "PackagePolicy.npm_registry" if address is not None else "npm's settings"
-    found = find_index(address or _of_settings() or DEFAULT_REGISTRY, source)
+    found = find_index(address if address is not None else _of_settings() or DEFAULT_REGISTRY, source)
     if found.default.startswith("file:"):
         raise InvalidValue(f"{source}: npm's registry is an address of http or https, not a directory")
     return found

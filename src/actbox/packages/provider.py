@@ -31,15 +31,14 @@ from actbox.tools import Approver
 
 from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approver, not_approved
 from .environments import EnvironmentRecord, EnvironmentRecords, this_platform
-from .import_names import distributions_of
-from .index import Index, find_index
+from .index import Index
 from .interpreters import FoundPython, find_python, find_uv
+from .languages import JAVASCRIPT, index_of, judge_of, language_of, packages_of, requirements_of, target_of
 from .npm_archives import BadTarball
 from .npm_lock import npm_platform
-from .npm_requirements import parse_npm_requirement, read_npm_requirements
-from .npm_resolving import NpmInstaller, find_npm, find_registry
+from .npm_resolving import NpmInstaller, find_npm
 from .project_files import read_script
-from .requirements import Requirement, parse_requirement, read_requirements
+from .requirements import Requirement
 from .resolving import CannotResolve, Installer, Locked
 from .rules import Judgement, PackageJudge, ResolvedPackage
 from .store import KEEP_SECONDS, Artifact, BadCache, PackageStore, UsedSet
@@ -49,7 +48,6 @@ from .wheels import BadWheel
 _T = TypeVar("_T")
 
 _DAY_SECONDS = 24 * 3600
-_JAVASCRIPT = "javascript"
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
@@ -85,14 +83,9 @@ class PackageProvider:
 
         With `may_ask` a package that needs an approval counts as admitted: its approver will be asked.
         """
-        rules = policy.packages or PackagePolicy()
-        if language == "python":
-            judge = PackageJudge(rules.python)
-            asked = [parse_requirement(name) for name in distributions_of(module, {})]
-        else:
-            judge = _judge_of(rules, _JAVASCRIPT)
-            asked = _npm_packages_of(module)
-        for requirement in asked:
+        language = language_of(language)
+        judge = judge_of(policy.packages or PackagePolicy(), language)
+        for requirement in packages_of(module, language):
             demand = judge.judge(requirement).demand
             if not demand.refused and (may_ask or not demand.asks):
                 return requirement.name
@@ -111,12 +104,12 @@ class PackageProvider:
             if definition is None:
                 raise SandboxUnavailable(self.records.unknown(name))
             if definition.language != language:
-                engine = "node" if definition.language == _JAVASCRIPT else "linux"
+                engine = "node" if definition.language == JAVASCRIPT else "linux"
                 raise SandboxUnavailable(
                     f"the environment {name!r} is for {definition.language}, and this sandbox runs {language}; the"
                     f" {engine} engine has it"
                 )
-            python, platform = await run_blocking(_target_of, definition)
+            python, platform = await run_blocking(target_of, definition)
             artifacts = self._found(record.locked) if record and record.definition == definition else ()
             is_here = record is not None and record.platform == platform
             if record is None or not is_here or not artifacts or len(artifacts) != len(record.locked):
@@ -141,14 +134,13 @@ class PackageProvider:
         Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadTarball`, `BadCache`, `OSError` and `InvalidValue`.
         """
         language = definition.language
-        if language not in ("python", _JAVASCRIPT):
+        if language not in ("python", JAVASCRIPT):
             raise InvalidValue(f"the environment {definition.name!r} is for {language}: only Python and Node have some")
-        python, platform = await run_blocking(_target_of, definition)
-        read = read_npm_requirements if language == _JAVASCRIPT else read_requirements
-        asked = read(definition.packages)
+        python, platform = await run_blocking(target_of, definition)
+        asked = requirements_of(definition.packages, language)
         record = await run_blocking(self.records.read, definition.name)
         is_locked = record is not None and record.definition == definition and record.platform == platform
-        job = _Job(asked, {}, rules, _index_of(rules, language), _judge_of(rules, language), python.version, language)
+        job = _Job(asked, {}, rules, index_of(rules, language), judge_of(rules, language), python.version, language)
         async with self._installer(job) as installer:
             if record is None or not is_locked or refresh:
                 locked = await installer.resolve([str(one) for one in asked]) if asked else ()
@@ -194,8 +186,9 @@ class PackageProvider:
         """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`."""
         start = time.perf_counter()
         try:
-            language = "python" if program.language == "python" else _JAVASCRIPT
-            asked = _asked_by(program)
+            language = language_of(program.language)
+            asked = requirements_of(program.dependencies, language)
+            asked += read_script(program.code).requirements if language == "python" else ()
             environs = partial(of_environment, policy, layer, language)
             installed = {one.name: one.version for one in reversed(environs())}  # of npm's, the outermost version
             lacking = [one for one in asked if one.applies() and not _has(installed, one)]
@@ -203,14 +196,14 @@ class PackageProvider:
                 return Environs(policy.environment_name, Distributions((), environs))
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
-            judge = _judge_of(rules, language, installed)
+            judge = judge_of(rules, language, installed)
             warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
             python, base = FoundPython("", ""), None
             if language == "python":
                 python = await run_blocking(find_python, layer.version if layer else "")
             elif layer is not None:
                 base = await run_blocking(self.records.read, policy.environment_name)
-            index = _index_of(rules, language)
+            index = index_of(rules, language)
             job = _Job(tuple(lacking), installed, rules, index, judge, python.version, language, base)
             locked, artifacts, judgements = await self._artifacts(job, approver, program, tell)
             used = await run_blocking(self._store.use, artifacts, [one.place for one in locked])
@@ -338,7 +331,7 @@ class PackageProvider:
         with tempfile.TemporaryDirectory(dir=self._store.root / "temporary") as name:
             seconds = job.rules.install_seconds
             installer: Installer
-            if job.language == _JAVASCRIPT:
+            if job.language == JAVASCRIPT:
                 kept = job.base.locked if job.base else ()
                 installer = NpmInstaller(job.index, find_npm(), Path(name), seconds=seconds, kept=kept)
             else:
@@ -396,7 +389,7 @@ class _Job:
     def key(self) -> str:
         """A digest of everything on which the resolution depends."""
         installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
-        platform = npm_platform() if self.language == _JAVASCRIPT else this_platform(self.python)
+        platform = npm_platform() if self.language == JAVASCRIPT else this_platform(self.python)
         lock = self.base.lock_sha256 if self.base else ""
         parts = [platform + lock, str(self.index), *sorted(map(str, self.asked)), *installed]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -405,7 +398,7 @@ class _Job:
     def requirements(self) -> list[str]:
         """What a resolver is asked for: of npm also what the environment has."""
         names = {one.name for one in self.asked}
-        kept = read_npm_requirements(self.base.definition.packages) if self.base else ()
+        kept = requirements_of(self.base.definition.packages, self.language) if self.base else ()
         return [*(str(one) for one in kept if one.name not in names), *map(str, self.asked)]
 
     @property
@@ -431,7 +424,7 @@ class _Job:
             ResolvedPackage(name=one.name, version=one.version, hashes=(f"sha256:{one.sha256}",), requires=requires)
             for one, requires in found
         ]
-        if self.language == _JAVASCRIPT:
+        if self.language == JAVASCRIPT:
             packages = list(self._once_each(packages))
         return self.judge.judge_resolved(self.asked if asked is None else asked, packages)
 
@@ -449,41 +442,6 @@ class _Job:
             new = next((one for one in same if (name, one.version) not in kept), None)
             version = new.version if new else self.installed.get(name, same[0].version)
             yield replace(new or same[0], version=version, requires=requires)
-
-
-def _npm_packages_of(module: str) -> list[Requirement]:
-    """Return the package that has a module such as `@scope/name/lib/file`, if its name can be one."""
-    scope, _, rest = module.partition("/") if module.startswith("@") else ("", "", module)
-    name = rest.partition("/")[0]
-    try:
-        return [parse_npm_requirement(f"{scope}/{name}" if scope else name)]
-    except InvalidValue:
-        return []
-
-
-def _asked_by(program: Program) -> tuple[Requirement, ...]:
-    """Return what a program asks for; a script block is Python's. Raises `InvalidValue`."""
-    if program.language != "python":
-        return read_npm_requirements(program.dependencies)
-    return (*read_requirements(program.dependencies), *read_script(program.code).requirements)
-
-
-def _target_of(definition: Environment) -> tuple[FoundPython, str]:
-    """Return the Python of an environment, and what its packages are chosen for. May block."""
-    if definition.language == _JAVASCRIPT:
-        return FoundPython("", ""), npm_platform()
-    python = find_python(definition.python)
-    return python, this_platform(python.version)
-
-
-def _index_of(rules: PackagePolicy, language: str) -> Index:
-    return find_registry(rules.npm_registry) if language == _JAVASCRIPT else find_index(rules.index)
-
-
-def _judge_of(rules: PackagePolicy, language: str, installed: Mapping[str, str] | None = None) -> PackageJudge:
-    if language == _JAVASCRIPT:
-        return PackageJudge(rules.nodejs, language=language, installed=installed)
-    return PackageJudge(rules.python)
 
 
 def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:
