@@ -364,9 +364,9 @@ async def test_a_package_that_is_not_approved_is_not_installed_for_it(code: str,
 
 
 def test_the_command_line_and_npms_settings_name_packages_and_the_registry(
-    registry: RegistryServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    registry: RegistryServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("npm_config_registry", registry.address)
     code = "console.log(require('greeting').greeting)"
     assert run_app(["run", "--language", "javascript", "--with", "greeting", "-c", code]) == 0
-    assert capsys.readouterr().out == "hello\n"
+    assert capfd.readouterr().out == "hello\n"
