@@ -427,14 +427,23 @@ def environment_build(
     index: Annotated[
         str | None, typer.Option(metavar="URL", help="The package index. Default: that of uv's and pip's settings.")
     ] = None,
+    npm_registry: Annotated[
+        str | None, typer.Option(metavar="URL", help="The registry of npm. Default: that of npm's settings.")
+    ] = None,
+    language: Annotated[
+        str, typer.Option(metavar="NAME", help="The language of its programs: python or javascript.")
+    ] = "python",
     refresh: Annotated[bool, typer.Option("--refresh", help="Lock the newest versions anew.")] = False,
 ) -> int:
     """Lock an environment, fetch its packages, and keep it for programs. For a fresh lock each week run it with
     --refresh by cron or a systemd timer.
     """
+    from actbox.core.packages import PackagePolicy
+
     from .environment import build
 
-    return build(name, packages or (), python, config, index, refresh)
+    rules = PackagePolicy(index=index, npm_registry=npm_registry)
+    return build(name, packages or (), python, language, config, rules, refresh)
 
 
 @environment.command("list")
@@ -458,7 +467,7 @@ def environment_show(
 
 @environment.command("lock")
 def environment_lock(name: Annotated[str, _ENVIRONMENT]) -> int:
-    """Print the lock of an environment as requirements with hashes."""
+    """Print the lock of an environment: requirements with hashes, or a lock of npm."""
     from .environment import lock
 
     return lock(name)

@@ -81,6 +81,7 @@ def parse_request(
     """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
     chosen = rules_from(rules) if rules else None
     try:
+        language = language_of_file(file, language, sandbox)
         mounted = tuple(_mount(spec) for spec in mounts)
         policy = Policy(
             limits=limits_from(timeout, memory),
@@ -88,10 +89,9 @@ def parse_request(
             domains=tuple(_domain(spec) for spec in domains),
             preload=tuple(preload),
             environment=environment,
-            packages=_packages(dependencies, environment) if dependencies else None,
+            packages=_packages(dependencies, environment, language) if dependencies else None,
         )
         values = _inputs(inputs)
-        language = language_of_file(file, language, sandbox)
         source, name = _source(file, code, language)
         program = Program(source, language, inputs=values, name=name, dependencies=tuple(dependencies))
     except InvalidValue as error:
@@ -154,10 +154,15 @@ def _mount(spec: str) -> FileMount:
         raise UsageError(f"--mount {spec}: {why}", advice) from None
 
 
-def _packages(dependencies: Sequence[str], environment: str) -> PackagePolicy:
+def _packages(dependencies: Sequence[str], environment: str, language: str) -> PackagePolicy:
     """Return the policy of somebody who has named packages, and so approves them, besides those of the environment."""
-    from actbox.packages import read_requirements  # needs the extra, which only these options need
+    # These need the extra, which only these options need.
+    from actbox.packages import read_npm_requirements, read_requirements
 
+    if language != "python":
+        return PackagePolicy(
+            nodejs=PackageRules(auto_approved=[one.name for one in read_npm_requirements(dependencies)])
+        )
     named = {one.normalized for one in read_requirements(dependencies)}
     if environment == HOST:
         named |= visible_versions(None).keys()

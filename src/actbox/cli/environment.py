@@ -16,6 +16,7 @@ from actbox.packages import provider as providers
 from actbox.packages.asking import NotAllowed
 from actbox.packages.cyclonedx import cyclonedx
 from actbox.packages.environments import EnvironmentRecord
+from actbox.packages.npm_lock import npm_lock
 from actbox.packages.provider import PackageProvider
 
 from .errors import UsageError
@@ -24,15 +25,21 @@ _DAY = 24 * 3600
 
 
 def build(
-    name: str, packages: Sequence[str], python: str, config: Path | None, index: str | None, refresh: bool
+    name: str,
+    packages: Sequence[str],
+    python: str,
+    language: str,
+    config: Path | None,
+    rules: PackagePolicy,
+    refresh: bool,
 ) -> int:
     """Build an environment, or all of a configuration file if `name` is empty, and print what each has."""
     provider = providers.provider()
-    for definition in _definitions(provider, name, packages, python, config):
+    for definition in _definitions(provider, name, packages, python, language, config):
         print(f"building {definition.name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()
         try:
-            record = asyncio.run(provider.build(definition, PackagePolicy(index=index), refresh=refresh))
+            record = asyncio.run(provider.build(definition, rules, refresh=refresh))
         except (ActboxError, NotAllowed, OSError) as error:
             print(f"actbox: the environment {definition.name!r} cannot be built: {error}", file=sys.stderr)
             return 1
@@ -55,7 +62,7 @@ def show(name: str, form: str) -> int:
     """Print an environment: its packages as text, as JSON, or as a bill of materials."""
     record = _record(providers.provider(), name)
     if form == "cyclonedx":
-        print(json.dumps(cyclonedx(record.distributions), indent=1))
+        print(json.dumps(cyclonedx(record.distributions, language=record.definition.language), indent=1))
     elif form == "json":
         print(json.dumps(_document(record), indent=1))
     else:
@@ -79,8 +86,12 @@ def review(name: str, by: str) -> int:
 
 
 def lock(name: str) -> int:
-    """Print an environment's lock as requirements with hashes, which pip and uv read."""
-    for one in _record(providers.provider(), name).locked:
+    """Print an environment's lock as requirements with hashes, which pip and uv read, or as a lock of npm."""
+    record = _record(providers.provider(), name)
+    if record.definition.language == "javascript":
+        print(json.dumps(npm_lock(record.definition.packages, record.locked), indent=1))
+        return 0
+    for one in record.locked:
         print(f"{one.name}=={one.version} --hash=sha256:{one.sha256}")
     return 0
 
@@ -101,23 +112,23 @@ def collect(keep_days: float, most_gib: float) -> int:
 
 
 def _definitions(
-    provider: PackageProvider, name: str, packages: Sequence[str], python: str, config: Path | None
+    provider: PackageProvider, name: str, packages: Sequence[str], python: str, language: str, config: Path | None
 ) -> list[Environment]:
     if config is not None:
         from actbox.config import Config
 
         found = Config.load(config).environments
-        chosen = [one for one in found if one.language == "python" and name in ("", one.name)]
+        chosen = [one for one in found if name in ("", one.name)]
         if not chosen:
             known = ", ".join(one.name for one in found) or "none"
-            raise UsageError(f"{config} has no Python environment {name!r}; it has {known}", "name one of these")
+            raise UsageError(f"{config} has no environment {name!r}; it has {known}", "name one of these")
         return chosen
     if not name:
         raise UsageError(
             "name an environment, or a file that defines some", "actbox environment build NAME --with PACKAGE"
         )
     if packages or python:
-        return [Environment(name=name, packages=tuple(packages), python=python)]
+        return [Environment(name=name, packages=tuple(packages), python=python, language=language)]
     return [_record(provider, name).definition]
 
 

@@ -151,8 +151,9 @@ class Distributions(Sequence[Distribution]):
 
     def _read(self) -> tuple[Distribution, ...]:
         if self._all is None:
-            found = {one.name: one for one in (*self._of_environment(), *self.asked)}
-            self._all = tuple(found[name] for name in sorted(found))
+            names = {one.name for one in self.asked}
+            others = (one for one in self._of_environment() if one.name not in names)
+            self._all = tuple(sorted((*others, *self.asked), key=lambda one: (one.name, one.version)))
         return self._all
 
     def __len__(self) -> int:
@@ -196,7 +197,8 @@ class PackagePolicy:
 
     `python` and `nodejs` are the rules of each language. `approver` decides about packages that are not approved yet;
     without one they are refused, unless the program's tools have an approver. `index` is the address of the package
-    index; default: the one that this machine's uv and pip settings name. `install_seconds` limits resolving and
+    index; default: the one that this machine's uv and pip settings name. `npm_registry` is that of the registry of npm;
+    default: the one that npm's settings name, else the public one. `install_seconds` limits resolving and
     installing, which are no part of a program's time. `offline` uses the package cache alone. `vulnerabilities` is the
     path of a file or directory in the OSV format: packages that it names, in affected versions, are refused.
     `review_days` refuses named environments whose lock nobody has reviewed in so many days.
@@ -206,6 +208,7 @@ class PackagePolicy:
     nodejs: PackageRules = field(default_factory=PackageRules)
     approver: Any = None
     index: str | None = None
+    npm_registry: str | None = None
     install_seconds: float = 120.0
     offline: bool = False
     vulnerabilities: str | None = None

@@ -34,13 +34,13 @@ class PackageApprovals:
 
     def __init__(self) -> None:
         # By the identity of the approver, which is kept so that no other object gets its identity.
-        self._standing: dict[int, tuple[Approver, set[tuple[PackageRules, str, frozenset[str]]]]] = {}
+        self._standing: dict[int, tuple[Approver, set[tuple[PackageRules, PackageRules, str, frozenset[str]]]]] = {}
         self._lock = threading.Lock()
 
     async def ask(
         self,
         judgements: Sequence[Judgement],
-        locked: Mapping[str, Locked],
+        locked: Mapping[str, Sequence[Locked]],
         policy: PackagePolicy,
         approver: Approver | None,
         program: Program,
@@ -48,7 +48,8 @@ class PackageApprovals:
     ) -> frozenset[str]:
         """Ask about each package that needs it, one after the other, and return the names of those approved.
 
-        `locked` are all packages that would be installed, by name. Raises `NotAllowed` at the first refusal.
+        `locked` are all packages that would be installed, by name; of npm there may be several versions of one.
+        Raises `NotAllowed` at the first refusal.
         """
         approved = set()
         for judgement in judgements:
@@ -61,7 +62,7 @@ class PackageApprovals:
         self,
         judgement: Judgement,
         brought: Sequence[Judgement],
-        locked: Mapping[str, Locked],
+        locked: Mapping[str, Sequence[Locked]],
         policy: PackagePolicy,
         approver: Approver | None,
         program: Program,
@@ -69,9 +70,9 @@ class PackageApprovals:
     ) -> None:
         if approver is None:
             raise not_approved(judgement)
-        facts = tuple(_facts(one, locked.get(one.name)) for one in (judgement, *brought))
+        facts = tuple(_facts(one, file) for one in (judgement, *brought) for file in locked.get(one.name, (None,)))
         demand = judgement.demand
-        key = (policy.python, judgement.name, frozenset(one.sha256 for one in facts))
+        key = (policy.python, policy.nodejs, judgement.name, frozenset(one.sha256 for one in facts))
         with self._lock:
             if key in self._standing.get(id(approver), (approver, ()))[1]:
                 return

@@ -25,7 +25,9 @@ def cyclonedx(distributions: Iterable[Distribution], *, language: str = "python"
         "specVersion": "1.6",
         "serialNumber": f"urn:uuid:{uuid.uuid4()}",
         "version": 1,
-        "components": [_component(one, _TYPES[language]) for one in sorted(distributions, key=lambda one: one.name)],
+        "components": [
+            _component(one, _TYPES[language]) for one in sorted(distributions, key=lambda one: (one.name, one.version))
+        ],
     }
 
 

@@ -42,14 +42,14 @@ class EnvironmentRecord:
 
     @property
     def lock_sha256(self) -> str:
-        """A digest of the lock: the names, versions and hashes of all wheels."""
-        lines = sorted(f"{one.name}=={one.version} sha256:{one.sha256}" for one in self.locked)
+        """A digest of the lock: the names, versions and hashes of all files, and the places of packages of npm."""
+        lines = sorted(f"{one.name}=={one.version} sha256:{one.sha256} {one.place}".rstrip() for one in self.locked)
         return hashlib.sha256("\n".join([self.platform, *lines]).encode()).hexdigest()
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
         """The packages of the lock."""
-        return tuple(Distribution(one.name, one.version, one.sha256) for one in self.locked)
+        return tuple(dict.fromkeys(Distribution(one.name, one.version, one.sha256) for one in self.locked))
 
 
 class EnvironmentRecords:

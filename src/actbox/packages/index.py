@@ -56,10 +56,13 @@ class Reach:
     mounts: tuple[FileMount, ...]
 
 
-def find_index(address: str | None = None) -> Index:
-    """Return the index at an address, or the one that this machine's settings name. Raises `InvalidValue`."""
+def find_index(address: str | None = None, source: str = "PackagePolicy.index") -> Index:
+    """Return the index at an address, or the one that this machine's settings name. Raises `InvalidValue`.
+
+    `source` says where the address was found.
+    """
     if address is not None:
-        return Index(default=_checked(address, "PackagePolicy.index"), source="PackagePolicy.index")
+        return Index(default=_checked(address, source), source=source)
     for source, found in _settings():
         index = Index(
             default=next(iter(found.get("default", ())), ""),

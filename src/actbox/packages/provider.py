@@ -31,11 +31,23 @@ from actbox.tools import Approver
 
 from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approver, not_approved
 from .environments import EnvironmentRecord, EnvironmentRecords, platform_of
-from .import_names import distributions_of
-from .index import Index, find_index
-from .interpreters import FoundPython, find_python, find_uv
+from .index import Index
+from .interpreters import FoundPython, find_uv
+from .languages import (
+    JAVASCRIPT,
+    index_of,
+    interpreter_of,
+    judge_of,
+    language_of,
+    packages_of,
+    python_of,
+    requirements_of,
+)
+from .npm_archives import BadTarball
+from .npm_lock import npm_platform
+from .npm_resolving import NpmInstaller, find_npm
 from .project_files import read_script
-from .requirements import Requirement, parse_requirement, read_requirements
+from .requirements import Requirement
 from .resolving import CannotResolve, Installer, Locked
 from .rules import Judgement, PackageJudge, ResolvedPackage
 from .store import KEEP_SECONDS, Artifact, BadCache, PackageStore, UsedSet
@@ -75,16 +87,17 @@ class PackageProvider:
         """The files of named environments in use, by the digest of their lock; kept as long as this process lives."""
         self.records = EnvironmentRecords(store.root / "environments")
 
-    def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
+    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
         """Return the package that brings a module, "" if the policy does not admit it.
 
         With `may_ask` a package that needs an approval counts as admitted: its approver will be asked.
         """
-        rules = (policy.packages or PackagePolicy()).python
-        for name in distributions_of(module, {}):
-            demand = PackageJudge(rules).judge(parse_requirement(name)).demand
+        language = language_of(language)
+        judge = judge_of(policy.packages or PackagePolicy(), language)
+        for requirement in packages_of(module, language):
+            demand = judge.judge(requirement).demand
             if not demand.refused and (may_ask or not demand.asks):
-                return name
+                return requirement.name
         return ""
 
     def image(self, policy: Policy) -> str:
@@ -92,8 +105,10 @@ class PackageProvider:
         definition = self._definition(policy)
         return definition.image if definition is not None else ""
 
-    async def layer(self, policy: Policy, target: Target | None = None) -> Layer:
-        """Return the files of a policy's named environment; build them first if need be, for `target` if it is given.
+    async def layer(self, policy: Policy, target: Target | None = None, language: str = "python") -> Layer:
+        """Return the files of a policy's named environment for a language; build them first if need be.
+
+        They are for the environment's own interpreter, or for `target` if it is given.
 
         Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
         """
@@ -103,10 +118,16 @@ class PackageProvider:
             definition = await run_blocking(self._definition, policy)
             if definition is None:
                 raise SandboxUnavailable(self.records.unknown(name))
+            if definition.language != language:
+                engine = "node" if definition.language == JAVASCRIPT else "linux"
+                raise SandboxUnavailable(
+                    f"the environment {name!r} is for {definition.language}, and this sandbox runs {language}; the"
+                    f" {engine} engine has it"
+                )
             record = await run_blocking(self._records_for(target).read, name)
-            python = await run_blocking(_python_for, definition.python, target)
+            python, platform = await run_blocking(interpreter_of, definition, target)
             artifacts = self._found(record.locked) if record and record.definition == definition else ()
-            is_here = record is not None and record.platform == platform_of(target, python.version)
+            is_here = record is not None and record.platform == platform
             if record is None or not is_here or not artifacts or len(artifacts) != len(record.locked):
                 if rules.offline:
                     raise SandboxUnavailable(
@@ -122,7 +143,7 @@ class PackageProvider:
             return Layer(str(folder), python.path, python.version, record.distributions, target=target)
         except NotAllowed as refusal:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
-        except (CannotResolve, BadWheel, BadCache, OSError) as error:
+        except (CannotResolve, BadWheel, BadTarball, BadCache, OSError) as error:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}") from None
 
     def _definition(self, policy: Policy) -> Environment | None:
@@ -143,20 +164,18 @@ class PackageProvider:
     ) -> EnvironmentRecord:
         """Lock an environment, unless its lock fits or with `refresh`, fetch its wheels, and return its record.
 
-        Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadCache`, `OSError` and `InvalidValue`.
+        Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadTarball`, `BadCache`, `OSError` and `InvalidValue`.
         """
-        if definition.language != "python":
-            raise InvalidValue(
-                f"the environment {definition.name!r} is for {definition.language}: only Python's are built"
-            )
-        python = await run_blocking(_python_for, definition.python, target)
-        asked = read_requirements(definition.packages)
+        language = definition.language
+        if language not in ("python", JAVASCRIPT):
+            raise InvalidValue(f"the environment {definition.name!r} is for {language}: only Python and Node have some")
+        python, platform = await run_blocking(interpreter_of, definition, target)
+        asked = requirements_of(definition.packages, language)
         records = self._records_for(target)
         record = await run_blocking(records.read, definition.name)
-        platform = platform_of(target, python.version)
         is_locked = record is not None and record.definition == definition and record.platform == platform
-        judge = PackageJudge(rules.python)
-        job = _Job(asked, {}, rules, find_index(rules.index), judge, python.version, target=target)
+        index, judge = index_of(rules, language), judge_of(rules, language)
+        job = _Job(asked, {}, rules, index, judge, python.version, language, target=target)
         async with self._installer(job) as installer:
             if record is None or not is_locked or refresh:
                 locked = await installer.resolve([str(one) for one in asked]) if asked else ()
@@ -165,12 +184,11 @@ class PackageProvider:
                 )
             _check_hashes(asked, record.locked)
             _refuse(job.judged([(one, one.requires) for one in record.locked]))
-            await run_blocking(_refuse_vulnerable, record.locked, rules)
+            await run_blocking(_refuse_vulnerable, record.locked, rules, language)
             if rules.vulnerabilities is not None:
                 record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
-            await self._fetch(installer, record.locked)
-        self._store.use(self._found(record.locked)).close()
-        record = replace(record, built_at=time.time())
+            record = replace(record, locked=await self._fetch(installer, record.locked), built_at=time.time())
+        self._store.use(self._found(record.locked), [one.place for one in record.locked]).close()
         await run_blocking(records.write, record)
         return record
 
@@ -184,7 +202,7 @@ class PackageProvider:
         return self._store.collect(keep_seconds=keep_seconds, most_bytes=most_bytes, kept=kept)
 
     def _in_use(self, record: EnvironmentRecord, artifacts: tuple[Artifact, ...]) -> Path:
-        used = self._store.use(artifacts)
+        used = self._store.use(artifacts, [one.place for one in record.locked])
         with self._lock:
             kept = self._layers.setdefault(record.lock_sha256, used)
         if kept is not used:
@@ -207,29 +225,38 @@ class PackageProvider:
         """
         start = time.perf_counter()
         try:
-            asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
-            installed = {one.name: one.version for one in (*of_environment(policy, layer), *had)}
+            language = language_of(program.language)
+            asked = requirements_of(program.dependencies, language)
+            asked += read_script(program.code).requirements if language == "python" else ()
+            environs = partial(of_environment, policy, layer, language)
+            # Of the versions of a package of npm, the outermost counts; of Python's, that of the session.
+            installed = {one.name: one.version for one in (*reversed(environs()), *had)}
             markers = (
                 {"python_version": layer.version, "python_full_version": f"{layer.version}.0"}
                 if layer and layer.version
                 else None
             )
             lacking = [one for one in asked if one.applies(markers) and not _has(installed, one)]
-            environs = partial(of_environment, policy, layer)
             if not lacking:
                 return Environs(name_of(policy, layer), Distributions((), environs))
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
-            judge = PackageJudge(rules.python)
+            judge = judge_of(rules, language, installed)
             warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
             target = layer.target if layer else None
-            python = await run_blocking(_python_for, layer.version if layer else "", target)
-            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge, python.version, target=target)
-            artifacts, judgements = await self._artifacts(job, approver, program, tell)
-            used = await run_blocking(self._store.use, artifacts)
+            python, base = FoundPython("", ""), None
+            if language == "python":
+                python = await run_blocking(python_of, layer.version if layer else "", target)
+            elif layer is not None:
+                base = await run_blocking(self.records.read, policy.environment_name)
+            index = index_of(rules, language)
+            job = _Job(tuple(lacking), installed, rules, index, judge, python.version, language, base, target)
+            locked, artifacts, judgements = await self._artifacts(job, approver, program, tell)
+            used = await run_blocking(self._store.use, artifacts, [one.place for one in locked])
             trust = {one.name: one.trust for one in judgements}
-            distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in artifacts)
-            notes = tuple(note for artifact in artifacts for note in artifact.notes)
+            each = {one.sha256: one for one in artifacts}.values()
+            distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in each)
+            notes = tuple(note for artifact in each for note in artifact.notes)
             return _Provided(
                 environment=name_of(policy, layer),
                 distributions=Distributions(distributions, environs),
@@ -240,7 +267,7 @@ class PackageProvider:
             )
         except NotAllowed as refusal:
             raise NotProvided(refusal.error, program, engine) from None
-        except (CannotResolve, BadWheel, BadCache, SandboxUnavailable, OSError) as error:
+        except (CannotResolve, BadWheel, BadTarball, BadCache, SandboxUnavailable, OSError) as error:
             message = str(error) if isinstance(error, ActboxError) else f"packages cannot be installed: {error}"
             missing = ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message)
             raise NotProvided(missing, program, engine) from None
@@ -251,20 +278,23 @@ class PackageProvider:
 
     async def _artifacts(
         self, job: _Job, approver: Approver | None, program: Program, tell: Tell
-    ) -> tuple[tuple[Artifact, ...], tuple[Judgement, ...]]:
-        """Return the unpacked wheels for a job, once they are approved, and how each was judged."""
-        locked = await self._alone(("resolve", job.key, job.rules.python), lambda: self._resolved(job))
+    ) -> tuple[tuple[Locked, ...], tuple[Artifact, ...], tuple[Judgement, ...]]:
+        """Return the files for a job, once they are approved, unpacked, and how each was judged."""
+        rules = job.rules.python, job.rules.nodejs
+        locked = await self._alone(("resolve", job.key, *rules), lambda: self._resolved(job))
         _check_hashes(job.asked, locked)
-        await run_blocking(_refuse_vulnerable, locked, job.rules)
+        await run_blocking(_refuse_vulnerable, locked, job.rules, job.language)
         approved: frozenset[str] = frozenset()
         if job.may_ask(locked):
-            by_name = {one.name: one for one in locked}
+            by_name: dict[str, list[Locked]] = {}
+            for file in {one.sha256: one for one in locked}.values():
+                by_name.setdefault(file.name, []).append(file)
             judgements = job.judged([(one, one.requires) for one in locked])
             _refuse(judgements, nobody_answers=False)
             approved = await self._approvals.ask(judgements, by_name, job.rules, approver, program, tell)
         artifacts = self._found(locked)
         if len(artifacts) != len(locked):
-            hashes = frozenset(one.sha256 for one in locked)
+            hashes = frozenset(one.digest for one in locked)
             await self._alone(("fetch", hashes, job.index), lambda: self._fetched(job, locked))
             artifacts = self._found(locked)
             if len(artifacts) != len(locked):
@@ -272,7 +302,7 @@ class PackageProvider:
         # Each wheel's own metadata counts in the end, whatever the index has said of it.
         judgements = job.judged([(one, one.requires) for one in artifacts])
         _refuse((one for one in judgements if one.name not in approved), nobody_answers=True)
-        return artifacts, judgements
+        return locked, artifacts, judgements
 
     async def _alone(self, key: Hashable, work: Callable[[], Awaitable[_T]]) -> _T:
         """Do some work and return what it comes to; who asks for the same meanwhile waits for the first."""
@@ -312,14 +342,14 @@ class PackageProvider:
             return locked
         async with self._installer(job) as installer:
             if locked is None:
-                wanted = [str(one) for one in job.asked]
-                locked = await installer.resolve(wanted, job.constraints)
-                locked = tuple(one for one in locked if job.installed.get(one.name) != one.version)
+                locked = await installer.resolve(job.requirements, job.constraints)
+                if job.language == "python":  # packages of npm are one tree with those of the environment
+                    locked = tuple(one for one in locked if job.installed.get(one.name) != one.version)
             _refuse(job.judged([(one, ()) for one in locked], ()))
             if job.may_ask(locked):
                 locked = await installer.describe(locked)
             else:
-                await self._fetch(installer, locked)
+                locked = await self._fetch(installer, locked)
         await run_blocking(self._keep, job.key, locked)
         return locked
 
@@ -331,23 +361,36 @@ class PackageProvider:
         async with self._installer(job) as installer:
             await self._fetch(installer, locked)
 
-    async def _fetch(self, installer: Installer, locked: Sequence[Locked]) -> None:
-        """Put the wheels that the cache lacks into it. Raises `CannotResolve`, `BadWheel` and `OSError`."""
-        missing = [one for one in locked if self._store.find(one.sha256) is None]
+    async def _fetch(self, installer: Installer, locked: Sequence[Locked]) -> tuple[Locked, ...]:
+        """Put the files that the cache lacks into it, and return them all with their SHA-256.
+
+        Raises `CannotResolve`, `BadWheel`, `BadTarball` and `OSError`.
+        """
+        missing = list({one.digest: one for one in locked if self._store.find(one.digest) is None}.values())
         files = await installer.fetch(missing) if missing else []
         for one, file in zip(missing, files, strict=True):
-            await run_blocking(self._store.add, file, one.filename, one.sha256)
+            if one.sha512:
+                await run_blocking(self._store.add_tarball, file, one.filename, one.name, one.version, one.sha512)
+            else:
+                await run_blocking(self._store.add, file, one.filename, one.sha256)
+        found = ((one, self._store.find(one.digest)) for one in locked)
+        return tuple(replace(one, sha256=artifact.sha256) if artifact else one for one, artifact in found)
 
     @contextlib.asynccontextmanager
     async def _installer(self, job: _Job) -> AsyncIterator[Installer]:
         with tempfile.TemporaryDirectory(dir=self._store.root / "temporary") as name:
             seconds = job.rules.install_seconds
-            installer = Installer(job.index, find_uv(), job.python, Path(name), seconds=seconds, target=job.target)
+            installer: Installer
+            if job.language == JAVASCRIPT:
+                kept = job.base.locked if job.base else ()
+                installer = NpmInstaller(job.index, find_npm(), Path(name), seconds=seconds, kept=kept)
+            else:
+                installer = Installer(job.index, find_uv(), job.python, Path(name), seconds=seconds, target=job.target)
             async with installer:
                 yield installer
 
     def _found(self, locked: Sequence[Locked]) -> tuple[Artifact, ...]:
-        found = [self._store.find(one.sha256) for one in locked]
+        found = [self._store.find(one.digest) for one in locked]
         return tuple(artifact for artifact in found if artifact)
 
     def _kept(self, key: str, at_any_age: bool) -> tuple[Locked, ...] | None:
@@ -388,15 +431,27 @@ class _Job:
     judge: PackageJudge
     python: str
     """The version of Python that the packages are for, as in `3.12`."""
+    language: str = "python"
+    base: EnvironmentRecord | None = None
+    """The named environment that the packages are added to, if they are npm's."""
     target: Target | None = None
-    """What they are for, if it is not this machine."""
+    """The interpreter, if it is none of this machine's."""
 
     @property
     def key(self) -> str:
         """A digest of everything on which the resolution depends."""
         installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
-        parts = [platform_of(self.target, self.python), str(self.index), *sorted(map(str, self.asked)), *installed]
+        platform = npm_platform() if self.language == JAVASCRIPT else platform_of(self.target, self.python)
+        lock = self.base.lock_sha256 if self.base else ""
+        parts = [platform + lock, str(self.index), *sorted(map(str, self.asked)), *installed]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def requirements(self) -> list[str]:
+        """What a resolver is asked for: of npm also what the environment has."""
+        names = {one.name for one in self.asked}
+        kept = requirements_of(self.base.definition.packages, self.language) if self.base else ()
+        return [*(str(one) for one in kept if one.name not in names), *map(str, self.asked)]
 
     @property
     def constraints(self) -> list[str]:
@@ -421,12 +476,24 @@ class _Job:
             ResolvedPackage(name=one.name, version=one.version, hashes=(f"sha256:{one.sha256}",), requires=requires)
             for one, requires in found
         ]
+        if self.language == JAVASCRIPT:
+            packages = list(self._once_each(packages))
         return self.judge.judge_resolved(self.asked if asked is None else asked, packages)
 
+    def _once_each(self, packages: Iterable[ResolvedPackage]) -> Iterable[ResolvedPackage]:
+        """Yield one package for all versions of each name: rules hold for names.
 
-def _python_for(wanted: str, target: Target | None) -> FoundPython:
-    """Return an interpreter of this machine, or only the version of a target. May block."""
-    return find_python(wanted) if target is None else FoundPython("", target.version)
+        It has the environment's version if there is no other than the environment has.
+        """
+        kept = {(one.name, one.version) for one in self.base.locked} if self.base else set()
+        by_name: dict[str, list[ResolvedPackage]] = {}
+        for package in packages:
+            by_name.setdefault(package.name, []).append(package)
+        for name, same in by_name.items():
+            requires = tuple(dict.fromkeys(needed for one in same for needed in one.requires))
+            new = next((one for one in same if (name, one.version) not in kept), None)
+            version = new.version if new else self.installed.get(name, same[0].version)
+            yield replace(new or same[0], version=version, requires=requires)
 
 
 def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:
@@ -461,13 +528,13 @@ def _check_hashes(asked: Sequence[Requirement], locked: Sequence[Locked]) -> Non
             raise CannotResolve(f"{one} is to have another hash than {file.filename}, which has sha256:{file.sha256}")
 
 
-def _refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy) -> None:
+def _refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy, language: str) -> None:
     """Raise `NotAllowed` for a package with a known vulnerability, if the policy names a file of them."""
     if rules.vulnerabilities is None:
         return
     advisories = read_advisories(rules.vulnerabilities)
     for one in locked:
-        if known := advisories.of(one.name, one.version):
+        if known := advisories.of(one.name, one.version, language):
             raise NotAllowed(
                 "PackageBlocked",
                 f"{one.name}=={one.version} has known vulnerabilities: {', '.join(known)}",

@@ -91,17 +91,37 @@ class Locked:
     licence: str = ""
     requires: tuple[str, ...] = ()
     """The names of the distributions that it needs, whatever their markers and extras say."""
+    sha512: str = ""
+    """What a lock of npm says in place of the SHA-256, which is "" until the file was fetched."""
+    place: str = ""
+    """Where npm puts the package, such as `node_modules/a/node_modules/b`."""
+    entry: str = ""
+    """The entry of npm's lock, as JSON."""
+
+    @property
+    def digest(self) -> str:
+        """The hash by which the package cache finds the file."""
+        return self.sha256 or self.sha512
 
 
 class Installer:
     """An open sandbox that resolves and fetches. Close it by `async with`."""
 
     def __init__(
-        self, index: Index, uv: str, python: str, folder: Path, *, seconds: float, target: Target | None = None
+        self,
+        index: Index,
+        uv: str,
+        python: str,
+        folder: Path,
+        *,
+        seconds: float,
+        target: Target | None = None,
+        mounts: tuple[FileMount, ...] = (),
     ) -> None:
         """`uv` is a path as programs see it, and `python` the version that the wheels are for, as in `3.12`.
 
-        They are for this machine, or for `target`. Wheels are fetched into `folder`, on the host.
+        They are for this machine, or for `target`. Wheels are fetched into `folder`, on the host. `mounts` are further
+        ones of the sandbox.
         """
         self._reach = reach(index)
         self._index = index
@@ -110,7 +130,7 @@ class Installer:
         self._seconds = seconds
         policy = Policy(
             limits=_SIZES,
-            mounts=(*self._reach.mounts, FileMount(folder, _FETCHED, "rw")),
+            mounts=(*self._reach.mounts, *mounts, FileMount(folder, _FETCHED, "rw")),
             domains=self._reach.domains,
             secrets=self._reach.secrets,
             variables={"UV_OFFLINE": "0", "UV_NO_CONFIG": "1", "UV_CACHE_DIR": "/tmp/uv", "UV_NO_PROGRESS": "1"},
@@ -139,17 +159,17 @@ class Installer:
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
         """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
-        await self._run_for(wheels, _FETCH + _FETCH_ALL)
+        await self._run_for(wheels, _FETCH_ALL)
         return [self._folder / str(number) for number in range(len(wheels))]
 
     async def describe(self, wheels: Sequence[Locked]) -> tuple[Locked, ...]:
         """Return wheels with what their metadata says. Raises `CannotResolve`."""
-        found = (await self._run_for(wheels, _FETCH + _DESCRIBE)).value
+        found = (await self._run_for(wheels, _DESCRIBE)).value
         return tuple(_described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
 
-    async def _run_for(self, wheels: Sequence[Locked], code: str) -> ExecutionResult:
-        inputs = {"urls": [wheel.url for wheel in wheels], "folder": _FETCHED, "most": _MOST_HEADER_BYTES}
-        done = await self._box.run(Program(code, inputs=inputs), timeout=self._seconds)
+    async def _run_for(self, wheels: Sequence[Locked], code: str, **more: list[str]) -> ExecutionResult:
+        inputs = {"urls": [wheel.url for wheel in wheels], "folder": _FETCHED, "most": _MOST_HEADER_BYTES, **more}
+        done = await self._box.run(Program(_FETCH + code, inputs=inputs), timeout=self._seconds)
         if not done.success:
             raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
         return done

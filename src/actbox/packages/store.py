@@ -1,7 +1,10 @@
-"""The package cache: unpacked wheels by their hash, and sets of them that programs see as one directory.
+"""The package cache: unpacked packages by their hash, and sets of them that programs see as one directory.
 
     artifacts/SHA256/{site,bin,data}    an unpacked wheel, with its manifest in artifacts/SHA256.json
+    artifacts/SHA256/package            an unpacked package of npm
     sets/KEY/{site,bin,data}            hard links to the files of several artifacts
+    sets/KEY/node_modules               the same for packages of npm
+    names/SHA512                        the SHA-256 of a file whose lock has its SHA-512 alone
     locks/…                             a lock file for each of these, held while it is made, used or removed
 
 Processes share the cache. Each entry is made aside and renamed into place, so that an entry is there whole or not at
@@ -21,12 +24,13 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from actbox.core.errors import ActboxError, InvalidValue
 
+from .npm_archives import PACKAGE, sha256_of_tarball, unpack_tarball
 from .wheels import DATA, SCRIPTS, SITE, Unpacked, unpack
 
 KEEP_SECONDS = 7 * 24 * 3600.0
@@ -34,7 +38,11 @@ KEEP_SECONDS = 7 * 24 * 3600.0
 MOST_BYTES = 10 * 2**30
 """The size beyond which the entries that were used longest ago are removed."""
 
+_SHA512_CHARS = 128
+
 _Signature = tuple[tuple[str, int, int, int, int], ...]
+_Files = Mapping[str, tuple[str, str, str]]
+"""The files of a set by path: the SHA-256 of each, that of its artifact, and the path in that."""
 
 
 class BadCache(ActboxError):
@@ -43,7 +51,7 @@ class BadCache(ActboxError):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An unpacked wheel in the cache. `files` has the SHA-256 and the mode of each file, by path.
+    """An unpacked wheel, or package of npm, in the cache. `files` has the SHA-256 and the mode of each file, by path.
 
     `requires` are the names of the distributions that its metadata names, whatever their markers and extras say.
     """
@@ -82,12 +90,13 @@ class PackageStore:
         self._known: dict[str, _Signature] = {}
         self._guard = threading.Lock()
         _make_private(root)
-        for name in ("artifacts", "sets", "locks", "temporary"):
+        for name in ("artifacts", "sets", "names", "locks", "temporary"):
             (root / name).mkdir(mode=0o700, exist_ok=True)
 
-    def find(self, sha256: str) -> Artifact | None:
-        """Return an artifact that the cache has, or `None`."""
+    def find(self, digest: str) -> Artifact | None:
+        """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`."""
         try:
+            sha256 = self._name(digest).read_text() if len(digest) == _SHA512_CHARS else digest
             said = json.loads(self._manifest(sha256).read_text("utf-8"))
             said |= {name: tuple(said[name]) for name in ("modules", "notes", "requires")}
             return Artifact(**{**said, "files": {path: (one, mode) for path, (one, mode) in said["files"].items()}})
@@ -96,33 +105,51 @@ class PackageStore:
 
     def add(self, wheel: Path, filename: str, sha256: str) -> Artifact:
         """Unpack a wheel into the cache, unless it is there; return its artifact. Raises `BadWheel` and `OSError`."""
+        return self._add(filename, sha256, lambda target: unpack(wheel, filename, sha256, target))
+
+    def add_tarball(self, tarball: Path, filename: str, name: str, version: str, sha512: str) -> Artifact:
+        """Unpack a package of npm into the cache as `add` does a wheel. Raises `BadTarball` and `OSError`."""
+        sha256 = sha256_of_tarball(tarball, filename, sha512)
+        artifact = self._add(filename, sha256, lambda target: unpack_tarball(tarball, filename, name, version, target))
+        with self._aside() as aside:
+            (aside / "name").write_text(sha256)
+            (aside / "name").rename(self._name(sha512))
+        return artifact
+
+    def _add(self, filename: str, sha256: str, unpack_to: Callable[[Path], Unpacked]) -> Artifact:
         with self._locked(f"artifact-{sha256}"):
             if (found := self.find(sha256)) is not None and self._path(sha256).is_dir():
                 return found
             with self._aside() as aside:
-                unpacked = unpack(wheel, filename, sha256, aside / "wheel")
-                artifact = _artifact_of(unpacked, filename, sha256, aside / "wheel")
+                unpacked = unpack_to(aside / "package")
+                artifact = _artifact_of(unpacked, filename, sha256, aside / "package")
                 shutil.rmtree(self._path(sha256), ignore_errors=True)
-                (aside / "wheel").rename(self._path(sha256))
+                (aside / "package").rename(self._path(sha256))
                 (aside / "manifest").write_text(json.dumps(asdict(artifact)), "utf-8")
                 (aside / "manifest").rename(self._manifest(sha256))
             return artifact
 
-    def use(self, artifacts: Iterable[Artifact]) -> UsedSet:
+    def use(self, artifacts: Iterable[Artifact], places: Sequence[str] = ()) -> UsedSet:
         """Return the set of these artifacts, made of hard links if it is missing, and checked.
 
-        Raises `InvalidValue` if two artifacts have different files of one path, and `OSError`.
+        `places` are the directories of packages of npm, one for each artifact. Raises `InvalidValue` if two artifacts
+        have different files of one path, and `OSError`.
         """
-        chosen = tuple(sorted(artifacts, key=lambda one: (one.name, one.version, one.sha256)))
-        key = hashlib.sha256("\n".join(one.sha256 for one in chosen).encode()).hexdigest()
-        files = _files_of(chosen)
+        given = tuple(artifacts)
+        placed = sorted(
+            zip(given, places or [""] * len(given), strict=True),
+            key=lambda one: (one[0].name, one[0].version, one[0].sha256, one[1]),
+        )
+        key = hashlib.sha256("\n".join(f"{one.sha256} {place}".rstrip() for one, place in placed).encode()).hexdigest()
+        chosen = tuple(one for one, _ in placed)
+        files = _files_of(placed)
         path = self.root / "sets" / key
         lock = self._lock(f"set-{key}", fcntl.LOCK_SH)
         try:
             if not self._is_whole(path, key, files):
                 with self._locked("sets"):  # not the lock of the set, which its users hold
                     if not self._is_whole(path, key, files):
-                        self._make_set(path, chosen, files)
+                        self._make_set(path, files)
                         if not self._is_whole(path, key, files):
                             raise BadCache(f"{path} changes while it is used: find out who writes there")
             os.utime(lock)
@@ -157,13 +184,13 @@ class PackageStore:
 
     # Sets
 
-    def _make_set(self, path: Path, artifacts: tuple[Artifact, ...], files: Mapping[str, tuple[str, int, str]]) -> None:
+    def _make_set(self, path: Path, files: _Files) -> None:
         with self._aside() as aside:
             made = aside / "set"
             for folder in (SITE, SCRIPTS, DATA):
                 (made / folder).mkdir(parents=True)
-            for name, (expected, _, sha256) in files.items():
-                source, target = self._path(sha256) / name, made / name
+            for name, (expected, sha256, path_in_it) in files.items():
+                source, target = self._path(sha256) / path_in_it, made / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if _hash_of(source) != expected:
                     self.forget(sha256)
@@ -182,7 +209,7 @@ class PackageStore:
         self._manifest(sha256).unlink(missing_ok=True)
         shutil.rmtree(self._path(sha256), ignore_errors=True)
 
-    def _is_whole(self, path: Path, key: str, files: Mapping[str, tuple[str, int, str]]) -> bool:
+    def _is_whole(self, path: Path, key: str, files: _Files) -> bool:
         """Return whether a set's directory has exactly these files with their content."""
         signature = _signature_of(path)
         if signature is None:
@@ -202,6 +229,9 @@ class PackageStore:
 
     def _path(self, sha256: str) -> Path:
         return self.root / "artifacts" / sha256
+
+    def _name(self, sha512: str) -> Path:
+        return self.root / "names" / sha512
 
     def _manifest(self, sha256: str) -> Path:
         return self.root / "artifacts" / f"{sha256}.json"
@@ -277,18 +307,19 @@ def _artifact_of(unpacked: Unpacked, filename: str, sha256: str, folder: Path) -
     )
 
 
-def _files_of(artifacts: tuple[Artifact, ...]) -> dict[str, tuple[str, int, str]]:
-    """Return the files of a set by path: hash, mode, and the artifact's hash."""
-    files: dict[str, tuple[str, int, str]] = {}
+def _files_of(placed: Sequence[tuple[Artifact, str]]) -> _Files:
+    """Return the files of a set."""
+    files: dict[str, tuple[str, str, str]] = {}
     owners: dict[str, Artifact] = {}
-    for artifact in artifacts:
-        for path, (sha256, mode) in artifact.files.items():
-            if path in files and files[path][0] != sha256:
+    for artifact, place in placed:
+        for source, (expected, _) in artifact.files.items():
+            path = place + source.removeprefix(PACKAGE) if place else source
+            if path in files and files[path][0] != expected:
                 raise InvalidValue(
                     f"{owners[path].name} {owners[path].version} and {artifact.name} {artifact.version} both have"
                     f" {path}, with different content: programs cannot have both"
                 )
-            files.setdefault(path, (sha256, mode, artifact.sha256))
+            files.setdefault(path, (expected, artifact.sha256, source))
             owners.setdefault(path, artifact)
     return files
 

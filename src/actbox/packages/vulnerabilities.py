@@ -17,25 +17,25 @@ from actbox.core.errors import InvalidValue
 from actbox.core.packages import normalized_name
 
 MOST_FILES = 500_000
-_ECOSYSTEM = "PyPI"
+_ECOSYSTEMS = {"PyPI": "python", "npm": "javascript"}
 _FIRST = Version("0.dev0")
 
 
 class Advisories:
-    """The advisories of a file or a directory of files, by the name of the package."""
+    """The advisories of a file or a directory of files, by the language and the name of the package."""
 
     def __init__(self, path: Path) -> None:
         """Read them. Raises `InvalidValue` for a path that has none, and for a file that is none."""
-        self._by_name: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+        self._by_name: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
         files = sorted(path.rglob("*.json"))[:MOST_FILES] if path.is_dir() else [path]
         for file in files:
             self._read(file)
         if not files:
             raise InvalidValue(f"PackagePolicy.vulnerabilities: there is no advisory in {path}")
 
-    def of(self, name: str, version: str) -> tuple[str, ...]:
+    def of(self, name: str, version: str, language: str = "python") -> tuple[str, ...]:
         """Return the ids of the advisories that a version of a package is affected by."""
-        known = self._by_name.get(normalized_name(name), ())
+        known = self._by_name.get(_key(language, name), ())
         return tuple(dict.fromkeys(one for one, affected in known if _is_affected(affected, version)))
 
     def _read(self, file: Path) -> None:
@@ -47,8 +47,8 @@ class Advisories:
                     continue
                 for affected in advisory.get("affected", ()):
                     package = affected.get("package", {})
-                    if package.get("ecosystem", "").partition(":")[0] == _ECOSYSTEM:
-                        found = self._by_name.setdefault(normalized_name(package["name"]), [])
+                    if language := _ECOSYSTEMS.get(package.get("ecosystem", "").partition(":")[0]):
+                        found = self._by_name.setdefault(_key(language, package["name"]), [])
                         found.append((str(advisory["id"]), affected))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise InvalidValue(
@@ -62,13 +62,19 @@ def read_advisories(path: str) -> Advisories:
     return Advisories(Path(path))
 
 
+def _key(language: str, name: str) -> tuple[str, str]:
+    return language, normalized_name(name) if language == "python" else name
+
+
 def _is_affected(affected: Mapping[str, Any], version: str) -> bool:
     if version in affected.get("versions", ()):
         return True
     try:
         at = Version(version)
         return any(
-            _in_range(one.get("events", ()), at) for one in affected.get("ranges", ()) if one.get("type") == "ECOSYSTEM"
+            _in_range(one.get("events", ()), at)
+            for one in affected.get("ranges", ())
+            if one.get("type") in ("ECOSYSTEM", "SEMVER")
         )
     except InvalidVersion:
         return True  # nobody can tell, so it counts

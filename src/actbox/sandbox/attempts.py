@@ -32,6 +32,7 @@ _NAME_THEM = (
     "name the packages in a script block (PEP 723) or with dependencies=[…]; in a session, `%pip install` works"
 )
 _MISSING = re.compile(r"No module named '([\w.]+)'", re.ASCII)
+_MISSING_IN_NODE = re.compile(r"Cannot find (?:module|package) '([\w@./-]+)'", re.ASCII)
 
 
 class Attempt(Protocol):
@@ -136,10 +137,12 @@ class Attempts:
         error = result.error
         if error is None or error.kind is not ErrorKind.MISSING_DEPENDENCY or self._policy.packages is None:
             return ""
-        found = _MISSING.match(error.message)
-        if found is None or error.type != "ModuleNotFoundError" or len(self._added) >= MOST_PACKAGES:
+        in_node = self._program.language != "python"
+        found = (_MISSING_IN_NODE if in_node else _MISSING).match(error.message)
+        is_missing = error.type == ("Error" if in_node else "ModuleNotFoundError")
+        if found is None or not is_missing or len(self._added) >= MOST_PACKAGES:
             return ""
-        package = package_of(found[1], self._policy, self._may_ask)
+        package = package_of(found[1], self._policy, self._may_ask, self._program.language)
         return "" if package in self._added else package
 
     async def _mark(self) -> None:
@@ -173,7 +176,9 @@ class Attempts:
         if package and result.error is not None:
             hint = (
                 f"{package} can be had, but the program was not begun again, because {' and '.join(effects)}: send what"
-                f" is left of it with dependencies=[{package!r}], or with a script block that names it (PEP 723)"
+                f" is left of it with dependencies=[{package!r}]"
             )
+            if self._program.language == "python":
+                hint += ", or with a script block that names it (PEP 723)"
             result = replace(result, error=replace(result.error, hint=hint))
         return result

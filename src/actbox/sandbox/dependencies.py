@@ -24,7 +24,7 @@ from .traits import Traits
 from .visible_packages import visible_versions
 
 PACKAGES = "/opt/packages"
-"""Where programs see the packages that they asked for: `site` to import from, `bin` with scripts."""
+"""Where programs see the packages that they asked for: `site` to import from, `bin` with scripts, `node_modules`."""
 _PROVIDER = "actbox.packages.provider"
 _SCRIPT_BLOCK = "# /// script"
 
@@ -86,9 +86,10 @@ class Layer(NamedTuple):
     """What an environment brings that is neither `host` nor `clean`; its files stay while this process lives."""
 
     folder: str
-    """The directory on the host, which programs see at the same path: `site` to import from, `bin` with scripts.
+    """The directory on the host: `site` to import from, `bin` with scripts, `node_modules`.
 
-    "" if the environment has no files of its own."""
+    Programs see it at the same path, those of JavaScript at `PACKAGES`. "" if the environment has no files of its own.
+    """
     python: str
     """The path of the interpreter, "" for the one underneath this process."""
     version: str
@@ -103,11 +104,13 @@ class Layer(NamedTuple):
 class Provider(Protocol):
     """The resolver and installer of packages."""
 
-    def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
+    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str) -> str:
         """Return the package that brings a module, "" if the policy does not admit it."""
 
-    async def layer(self, policy: Policy, target: Target | None = None) -> Layer:
-        """Return the files of a policy's named environment; build them first if need be, for `target` if it is given.
+    async def layer(self, policy: Policy, target: Target | None, language: str) -> Layer:
+        """Return the files of a policy's named environment for a language; build them first if need be.
+
+        They are for the environment's own interpreter, or for `target` if it is given.
 
         Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
         """
@@ -184,7 +187,8 @@ def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:
     """Return what a program has that asks for nothing."""
     if not traits.dependencies:
         return NOTHING
-    return Environs(name_of(policy, layer), Distributions((), partial(of_environment, policy, layer)))
+    found = partial(of_environment, policy, layer, traits.languages[0])
+    return Environs(name_of(policy, layer), Distributions((), found))
 
 
 def name_of(policy: Policy, layer: Layer | None) -> str:
@@ -192,17 +196,17 @@ def name_of(policy: Policy, layer: Layer | None) -> str:
     return layer.name if layer is not None and layer.name else policy.environment_name
 
 
-def package_of(module: str, policy: Policy, may_ask: bool) -> str:
+def package_of(module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
     """Return the package to install for a module that a program misses, "" if the policy admits none.
 
     With `may_ask` somebody can be asked about it.
     """
-    return _provider().package_of(module, policy, may_ask)
+    return _provider().package_of(module, policy, may_ask, language)
 
 
-async def layer_of(policy: Policy, target: Target | None = None) -> Layer | None:
+async def layer_of(policy: Policy, target: Target | None = None, language: str = "python") -> Layer | None:
     """Return the files of a policy's environment if it is a named one; see `Provider`. Raises `SandboxUnavailable`."""
-    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy, target=target)
+    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy, target, language)
 
 
 def image_of(policy: Policy) -> str:
@@ -210,10 +214,10 @@ def image_of(policy: Policy) -> str:
     return "" if policy.environment in (HOST, CLEAN) else _provider().image(policy)
 
 
-def of_environment(policy: Policy, layer: Layer | None) -> tuple[Distribution, ...]:
+def of_environment(policy: Policy, layer: Layer | None, language: str = "python") -> tuple[Distribution, ...]:
     """Return the packages of a policy's environment, of which `layer` has the files if it is a named one."""
-    if layer is not None:
-        return layer.distributions
+    if layer is not None or language != "python":
+        return layer.distributions if layer is not None else ()
     rules = policy.packages.python if policy.packages is not None else None
     versions = {} if policy.environment == CLEAN else visible_versions(rules)
     return tuple(Distribution(name, version) for name, version in versions.items())

@@ -56,10 +56,11 @@ def in_language(program: Program | str, traits: Traits) -> Program:
 
 def check_start(program: Program, traits: Traits) -> None:
     """Raise `Unsupported` for a program with a directory, variables or dependencies that the engine cannot give it."""
+    other = "node" if "javascript" in traits.languages else "linux"
     if program.dependencies and not traits.dependencies:
-        raise Unsupported(f"the {traits.engine} engine installs no dependencies; {WITH_PACKAGES} do")
+        others = "the node engine does" if "javascript" in traits.languages else f"{WITH_PACKAGES} do"
+        raise Unsupported(f"the {traits.engine} engine installs no dependencies; {others}")
     if (program.cwd or program.env) and not traits.cwd:
-        other = "node" if "javascript" in traits.languages else "linux"
         raise Unsupported(
             f"programs of the {traits.engine} engine start in the working directory, with the variables of the policy:"
             f" leave out Program.cwd and Program.env; the {other} engine supports them"

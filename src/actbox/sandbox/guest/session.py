@@ -55,7 +55,7 @@ def serve_session(channel: HostChannel, save_figures: Callable[[], None], packag
 class Session:
     """The programs of a session: their shared state, and how each is run and reported."""
 
-    def __init__(self, channel: HostChannel, save_figures: Callable[[], None], packages: str) -> None:
+    def __init__(self, channel: HostChannel, save_figures: Callable[[], None], packages: str = "") -> None:
         self._channel = channel
         self._save_figures = save_figures
         self._owner = os.getpid()

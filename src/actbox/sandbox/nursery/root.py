@@ -101,6 +101,7 @@ class Templates:
         _make_dev(root)
         os.symlink("/workspace/input", root + "/input")
         os.symlink("/workspace/output", root + "/output")
+        os.symlink("/opt/packages/node_modules", root + "/node_modules")  # where Node looks for packages last
         for path, is_folder in points:
             _make_point(root + path, is_folder)
         _seal(root)

@@ -49,7 +49,7 @@ _WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
 _PENDING_SIGNALS = 256
 _SECONDS_TO_SAY_WHY = 5.0
 # A run attaches its workspace and the workspace's inputs first, and then the mounts.
-_FIRST_MOUNT = 2
+FIRST_MOUNT = 2
 _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
@@ -252,7 +252,7 @@ class LinuxSandbox(LocalSandbox):
                     mounts = await run_blocking(stored.make_mounts)
                 if start.packages is not None:
                     try:
-                        mounts[_FIRST_MOUNT:_FIRST_MOUNT] = await run_blocking(
+                        mounts[FIRST_MOUNT:FIRST_MOUNT] = await run_blocking(
                             stock.make_packages, start.packages, stored.host_id
                         )
                     except BaseException:

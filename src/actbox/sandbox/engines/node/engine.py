@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
+from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
 from actbox.core.program import Program
-from actbox.sandbox.dependencies import NOTHING, Provided
+from actbox.sandbox.dependencies import NOTHING, Provided, layer_of
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.debt import Debt
-from actbox.sandbox.engines.linux.engine import LinuxSandbox, TreeLimits
-from actbox.sandbox.engines.linux.interpreter import environment_folders
+from actbox.sandbox.engines.linux.engine import FIRST_MOUNT, LinuxSandbox, TreeLimits
+from actbox.sandbox.engines.linux.interpreter import Base, environment_folders
+from actbox.sandbox.engines.linux.stored import close_all
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.requests import encode_program
 from actbox.sandbox.run_end import Ending
-from actbox.sandbox.traits import check_policy
 from actbox.sandbox.workspace import Workspace
 from actbox.tools.typescript import RESERVED_WORDS, javascript_name
 
@@ -49,20 +50,23 @@ _OUT_OF_HEAP: Final = ("JavaScript heap out of memory", "process out of memory")
 class NodeSandbox(LinuxSandbox):
     """A sandbox for JavaScript and TypeScript in their own namespaces, behind a system call filter."""
 
+    _sessions_get_packages = False
+
     def __init__(self, policy: Policy, node: Node, network: Network | None = None, debt: Debt | None = None) -> None:
         """Raise `SandboxUnavailable` off Linux. `network` is the access to the policy's domains and secrets."""
         self._node = node
         self._shown_at = str(node.path)
         # Python modules that nothing imports need not be preloaded.
         policy = dataclasses.replace(policy, preload=())
-        if not _is_seen(node.path):
+        # Python packages are files for programs here: where only some may be seen, none are.
+        self._base = Base(HOST if policy.environment == HOST and policy.packages is None else CLEAN)
+        if not _is_seen(node.path, self._base.environment == HOST):
             self._shown_at = _SHOWN_AT
             mount = FileMount(node.path, _SHOWN_AT)
             if mount not in policy.mounts:  # a sibling's policy has it already
                 policy = dataclasses.replace(policy, mounts=(*policy.mounts, mount))
         super().__init__(policy, network, debt)
-        check_policy(policy, "node")
-        self.traits = node_traits(self.traits, node)
+        self.traits = node_traits(self.traits, node, policy.environment_name)
         self._warm_guest = WarmGuest(self._make_warm_guest)
         self._making: Child | None = None
         self._tree_of_node: TreeLimits | None = None
@@ -99,7 +103,8 @@ class NodeSandbox(LinuxSandbox):
     def _prepare_next(self) -> None:
         super()._prepare_next()
         # Proxies belong to a run's event loop, and mounts are checked when a run begins.
-        if self._stock is not None and self._network is None and not self.policy.mounts:
+        mounts = [mount for mount in self.policy.mounts if str(mount.mount_path) != _SHOWN_AT]
+        if self._stock is not None and self._network is None and not mounts:
             self._warm_guest.want(self._stock.later)
 
     def _make_warm_guest(self) -> Child:
@@ -107,20 +112,37 @@ class NodeSandbox(LinuxSandbox):
         child = self._waiting_guest(stored) or stock.make(stored.host_id, self._points)
         try:
             mounts = stored.take_mounts() or stored.make_mounts()
+            start = self._with_environment(GuestStart(stdin=b""))
+            if start.packages is not None:
+                try:
+                    mounts[FIRST_MOUNT:FIRST_MOUNT] = stock.make_packages(start.packages, stored.host_id)
+                except BaseException:
+                    close_all(mounts)
+                    raise
         except BaseException:
             child.discard()
             raise
         self._making = child
-        return self._begin(child, mounts, GuestStart(stdin=b""))
+        return self._begin(child, mounts, start)
+
+    def _with_environment(self, start: GuestStart) -> GuestStart:
+        """Return a start with the packages of the named environment, unless a program's own include these."""
+        if self._layer is None or start.packages is not None:
+            return start
+        return dataclasses.replace(start, packages=Path(self._layer.folder))
 
     def _owe(self, child: Child) -> float:
         return self._debt.look() if child is self._making else super()._owe(child)
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
-        if not start.command and not start.forkable and (child := self._warm_guest.take()) is not None:
+        is_usual = not start.command and not start.forkable and start.packages is None
+        if is_usual and (child := self._warm_guest.take()) is not None:
             super()._owe(child)
             return child
-        return super()._guest_at_hand(start)
+        return super()._guest_at_hand(self._with_environment(start))
+
+    async def _start_guest(self, start: GuestStart) -> GuestProcess:
+        return await super()._start_guest(self._with_environment(start))
 
     async def _close_workspace(self) -> None:
         self._warm_guest.close()
@@ -134,6 +156,7 @@ class NodeSandbox(LinuxSandbox):
         limits = self.policy.limits
         processes = min(limits.processes + _OWN_THREADS, _MOST_PROCESSES)
         self._tree_of_node = TreeLimits.of(dataclasses.replace(limits, processes=processes))
+        self._layer = await layer_of(self.policy, language="javascript")
         self._warm_guest.open()
         return await super()._open_workspace()
 
@@ -177,9 +200,10 @@ class NodeSandbox(LinuxSandbox):
         return {**limits, "processes": limits["processes"] + _OWN_THREADS}
 
 
-def _is_seen(path: Path) -> bool:
-    """Return whether a file of the host has the same path in every sandbox."""
-    return any(path.is_relative_to(folder) for folder in (*_SYSTEM_FOLDERS, *environment_folders()))
+def _is_seen(path: Path, has_environment: bool) -> bool:
+    """Return whether a file of the host has the same path in sandboxes, with this process's environment or without."""
+    folders = (*_SYSTEM_FOLDERS, *(environment_folders() if has_environment else ()))
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def _explain(ending: Ending, stderr: str) -> Ending:

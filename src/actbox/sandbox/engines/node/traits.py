@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from actbox.core.packages import CLEAN, HOST
 from actbox.sandbox.traits import NO_MODULES, Traits
 
 from .binary import Node
@@ -21,7 +22,7 @@ def lacking(node: Node) -> str:
     return "" if node.strips_types else f"TypeScript needs Node 22.13 or later, and this is {node.version_text}"
 
 
-def node_traits(linux: Traits, node: Node) -> Traits:
+def node_traits(linux: Traits, node: Node, environment: str = HOST) -> Traits:
     """Return the engine's traits, given those of the `linux` engine that isolates it."""
     memory = linux.enforced["memory_mib"].removesuffix(" and rlimit")
     languages = ("javascript", "typescript") if node.strips_types else ("javascript",)
@@ -31,8 +32,9 @@ def node_traits(linux: Traits, node: Node) -> Traits:
         engine="node",
         languages=languages,
         python="none",
-        dependencies=False,
-        packages="what Node has built in, and files in /workspace",
+        dependencies=True,
+        packages="what Node has built in, and "
+        + ("files in /workspace" if environment in (HOST, CLEAN) else f"those of the environment {environment}"),
         least_memory_mib=48,
         enforced={**linux.enforced, "memory_mib": memory},
         fork=False,
