@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import logging
 import os
 import tempfile
 import threading
@@ -21,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
+from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
 from actbox.core.packages import Distribution, Distributions, Environment, PackagePolicy, TrustLevel
 from actbox.core.policy import Policy
 from actbox.core.program import Program
@@ -31,6 +32,7 @@ from actbox.tools import Approver
 
 from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approver, not_approved
 from .environments import EnvironmentRecord, EnvironmentRecords, this_platform
+from .first_uses import FirstUses
 from .import_names import distributions_of
 from .index import Index, find_index
 from .interpreters import find_python, find_uv
@@ -38,13 +40,16 @@ from .project_files import read_script
 from .requirements import Requirement, parse_requirement, read_requirements
 from .resolving import CannotResolve, Installer, Locked
 from .rules import Judgement, PackageJudge, ResolvedPackage
-from .store import KEEP_SECONDS, Artifact, BadCache, PackageStore, UsedSet
+from .store import KEEP_SECONDS, MOST_BYTES, Artifact, BadCache, PackageStore, UsedSet
 from .vulnerabilities import read_advisories
 from .wheels import BadWheel
 
 _T = TypeVar("_T")
 
 _DAY_SECONDS = 24 * 3600
+_READY_SECONDS = 3600
+_MOST_READY = 256
+_log = logging.getLogger("actbox")
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
@@ -63,6 +68,16 @@ class _Provided(Environs):
             self.used.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """The packages that a job came to; nobody has to be asked about them until `until` (monotonic)."""
+
+    artifacts: tuple[Artifact, ...]
+    distributions: tuple[Distribution, ...]
+    warnings: tuple[str, ...]
+    until: float
+
+
 class PackageProvider:
     """The provider of this process: its package cache, and what is being installed now."""
 
@@ -73,7 +88,10 @@ class PackageProvider:
         self._under_way: dict[Hashable, Future[Any]] = {}
         self._layers: dict[str, UsedSet] = {}
         """The files of named environments in use, by the digest of their lock; kept as long as this process lives."""
+        self._ready: dict[Hashable, _Ready] = {}
+        """What programs have been given lately, about which nobody has to be asked."""
         self.records = EnvironmentRecords(store.root / "environments")
+        self.first_uses = FirstUses(store.root / "first-uses.jsonl")
 
     def package_of(self, module: str, policy: Policy, may_ask: bool) -> str:
         """Return the package that brings a module, "" if the policy does not admit it.
@@ -112,15 +130,23 @@ class PackageProvider:
                 artifacts = self._found(record.locked)
             _check_review(record, rules)
             folder = await run_blocking(self._in_use, record, artifacts)
-            return Layer(str(folder), python.path, python.version, record.distributions)
+            return Layer(str(folder), python.path, python.version, record.distributions, definition.warm_pool_size)
         except NotAllowed as refusal:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
         except (CannotResolve, BadWheel, BadCache, OSError) as error:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}") from None
 
-    async def build(self, definition: Environment, rules: PackagePolicy, *, refresh: bool = False) -> EnvironmentRecord:
+    async def build(
+        self,
+        definition: Environment,
+        rules: PackagePolicy,
+        *,
+        refresh: bool = False,
+        progress: Callable[[str], None] = _log.info,
+    ) -> EnvironmentRecord:
         """Lock an environment, unless its lock fits or with `refresh`, fetch its wheels, and return its record.
 
+        `progress` is called with a phrase before each step.
         Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadCache`, `OSError` and `InvalidValue`.
         """
         if definition.language != "python":
@@ -136,6 +162,7 @@ class PackageProvider:
         job = _Job(asked, {}, rules, find_index(rules.index), judge, python.version)
         async with self._installer(job) as installer:
             if record is None or not is_locked or refresh:
+                progress(f"{definition.name}: choosing versions for {len(asked)} requirements")
                 locked = await installer.resolve([str(one) for one in asked]) if asked else ()
                 record = EnvironmentRecord(
                     definition=definition, platform=platform, locked=locked, locked_at=time.time()
@@ -145,8 +172,9 @@ class PackageProvider:
             await run_blocking(_refuse_vulnerable, record.locked, rules)
             if rules.vulnerabilities is not None:
                 record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
-            await self._fetch(installer, record.locked)
-        self._store.use(self._found(record.locked)).close()
+            await self._fetch(installer, record.locked, progress)
+        progress(f"{definition.name}: checking {len(record.locked)} packages")
+        await run_blocking(lambda: self._store.use(self._found(record.locked)).close())
         record = replace(record, built_at=time.time())
         await run_blocking(self.records.write, record)
         return record
@@ -158,7 +186,20 @@ class PackageProvider:
         """
         records = filter(None, map(self.records.read, self.records.names()))
         kept = {one.sha256 for record in records for one in record.locked}
+        for path in (self._store.root / "resolutions").glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > keep_seconds:
+                    path.unlink()
         return self._store.collect(keep_seconds=keep_seconds, most_bytes=most_bytes, kept=kept)
+
+    def contents(self) -> dict[str, tuple[int, float]]:
+        """Return the wheels of the cache by their hash: the size in bytes, and when each was used last. Blocks."""
+        return self._store.contents()
+
+    @property
+    def cache(self) -> Path:
+        """The directory of the package cache."""
+        return self._store.root
 
     def _in_use(self, record: EnvironmentRecord, artifacts: tuple[Artifact, ...]) -> Path:
         used = self._store.use(artifacts)
@@ -179,38 +220,68 @@ class PackageProvider:
     ) -> Provided:
         """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`."""
         start = time.perf_counter()
+        asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
         try:
-            asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
             installed = {one.name: one.version for one in of_environment(policy, layer)}
-            lacking = [one for one in asked if one.applies() and not _has(installed, one)]
+            lacking = tuple(one for one in asked if one.applies() and not _has(installed, one))
             environs = partial(of_environment, policy, layer)
             if not lacking:
                 return Environs(policy.environment_name, Distributions((), environs))
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
+            python = await run_blocking(find_python, layer.version) if layer and layer.version else find_python("")
             judge = PackageJudge(rules.python)
-            warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
-            python = await run_blocking(find_python, layer.version if layer else "")
-            job = _Job(tuple(lacking), installed, rules, find_index(rules.index), judge, python.version)
-            artifacts, judgements = await self._artifacts(job, approver, program, tell)
-            used = await run_blocking(self._store.use, artifacts)
-            trust = {one.name: one.trust for one in judgements}
-            distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in artifacts)
-            notes = tuple(note for artifact in artifacts for note in artifact.notes)
+            job = _Job(lacking, installed, rules, find_index(rules.index), judge, python.version)
+            ready, used = await self._at_hand(job.kind) or await self._installed(job, approver, program, tell)
             return _Provided(
                 environment=policy.environment_name,
-                distributions=Distributions(distributions, environs),
+                distributions=Distributions(ready.distributions, environs),
                 folder=used.path,
-                warnings=(*warnings, *notes),
+                warnings=ready.warnings,
                 install_ms=(time.perf_counter() - start) * 1000,
                 used=used,
             )
         except NotAllowed as refusal:
             raise NotProvided(refusal.error, program, engine) from None
-        except (CannotResolve, BadWheel, BadCache, OSError) as error:
-            message = str(error) if isinstance(error, ActboxError) else f"packages cannot be installed: {error}"
-            missing = ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message)
-            raise NotProvided(missing, program, engine) from None
+        except (CannotResolve, BadWheel, BadCache, OSError, SandboxUnavailable) as error:
+            raise NotProvided(_failure(error, asked, self._store.root), program, engine) from None
+
+    async def _at_hand(self, kind: Hashable) -> tuple[_Ready, UsedSet] | None:
+        """Return what programs of this kind were given lately, checked anew and in use, or `None`."""
+        ready = self._ready.get(kind)
+        if ready is None or ready.until < time.monotonic():
+            return None
+        try:
+            return ready, await run_blocking(self._store.use, ready.artifacts)
+        except (BadCache, OSError):
+            self._ready.pop(kind, None)
+            return None
+
+    async def _installed(
+        self, job: _Job, approver: Approver | None, program: Program, tell: Tell
+    ) -> tuple[_Ready, UsedSet]:
+        """Return the packages of a job, approved and installed, in use."""
+        warnings = _refuse(map(job.judge.judge, job.asked), nobody_answers=approver is None)
+        for last in (False, True):
+            artifacts, judgements = await self._artifacts(job, approver, program, tell)
+            trust = {one.name: one.trust for one in judgements}
+            distributions = tuple(Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in artifacts)
+            await run_blocking(self.first_uses.note, distributions)
+            try:
+                used = await run_blocking(self._store.use, artifacts)
+                break
+            except BadCache:  # the store has removed what somebody had edited
+                if last or job.rules.offline:
+                    raise
+            except InvalidValue as error:
+                raise BadWheel(str(error)) from None
+        notes = tuple(note for artifact in artifacts for note in artifact.notes)
+        ready = _Ready(artifacts, distributions, (*warnings, *notes), time.monotonic() + _READY_SECONDS)
+        if job.rules.vulnerabilities is None and not any(one.demand.asks for one in judgements):
+            if len(self._ready) >= _MOST_READY:
+                self._ready.clear()
+            self._ready[job.kind] = ready
+        return ready, used
 
     async def _artifacts(
         self, job: _Job, approver: Approver | None, program: Program, tell: Tell
@@ -294,9 +365,16 @@ class PackageProvider:
         async with self._installer(job) as installer:
             await self._fetch(installer, locked)
 
-    async def _fetch(self, installer: Installer, locked: Sequence[Locked]) -> None:
+    async def _fetch(
+        self, installer: Installer, locked: Sequence[Locked], progress: Callable[[str], None] = _log.debug
+    ) -> None:
         """Put the wheels that the cache lacks into it. Raises `CannotResolve`, `BadWheel` and `OSError`."""
+        if self._store.is_collection_due():
+            await run_blocking(lambda: self.collect(keep_seconds=KEEP_SECONDS, most_bytes=MOST_BYTES))
         missing = [one for one in locked if self._store.find(one.sha256) is None]
+        if missing:
+            mib = sum(max(one.size, 0) for one in missing) / 2**20
+            progress(f"fetching {len(missing)} of {len(locked)} packages" + (f", {mib:,.1f} MiB" if mib else ""))
         files = await installer.fetch(missing) if missing else []
         for one, file in zip(missing, files, strict=True):
             await run_blocking(self._store.add, file, one.filename, one.sha256)
@@ -359,6 +437,13 @@ class _Job:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @property
+    def kind(self) -> Hashable:
+        """Everything on which the packages of this job depend, as long as nobody has to be asked about one."""
+        asked = tuple((one.text, one.hashes) for one in self.asked)
+        installed = frozenset(self.installed.items())
+        return asked, installed, self.rules.python, self.rules.offline, self.index, self.python
+
+    @property
     def constraints(self) -> list[str]:
         """What the environment has and keeps."""
         return [
@@ -394,6 +479,18 @@ def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) ->
         if nobody_answers and judgement.demand.asks and not judgement.covered:
             raise not_approved(judgement)
     return tuple(warning for judgement in judgements for warning in judgement.warnings)
+
+
+def _failure(error: Exception, asked: Sequence[Requirement], root: Path) -> ErrorInfo:
+    """Return the error of a program whose packages cannot be installed."""
+    names = ", ".join(map(str, asked))
+    message = str(error) if isinstance(error, CannotResolve) else f"{names} cannot be installed: {error}"
+    if isinstance(error, SandboxUnavailable):
+        return ErrorInfo(kind=ErrorKind.SANDBOX, type=type(error).__name__, message=message)
+    hint = "do without it, or ask for another version of it" if isinstance(error, (CannotResolve, BadWheel)) else ""
+    if isinstance(error, OSError):
+        hint = f"make room in {root}, or name another directory by {CACHE_VARIABLE}"
+    return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message, hint=hint)
 
 
 def _check_review(record: EnvironmentRecord, rules: PackagePolicy) -> None:

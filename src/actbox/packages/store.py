@@ -33,6 +33,8 @@ KEEP_SECONDS = 7 * 24 * 3600.0
 """How long an entry is kept after its last use."""
 MOST_BYTES = 10 * 2**30
 """The size beyond which the entries that were used longest ago are removed."""
+_COLLECT_SECONDS = 24 * 3600.0
+_MOST_REMEMBERED = 64
 
 _Signature = tuple[tuple[str, int, int, int, int], ...]
 
@@ -80,6 +82,7 @@ class PackageStore:
         """Make the directory if it is missing. Raises `BadCache` if others may write to it."""
         self.root = root
         self._known: dict[str, _Signature] = {}
+        self._files: dict[str, dict[str, tuple[str, int, str]]] = {}
         self._guard = threading.Lock()
         _make_private(root)
         for name in ("artifacts", "sets", "locks", "temporary"):
@@ -115,7 +118,7 @@ class PackageStore:
         """
         chosen = tuple(sorted(artifacts, key=lambda one: (one.name, one.version, one.sha256)))
         key = hashlib.sha256("\n".join(one.sha256 for one in chosen).encode()).hexdigest()
-        files = _files_of(chosen)
+        files = self._files_in(key, chosen)
         path = self.root / "sets" / key
         lock = self._lock(f"set-{key}", fcntl.LOCK_SH)
         try:
@@ -126,6 +129,9 @@ class PackageStore:
                         if not self._is_whole(path, key, files):
                             raise BadCache(f"{path} changes while it is used: find out who writes there")
             os.utime(lock)
+            for one in chosen:
+                with contextlib.suppress(FileNotFoundError):
+                    os.utime(self.root / "locks" / f"artifact-{one.sha256}")
             return UsedSet(path, chosen, lock)
         except BaseException:
             os.close(lock)
@@ -140,6 +146,7 @@ class PackageStore:
         """
         freed = 0
         with self._locked("collect"):
+            os.utime(self.root / "locks" / "collect")
             for aside in self._entries("temporary"):
                 if time.time() - aside.stat().st_mtime > keep_seconds:
                     freed += _remove(aside)
@@ -155,7 +162,26 @@ class PackageStore:
                 held -= size if kind == "artifact" else 0
         return freed
 
+    def is_collection_due(self) -> bool:
+        """Return whether nobody has called `collect` for a day."""
+        try:
+            return time.time() - (self.root / "locks" / "collect").stat().st_mtime > _COLLECT_SECONDS
+        except FileNotFoundError:
+            return True
+
+    def contents(self) -> dict[str, tuple[int, float]]:
+        """Return the artifacts by their hash: the size in bytes, and when each was used last (seconds since 1970)."""
+        return {path.name: (_bytes_of(path), self._last_use("artifact", path)) for path in self._entries("artifacts")}
+
     # Sets
+
+    def _files_in(self, key: str, artifacts: tuple[Artifact, ...]) -> dict[str, tuple[str, int, str]]:
+        """Return what `_files_of` returns; of a set that is known to be whole it is what it was before."""
+        if key not in self._known or key not in self._files:
+            if len(self._files) >= _MOST_REMEMBERED:
+                self._files.clear()
+            self._files[key] = _files_of(artifacts)
+        return self._files[key]
 
     def _make_set(self, path: Path, artifacts: tuple[Artifact, ...], files: Mapping[str, tuple[str, int, str]]) -> None:
         with self._aside() as aside:

@@ -21,11 +21,12 @@ from actbox.core.result import ExecutionResult
 from actbox.tools import Approver
 
 from .traits import Traits
-from .visible_packages import visible_versions
+from .visible_packages import package_folders, visible_versions
 
 PACKAGES = "/opt/packages"
 """Where programs see the packages that they asked for: `site` to import from, `bin` with scripts."""
 _PROVIDER = "actbox.packages.provider"
+_IMPORT_NAMES = "actbox.packages.import_names"
 _SCRIPT_BLOCK = "# /// script"
 
 
@@ -76,6 +77,8 @@ class Layer(NamedTuple):
     version: str
     """The version of the interpreter, as in `3.12`."""
     distributions: tuple[Distribution, ...]
+    warm_pool_size: int = 1
+    """How many guests wait for runs while a sandbox is open."""
 
 
 class Provider(Protocol):
@@ -171,6 +174,17 @@ def of_environment(policy: Policy, layer: Layer | None) -> tuple[Distribution, .
     rules = policy.packages.python if policy.packages is not None else None
     versions = {} if policy.environment == CLEAN else visible_versions(rules)
     return tuple(Distribution(name, version) for name, version in versions.items())
+
+
+def blocked_imports(policy: Policy, layer: Layer | None) -> dict[str, object]:
+    """Return the part of a guest's first message that has it refuse copies of packages that the policy blocks."""
+    rules = policy.packages.python.blocked if policy.packages is not None else ()
+    if not rules:
+        return {}
+    modules_of = importlib.import_module(_IMPORT_NAMES).modules_of
+    modules = {module: rule.name for rule in rules for module in modules_of(rule.name)}
+    own = [f"{layer.folder}/site"] if layer is not None else package_folders() if policy.environment == HOST else []
+    return {"blocked": {"modules": modules, "folders": [f"{PACKAGES}/site", *own]}}
 
 
 def with_folders(variables: Mapping[str, str], folders: Sequence[str]) -> dict[str, str]:

@@ -37,6 +37,7 @@ from .dependencies import (
     Layer,
     Provided,
     asks_for_packages,
+    blocked_imports,
     environs,
     provide_packages,
     with_folders,
@@ -400,6 +401,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 "variables": {**self._base_variables(), **resolved(self.policy.variables, self.guest_root)},
                 "message_bytes": self.policy.limits.message_bytes,
                 "workspace": self.guest_root,
+                **blocked_imports(self.policy, self._layer),
             }
         message = {**message, **self._common, "limits": self._guest_limits()}
         if variables is not None:

@@ -181,8 +181,8 @@ class LinuxSandbox(LocalSandbox):
         self._pool = stock.pool(self._points, stored.host_id)
         if self._points and (useless := stored.take_first_guest()) is not None:  # its root lacks these mount points
             useless.discard()
-        if stored.first_guest is None:
-            self._pool.expect(1)
+        if (lacking := stock.least - (stored.first_guest is not None)) > 0:
+            self._pool.expect(lacking)
         return Workspace(workspace, self.guest_root, self._file_owner)
 
     async def _find_workspace(self, stock: Stock, host_id: int = -1) -> StoredWorkspace:
