@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from actbox.cli.environment import contents, lines_of
 from actbox.core.packages import Environment, PackagePolicy, PackageRules
 from actbox.packages import provider
 from actbox.packages.interpreters import find_python
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
 
 from .index_server import IndexServer
 from .kits import run
@@ -181,3 +183,14 @@ async def test_the_first_use_of_an_approved_package_is_recorded_once(
     found = contents()
     assert found["packages"] == 2 and found["bytes"] > 0
     assert next(lines_of(found)).endswith("the oldest used today")
+
+
+async def test_as_many_guests_wait_as_the_environment_says(index: IndexServer) -> None:
+    environment = Environment(name="kit", packages=("kit-words",), warm_pool_size=3)
+    async with actbox.open_sandbox("linux", policy=policy_of(index, environment)) as box:
+        assert isinstance(box, LinuxSandbox) and box._pool is not None and box._stock is not None
+        waiting = box._stock.least - (box._stock.nursery.privileged is True)  # one more waits in the workspace
+        while box._pool.ready < waiting:
+            await asyncio.sleep(0.01)
+        assert (await box.run("import kit_words\nkit_words.word")).value == "hello"
+        assert box._stock.least == 3

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
-from actbox.core.packages import Distribution, Distributions, Environment, PackagePolicy, TrustLevel
+from actbox.core.packages import Distribution, Distributions, Environment, PackagePolicy, PackageRules, TrustLevel
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
@@ -70,11 +70,13 @@ class _Provided(Environs):
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """The packages that a job came to; nobody has to be asked about them until `until` (monotonic)."""
+    """The packages that a job came to, by rules; nobody has to be asked about them until `until` (monotonic)."""
 
     artifacts: tuple[Artifact, ...]
     distributions: tuple[Distribution, ...]
     warnings: tuple[str, ...]
+    rules: PackageRules
+    """Kept so that no other rules get the identity of these."""
     until: float
 
 
@@ -174,7 +176,8 @@ class PackageProvider:
                 record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
             await self._fetch(installer, record.locked, progress)
         progress(f"{definition.name}: checking {len(record.locked)} packages")
-        await run_blocking(lambda: self._store.use(self._found(record.locked)).close())
+        used = await run_blocking(self._store.use, self._found(record.locked))
+        used.close()
         record = replace(record, built_at=time.time())
         await run_blocking(self.records.write, record)
         return record
@@ -220,7 +223,7 @@ class PackageProvider:
     ) -> Provided:
         """Return the packages that a program asks for, installed. Raises `NotProvided` and `InvalidValue`."""
         start = time.perf_counter()
-        asked = (*read_requirements(program.dependencies), *read_script(program.code).requirements)
+        asked = (*_read(program.dependencies), *read_script(program.code).requirements)
         try:
             installed = {one.name: one.version for one in of_environment(policy, layer)}
             lacking = tuple(one for one in asked if one.applies() and not _has(installed, one))
@@ -230,9 +233,13 @@ class PackageProvider:
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
             python = await run_blocking(find_python, layer.version) if layer and layer.version else find_python("")
-            judge = PackageJudge(rules.python)
-            job = _Job(lacking, installed, rules, find_index(rules.index), judge, python.version)
-            ready, used = await self._at_hand(job.kind) or await self._installed(job, approver, program, tell)
+            index = find_index(rules.index)
+            kind = (lacking, frozenset(installed.items()), id(rules.python), rules.offline, index, python.version)
+            found = await self._at_hand(kind)
+            if found is None:
+                job = _Job(lacking, installed, rules, index, PackageJudge(rules.python), python.version)
+                found = await self._installed(job, kind, approver, program, tell)
+            ready, used = found
             return _Provided(
                 environment=policy.environment_name,
                 distributions=Distributions(ready.distributions, environs),
@@ -252,15 +259,17 @@ class PackageProvider:
         if ready is None or ready.until < time.monotonic():
             return None
         try:
-            return ready, await run_blocking(self._store.use, ready.artifacts)
+            return ready, (
+                self._store.use_at_once(ready.artifacts) or await run_blocking(self._store.use, ready.artifacts)
+            )
         except (BadCache, OSError):
             self._ready.pop(kind, None)
             return None
 
     async def _installed(
-        self, job: _Job, approver: Approver | None, program: Program, tell: Tell
+        self, job: _Job, kind: Hashable, approver: Approver | None, program: Program, tell: Tell
     ) -> tuple[_Ready, UsedSet]:
-        """Return the packages of a job, approved and installed, in use."""
+        """Return the packages of a job, approved and installed, in use; keep them for the next job of its kind."""
         warnings = _refuse(map(job.judge.judge, job.asked), nobody_answers=approver is None)
         for last in (False, True):
             artifacts, judgements = await self._artifacts(job, approver, program, tell)
@@ -276,11 +285,12 @@ class PackageProvider:
             except InvalidValue as error:
                 raise BadWheel(str(error)) from None
         notes = tuple(note for artifact in artifacts for note in artifact.notes)
-        ready = _Ready(artifacts, distributions, (*warnings, *notes), time.monotonic() + _READY_SECONDS)
+        until = time.monotonic() + _READY_SECONDS
+        ready = _Ready(artifacts, distributions, (*warnings, *notes), job.rules.python, until)
         if job.rules.vulnerabilities is None and not any(one.demand.asks for one in judgements):
             if len(self._ready) >= _MOST_READY:
                 self._ready.clear()
-            self._ready[job.kind] = ready
+            self._ready[kind] = ready
         return ready, used
 
     async def _artifacts(
@@ -437,13 +447,6 @@ class _Job:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @property
-    def kind(self) -> Hashable:
-        """Everything on which the packages of this job depend, as long as nobody has to be asked about one."""
-        asked = tuple((one.text, one.hashes) for one in self.asked)
-        installed = frozenset(self.installed.items())
-        return asked, installed, self.rules.python, self.rules.offline, self.index, self.python
-
-    @property
     def constraints(self) -> list[str]:
         """What the environment has and keeps."""
         return [
@@ -467,6 +470,11 @@ class _Job:
             for one, requires in found
         ]
         return self.judge.judge_resolved(self.asked if asked is None else asked, packages)
+
+
+@functools.lru_cache(maxsize=256)
+def _read(dependencies: tuple[str, ...]) -> tuple[Requirement, ...]:
+    return read_requirements(dependencies)
 
 
 def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:

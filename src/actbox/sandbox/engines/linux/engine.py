@@ -230,13 +230,19 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stored = self._stored
-        if stored is None or start.forkable or start.packages is not None or not stored.ahead:
+        if stored is None or start.forkable or not stored.ahead:
+            return None
+        packages = [] if start.packages is None else stored.take_packages(start.packages)
+        if packages is None:
             return None
         child = self._waiting_guest(stored)
         if child is None:
+            close_all(packages)
             return None
+        mounts = stored.take_mounts() or stored.make_mounts()
+        mounts[_FIRST_MOUNT:_FIRST_MOUNT] = packages
         try:
-            return self._begin(child, stored.take_mounts() or stored.make_mounts(), start)
+            return self._begin(child, mounts, start)
         except ChildEnded:
             return None
 
