@@ -35,7 +35,7 @@ MOST_BYTES = 10 * 2**30
 """The size beyond which the entries that were used longest ago are removed."""
 _COLLECT_SECONDS = 24 * 3600.0
 _MOST_REMEMBERED = 64
-_FEW_FILES = 500
+_FEW_FILES = 2000
 
 _Signature = tuple[tuple[str, int, int, int, int], ...]
 
