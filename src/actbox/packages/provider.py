@@ -259,9 +259,10 @@ class PackageProvider:
         if ready is None or ready.until < time.monotonic():
             return None
         try:
-            return ready, (
-                self._store.use_at_once(ready.artifacts) or await run_blocking(self._store.use, ready.artifacts)
-            )
+            used = self._store.use_at_once(ready.artifacts)
+            if used is None:
+                used = await run_blocking(self._store.use, ready.artifacts)
+            return ready, used
         except (BadCache, OSError):
             self._ready.pop(kind, None)
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import sys
@@ -38,9 +39,8 @@ _LEAST_SECONDS = 0.001
 _YANKED = re.compile(r"`?([\w.-]+==[\w.!+-]+)`? is yanked(?: \(reason: \"?(.*?)\"?\))?")
 # Fetches each file to its number, and no more of it than the index says that it has; what it writes is hashed by the
 # host, which trusts none of it.
+_IMPORTS = "import urllib.request, zipfile\nfrom concurrent.futures import ThreadPoolExecutor"
 _FETCH = """
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 def fetch(number, url):
     with urllib.request.urlopen(url, timeout=60) as answer, open(f"{folder}/{number}", "wb") as file:
         left = sizes[number] + 1 if sizes[number] >= 0 else 1 << 60
@@ -53,7 +53,6 @@ with ThreadPoolExecutor(4) as pool:
 """
 # The value is the headers of each one's metadata, from the index if that has them apart (PEP 658), else from the wheel.
 _DESCRIBE = """
-import zipfile
 def describe(number, url):
     try:
         with urllib.request.urlopen(url + ".metadata", timeout=60) as answer:
@@ -119,9 +118,13 @@ class Installer:
 
     async def __aenter__(self) -> Installer:
         await self._box.start()
+        self._session = self._box.session()
+        self._ready = asyncio.ensure_future(self._session.run(_IMPORTS))  # while uv resolves
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        self._ready.cancel()
+        await asyncio.gather(self._ready, return_exceptions=True)
         await self._box.stop()
 
     async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
@@ -158,7 +161,8 @@ class Installer:
     async def _run_for(self, wheels: Sequence[Locked], code: str) -> ExecutionResult:
         inputs = {"urls": [wheel.url for wheel in wheels], "sizes": [wheel.size for wheel in wheels]}
         inputs |= {"folder": _FETCHED, "most": _MOST_HEADER_BYTES}
-        done = await self._box.run(Program(code, inputs=inputs), timeout=self._left())
+        await self._ready
+        done = await self._session.run(Program(code, inputs=inputs), timeout=self._left())
         if not done.success:
             raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
         return done
