@@ -49,6 +49,7 @@ SUBJECTS = (
     "codeact.overhead",
     "codeact.costs",
     "rtfs",
+    "dependencies",
     *ENGINES,
     "bombs",
     "many",

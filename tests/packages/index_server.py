@@ -33,6 +33,13 @@ class IndexServer:
         """Hashes that the pages give in place of the right ones, by file name."""
         self.is_modern = False
         """True if the pages are JSON."""
+        self.sizes: dict[str, int] = {}
+        """Sizes that JSON pages give in place of the right ones, by file name."""
+        self.yanked: dict[str, str] = {}
+        """Reasons why files are yanked, by file name."""
+        self.answers = threading.Event()
+        """Cleared by a test whose index is to answer nothing for now."""
+        self.answers.set()
 
     def files_fetched(self) -> list[str]:
         """Return the names of the wheels that were fetched whole, each as often as it was."""
@@ -46,7 +53,7 @@ class IndexServer:
             return json.dumps(
                 {"meta": {"api-version": "1.1"}, "name": name, "files": [self._entry(one) for one in wheels]}
             )
-        lines = [f'<a href="/files/{path.name}#sha256={self._hash(path)}">{path.name}</a>' for path in wheels]
+        lines = [self._line(path) for path in wheels]
         return f"<!DOCTYPE html><html><body>{'<br>'.join(lines)}</body></html>"
 
     def metadata(self, name: str) -> bytes | None:
@@ -57,15 +64,19 @@ class IndexServer:
         with zipfile.ZipFile(path) as wheel:
             return wheel.read(next(entry for entry in wheel.namelist() if entry.endswith(".dist-info/METADATA")))
 
+    def _line(self, path: Path) -> str:
+        yanked = f' data-yanked="{self.yanked[path.name]}"' if path.name in self.yanked else ""
+        return f'<a href="/files/{path.name}#sha256={self._hash(path)}"{yanked}>{path.name}</a>'
+
     def _entry(self, path: Path) -> dict[str, Any]:
         return {
             "filename": path.name,
             "url": f"/files/{path.name}",
             "hashes": {"sha256": self._hash(path)},
-            "size": path.stat().st_size,
+            "size": self.sizes.get(path.name, path.stat().st_size),
             "upload-time": "2026-01-02T03:04:05Z",
             "core-metadata": True,
-            "yanked": False,
+            "yanked": self.yanked.get(path.name, False),
         }
 
     def _hash(self, path: Path) -> str:
@@ -80,6 +91,7 @@ def serving_index(folder: Path) -> Iterator[IndexServer]:
         def do_GET(self) -> None:
             kind, _, name = self.path.strip("/").partition("/")
             body: bytes | None = None
+            served.answers.wait()
             if kind == "simple" and (page := served.page(name)) is not None:
                 body = page.encode()
             elif kind == "files" and (folder / name).is_file():
@@ -107,6 +119,7 @@ def serving_index(folder: Path) -> Iterator[IndexServer]:
     try:
         yield served
     finally:
+        served.answers.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import pytest
 import actbox
 from actbox import InvalidValue, Policy, Program, SandboxUnavailable
 from actbox.cli.app import run_app
+from actbox.cli.environment import contents, lines_of
 from actbox.core.packages import Environment, PackagePolicy, PackageRules
 from actbox.packages import provider
+from actbox.packages.interpreters import find_python
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
 
 from .index_server import IndexServer
 from .kits import run
@@ -137,3 +141,56 @@ def test_a_file_defines_environments(index: IndexServer, tmp_path: Path, capsys:
     )
     assert run_app(["environment", "build", "--config", str(file), "--index", index.address]) == 0
     assert capsys.readouterr().out.startswith("words: 1 package for cpython-")
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+async def test_another_interpreter_is_used_if_the_machine_has_it(version: str, index: IndexServer) -> None:
+    environment = Environment(name=f"kit{version}", packages=("kit-greeting",), python=version)
+    try:
+        find_python(version)
+    except SandboxUnavailable as error:
+        assert f"this machine has no Python {version}" in str(error)
+        with pytest.raises(SandboxUnavailable, match=f"no Python {version}: install one"):
+            await run(policy_of(index, environment), "1")
+        return
+    code = "import sys, kit_greeting\n['%d.%d' % sys.version_info[:2], kit_greeting.greeting]"
+    assert (await run(policy_of(index, environment), code)).value == [version, "hello"]
+
+
+def test_each_step_of_a_build_and_each_approved_package_that_was_used_is_shown(
+    index: IndexServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_app(["environment", "build", "kit", "--with", "kit-greeting", "--index", index.address]) == 0
+    steps = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  ")]
+    assert steps[0] == "  kit: choosing versions for 1 requirements"
+    assert [step.partition(" ")[0] for step in map(str.strip, steps)] == ["kit:", "fetching", "kit:"]
+
+
+async def test_the_first_use_of_an_approved_package_is_recorded_once(
+    index: IndexServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = PackageRules(auto_approved=["kit-greeting"])
+    policy = Policy(environment="clean", packages=PackagePolicy(python=rules, index=index.address))
+    for _ in range(2):
+        assert (await run(policy, "import kit_greeting", "kit-greeting")).success
+    used = provider.provider().first_uses.read()
+    assert [(one.name, one.version, len(one.sha256)) for one in used] == [
+        ("kit-greeting", "1.0", 64),
+        ("kit-words", "1.0", 64),
+    ]
+    assert run_app(["environment", "list"]) == 0
+    assert "kit-greeting==1.0: approved by its list, first used today" in capsys.readouterr().out
+    found = contents()
+    assert found["packages"] == 2 and found["bytes"] > 0
+    assert next(lines_of(found)).endswith("the oldest used today")
+
+
+async def test_as_many_guests_wait_as_the_environment_says(index: IndexServer) -> None:
+    environment = Environment(name="kit", packages=("kit-words",), warm_pool_size=3)
+    async with actbox.open_sandbox("linux", policy=policy_of(index, environment)) as box:
+        assert isinstance(box, LinuxSandbox) and box._pool is not None and box._stock is not None
+        waiting = box._stock.least - (box._stock.nursery.privileged is True)  # one more waits in the workspace
+        while box._pool.ready < waiting:
+            await asyncio.sleep(0.01)
+        assert (await box.run("import kit_words\nkit_words.word")).value == "hello"
+        assert box._stock.least == 3

@@ -25,11 +25,12 @@ def make_wheel(
     requires: tuple[str, ...] = (),
     metadata: str = "",
     unrecorded: Mapping[str, bytes] | None = None,
+    tag: str = "py3-none-any",
 ) -> Path:
     """Return the path of a new wheel with these files beside its own metadata.
 
     `record` replaces lines of RECORD, by file name, `modes` sets modes of entries, and `unrecorded` files are in no
-    line. `metadata` are further lines of its METADATA.
+    line. `metadata` are further lines of its METADATA, and `tag` is what the file's name says that it is for.
     """
     about = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
@@ -42,7 +43,7 @@ def make_wheel(
     lines = {path: record_line(path, data) for path, data in held.items()} | dict(record or {})
     held[f"{about}/RECORD"] = ("".join(lines.values()) + f"{about}/RECORD,,\n").encode()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}-py3-none-any.whl"
+    path = folder / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry, data in [*held.items(), *(unrecorded or {}).items()]:
             info = zipfile.ZipInfo(entry)

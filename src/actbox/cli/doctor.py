@@ -5,9 +5,10 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from actbox._version import __version__
+from actbox.core.errors import ActboxError
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.opening import ENGINES, check, open_sandbox
@@ -48,18 +49,33 @@ def examine(names: Sequence[str], *, full: bool, as_json: bool) -> int:
     except Interrupted as error:
         return error.exit_code
     strongest = strongest_of(findings)
+    packages = None if names else _packages()
+    if packages is not None and not as_json:
+        from .environment import lines_of
+
+        print("", *lines_of(packages), sep="\n")
     if as_json:
         document = {
             "actbox": __version__,
             "python": platform.python_version(),
             "platform": platform.platform(),
-            **({} if names else {"auto": strongest}),
+            **({} if names else {"auto": strongest, "packages": packages}),
             "engines": [finding.to_dict() for finding in findings],
         }
         if not print_document(document):
             return BROKEN_PIPE
     isolates = any(finding.isolates for finding in findings) if names else strongest
     return 0 if isolates else 1
+
+
+def _packages() -> dict[str, Any] | None:
+    """Return what the package cache has, `None` without the extra `packages` or a cache that can be used."""
+    try:
+        from .environment import contents
+
+        return contents()
+    except ActboxError:
+        return None
 
 
 def _tried(engines: Sequence[str], *, quietly: bool) -> Iterator[Finding]:

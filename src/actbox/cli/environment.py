@@ -6,9 +6,10 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from actbox.core.errors import ActboxError
 from actbox.core.packages import Environment, PackagePolicy
@@ -39,7 +40,7 @@ def build(
         print(f"building {definition.name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()
         try:
-            record = asyncio.run(provider.build(definition, rules, refresh=refresh))
+            record = asyncio.run(provider.build(definition, rules, refresh=refresh, progress=_show))
         except (ActboxError, NotAllowed, OSError) as error:
             print(f"actbox: the environment {definition.name!r} cannot be built: {error}", file=sys.stderr)
             return 1
@@ -49,13 +50,43 @@ def build(
 
 
 def list_all() -> int:
-    """Print a line for each environment."""
-    records = providers.provider().records
-    for name in records.names():
-        record = records.read(name)
+    """Print a line for each environment, and one for each approved package that programs have had beyond these."""
+    provider = providers.provider()
+    for name in provider.records.names():
+        record = provider.records.read(name)
         if record is not None:
             print(_line(record))
+    for one in provider.first_uses.read():
+        print(f"{one.name}=={one.version}: approved by its list, first used {_ago(one.at)}")
     return 0
+
+
+def contents() -> dict[str, Any]:
+    """Return the size and age of the package cache and of each environment, as JSON data."""
+    provider = providers.provider()
+    held = provider.contents()
+    environments = []
+    for name in provider.records.names():
+        if (record := provider.records.read(name)) is not None:
+            size = sum(held[one.sha256][0] for one in record.locked if one.sha256 in held)
+            about = {"packages": len(record.locked), "bytes": size, "built_at": record.built_at}
+            environments.append({"name": name, **about, "reviewed_at": record.reviewed_at})
+    return {
+        "cache": str(provider.cache),
+        "packages": len(held),
+        "bytes": sum(size for size, _ in held.values()),
+        "oldest_use": min((used for _, used in held.values()), default=0.0),
+        "environments": environments,
+    }
+
+
+def lines_of(found: dict[str, Any]) -> Iterator[str]:
+    """Yield sentences about what `contents` returns."""
+    oldest = f", the oldest used {_ago(found['oldest_use'])}" if found["packages"] else ""
+    yield f"package cache {found['cache']}: {found['packages']} packages, {_mib(found['bytes'])}{oldest}"
+    for one in found["environments"]:
+        reviewed = f"reviewed {_ago(one['reviewed_at'])}"
+        yield f"environment {one['name']}: {_mib(one['bytes'])}, built {_ago(one['built_at'])}, {reviewed}"
 
 
 def show(name: str, form: str) -> int:
@@ -164,6 +195,14 @@ def _document(record: EnvironmentRecord) -> dict[str, object]:
         "reviewed_by": record.reviewed_by,
         "distributions": [one.to_dict() for one in record.distributions],
     }
+
+
+def _show(step: str) -> None:
+    print(f"  {step}", file=sys.stderr, flush=True)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
 
 
 def _ago(moment: float) -> str:

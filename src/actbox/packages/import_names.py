@@ -171,6 +171,14 @@ def distributions_of(name: str, installed: Mapping[str, Sequence[str]] | None = 
     return tuple(sorted({normalized_name(each) for each in found or [guess] if each}))
 
 
+def modules_of(distribution: str) -> tuple[str, ...]:
+    """Return the modules that a distribution brings, as far as its name and the table tell, in any spelling of it."""
+    name = normalized_name(distribution)
+    known = [module for module, owner in DISTRIBUTIONS.items() if normalized_name(owner) == name]
+    guessed = {name.replace("-", "_"), distribution.replace("-", "_")}
+    return tuple(sorted({*known, *filter(str.isidentifier, guessed)} - sys.stdlib_module_names))
+
+
 def record_imports(lines: Iterable[str]) -> tuple[str, ...]:
     """Return the top-level modules and packages that a wheel brings, sorted, from the lines of its RECORD.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from actbox.core.errors import InvalidValue
-from actbox.core.packages import Environment, PackagePolicy
+from actbox.core.packages import Environment, PackagePolicy, PackageRules
 from actbox.sandbox.dependencies import Target
 
 from .environments import platform_of
@@ -36,6 +36,11 @@ def index_of(rules: PackagePolicy, language: str) -> Index:
     return find_registry(rules.npm_registry) if language == JAVASCRIPT else find_index(rules.index)
 
 
+def rules_of(rules: PackagePolicy, language: str) -> PackageRules:
+    """Return the rules for a language's packages."""
+    return rules.nodejs if language == JAVASCRIPT else rules.python
+
+
 def judge_of(rules: PackagePolicy, language: str, installed: Mapping[str, str] | None = None) -> PackageJudge:
     """Return the judge of packages; `installed` are those of a named environment, by name."""
     if language == JAVASCRIPT:
@@ -43,16 +48,11 @@ def judge_of(rules: PackagePolicy, language: str, installed: Mapping[str, str] |
     return PackageJudge(rules.python)
 
 
-def python_of(wanted: str, target: Target | None) -> FoundPython:
-    """Return an interpreter of this machine, or only the version of a target. May block."""
-    return find_python(wanted) if target is None else FoundPython("", target.version)
-
-
-def interpreter_of(definition: Environment, target: Target | None = None) -> tuple[FoundPython, str]:
+def interpreter_of(definition: Environment, target: Target | None) -> tuple[FoundPython, str]:
     """Return the Python of an environment, and the platform that its packages are chosen for. May block."""
     if definition.language == JAVASCRIPT:
         return FoundPython("", ""), npm_platform()
-    python = python_of(definition.python, target)
+    python = find_python(definition.python) if target is None else FoundPython("", target.version)
     return python, platform_of(target, python.version)
 
 

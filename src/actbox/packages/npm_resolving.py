@@ -101,7 +101,7 @@ class NpmInstaller(Installer):
         await self._box.write_text("package-lock.json", json.dumps(npm_lock(requirements, self._kept)))
         options = [*_OPTIONS, f"--registry={self._registry}", "--replace-registry-host=always"]
         command = [self._npm.node, self._npm.script, "install", *options]
-        done = await self._box.execute(command, timeout=self._seconds)
+        done = await self._box.execute(command, timeout=self._left())
         if not done.success:
             raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
         return read_npm_lock(await self._box.read_text("package-lock.json"), self._registry)

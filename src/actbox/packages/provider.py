@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import logging
 import os
 import tempfile
 import threading
@@ -21,8 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
-from actbox.core.packages import Distribution, Distributions, Environment, PackagePolicy, TrustLevel
+from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
+from actbox.core.packages import Distribution, Distributions, Environment, PackagePolicy, PackageRules, TrustLevel
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
@@ -31,8 +32,9 @@ from actbox.tools import Approver
 
 from .asking import NotAllowed, PackageApprovals, Tell, blocked, checked_approver, not_approved
 from .environments import EnvironmentRecord, EnvironmentRecords, platform_of
+from .first_uses import FirstUses
 from .index import Index
-from .interpreters import FoundPython, find_uv
+from .interpreters import find_python, find_uv
 from .languages import (
     JAVASCRIPT,
     index_of,
@@ -40,8 +42,8 @@ from .languages import (
     judge_of,
     language_of,
     packages_of,
-    python_of,
     requirements_of,
+    rules_of,
 )
 from .npm_archives import BadTarball
 from .npm_lock import npm_platform
@@ -50,13 +52,16 @@ from .project_files import read_script
 from .requirements import Requirement
 from .resolving import CannotResolve, Installer, Locked
 from .rules import Judgement, PackageJudge, ResolvedPackage
-from .store import KEEP_SECONDS, Artifact, BadCache, PackageStore, UsedSet
+from .store import KEEP_SECONDS, MOST_BYTES, Artifact, BadCache, PackageStore, UsedSet
 from .vulnerabilities import read_advisories
 from .wheels import BadWheel
 
 _T = TypeVar("_T")
 
 _DAY_SECONDS = 24 * 3600
+_READY_SECONDS = 3600
+_MOST_READY = 256
+_log = logging.getLogger("actbox")
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
@@ -75,6 +80,20 @@ class _Provided(Environs):
             self.used.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """The packages that a job came to, by rules; nobody has to be asked about them until `until` (monotonic)."""
+
+    artifacts: tuple[Artifact, ...]
+    places: tuple[str, ...]
+    """The directories of packages of npm, one for each artifact."""
+    distributions: tuple[Distribution, ...]
+    warnings: tuple[str, ...]
+    rules: PackageRules
+    """Kept so that no other rules get the identity of these."""
+    until: float
+
+
 class PackageProvider:
     """The provider of this process: its package cache, and what is being installed now."""
 
@@ -85,7 +104,10 @@ class PackageProvider:
         self._under_way: dict[Hashable, Future[Any]] = {}
         self._layers: dict[str, UsedSet] = {}
         """The files of named environments in use, by the digest of their lock; kept as long as this process lives."""
+        self._ready: dict[Hashable, _Ready] = {}
+        """What programs have been given lately, about which nobody has to be asked."""
         self.records = EnvironmentRecords(store.root / "environments")
+        self.first_uses = FirstUses(store.root / "first-uses.jsonl")
 
     def package_of(self, module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
         """Return the package that brings a module, "" if the policy does not admit it.
@@ -140,7 +162,14 @@ class PackageProvider:
                 artifacts = self._found(record.locked)
             _check_review(record, rules)
             folder = await run_blocking(self._in_use, record, artifacts)
-            return Layer(str(folder), python.path, python.version, record.distributions, target=target)
+            return Layer(
+                folder=str(folder),
+                python=python.path,
+                version=python.version,
+                distributions=record.distributions,
+                warm_pool_size=definition.warm_pool_size,
+                target=target,
+            )
         except NotAllowed as refusal:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
         except (CannotResolve, BadWheel, BadTarball, BadCache, OSError) as error:
@@ -160,10 +189,17 @@ class PackageProvider:
         return EnvironmentRecords(self._store.root / "environments" / name)
 
     async def build(
-        self, definition: Environment, rules: PackagePolicy, *, refresh: bool = False, target: Target | None = None
+        self,
+        definition: Environment,
+        rules: PackagePolicy,
+        *,
+        refresh: bool = False,
+        target: Target | None = None,
+        progress: Callable[[str], None] = _log.info,
     ) -> EnvironmentRecord:
         """Lock an environment, unless its lock fits or with `refresh`, fetch its wheels, and return its record.
 
+        `progress` is called with a phrase before each step.
         Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadTarball`, `BadCache`, `OSError` and `InvalidValue`.
         """
         language = definition.language
@@ -178,6 +214,7 @@ class PackageProvider:
         job = _Job(asked, {}, rules, index, judge, python.version, language, target=target)
         async with self._installer(job) as installer:
             if record is None or not is_locked or refresh:
+                progress(f"{definition.name}: choosing versions for {len(asked)} requirements")
                 locked = await installer.resolve([str(one) for one in asked]) if asked else ()
                 record = EnvironmentRecord(
                     definition=definition, platform=platform, locked=locked, locked_at=time.time()
@@ -187,8 +224,12 @@ class PackageProvider:
             await run_blocking(_refuse_vulnerable, record.locked, rules, language)
             if rules.vulnerabilities is not None:
                 record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
-            record = replace(record, locked=await self._fetch(installer, record.locked), built_at=time.time())
-        self._store.use(self._found(record.locked), [one.place for one in record.locked]).close()
+            record = replace(record, locked=await self._fetch(installer, record.locked, progress))
+        progress(f"{definition.name}: checking {len(record.locked)} packages")
+        places = [one.place for one in record.locked]
+        used = await run_blocking(self._store.use, self._found(record.locked), places)
+        used.close()
+        record = replace(record, built_at=time.time())
         await run_blocking(records.write, record)
         return record
 
@@ -199,7 +240,20 @@ class PackageProvider:
         """
         records = filter(None, map(self.records.read, self.records.names()))
         kept = {one.sha256 for record in records for one in record.locked}
+        for path in (self._store.root / "resolutions").glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > keep_seconds:
+                    path.unlink()
         return self._store.collect(keep_seconds=keep_seconds, most_bytes=most_bytes, kept=kept)
+
+    def contents(self) -> dict[str, tuple[int, float]]:
+        """Return the wheels of the cache by their hash: the size in bytes, and when each was used last. Blocks."""
+        return self._store.contents()
+
+    @property
+    def cache(self) -> Path:
+        """The directory of the package cache."""
+        return self._store.root
 
     def _in_use(self, record: EnvironmentRecord, artifacts: tuple[Artifact, ...]) -> Path:
         used = self._store.use(artifacts, [one.place for one in record.locked])
@@ -224,10 +278,10 @@ class PackageProvider:
         `had` are packages that a session has beyond its environment.
         """
         start = time.perf_counter()
+        language = language_of(program.language)
+        asked = _read(program.dependencies, language)
+        asked += read_script(program.code).requirements if language == "python" else ()
         try:
-            language = language_of(program.language)
-            asked = requirements_of(program.dependencies, language)
-            asked += read_script(program.code).requirements if language == "python" else ()
             environs = partial(of_environment, policy, layer, language)
             # Of the versions of a package of npm, the outermost counts; of Python's, that of the session.
             installed = {one.name: one.version for one in (*reversed(environs()), *had)}
@@ -236,41 +290,81 @@ class PackageProvider:
                 if layer and layer.version
                 else None
             )
-            lacking = [one for one in asked if one.applies(markers) and not _has(installed, one)]
+            lacking = tuple(one for one in asked if one.applies(markers) and not _has(installed, one))
             if not lacking:
                 return Environs(name_of(policy, layer), Distributions((), environs))
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
-            judge = judge_of(rules, language, installed)
-            warnings = _refuse(map(judge.judge, lacking), nobody_answers=approver is None)
-            target = layer.target if layer else None
-            python, base = FoundPython("", ""), None
-            if language == "python":
-                python = await run_blocking(python_of, layer.version if layer else "", target)
-            elif layer is not None:
-                base = await run_blocking(self.records.read, policy.environment_name)
-            index = index_of(rules, language)
-            job = _Job(tuple(lacking), installed, rules, index, judge, python.version, language, base, target)
-            locked, artifacts, judgements = await self._artifacts(job, approver, program, tell)
-            used = await run_blocking(self._store.use, artifacts, [one.place for one in locked])
-            trust = {one.name: one.trust for one in judgements}
-            each = {one.sha256: one for one in artifacts}.values()
-            distributions = (Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in each)
-            notes = tuple(note for artifact in each for note in artifact.notes)
+            version = (layer.version if layer else "") or find_python("").version
+            target, folder = (layer.target, layer.folder) if layer else (None, "")
+            index, own_rules = index_of(rules, language), rules_of(rules, language)
+            platform = (language, version, target, folder)
+            kind = (lacking, frozenset(installed.items()), id(own_rules), rules.offline, index, platform)
+            found = await self._at_hand(kind)
+            if found is None:
+                base = None
+                if language == JAVASCRIPT and layer is not None:
+                    base = await run_blocking(self.records.read, policy.environment_name)
+                judge = judge_of(rules, language, installed)
+                job = _Job(lacking, installed, rules, index, judge, version, language, base, target)
+                found = await self._installed(job, kind, approver, program, tell)
+            ready, used = found
             return _Provided(
                 environment=name_of(policy, layer),
-                distributions=Distributions(distributions, environs),
+                distributions=Distributions(ready.distributions, environs),
                 folder=used.path,
-                warnings=(*warnings, *notes),
+                warnings=ready.warnings,
                 install_ms=(time.perf_counter() - start) * 1000,
                 used=used,
             )
         except NotAllowed as refusal:
             raise NotProvided(refusal.error, program, engine) from None
-        except (CannotResolve, BadWheel, BadTarball, BadCache, SandboxUnavailable, OSError) as error:
-            message = str(error) if isinstance(error, ActboxError) else f"packages cannot be installed: {error}"
-            missing = ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message)
-            raise NotProvided(missing, program, engine) from None
+        except (CannotResolve, BadWheel, BadTarball, BadCache, OSError, SandboxUnavailable) as error:
+            raise NotProvided(_failure(error, asked, self._store.root), program, engine) from None
+
+    async def _at_hand(self, kind: Hashable) -> tuple[_Ready, UsedSet] | None:
+        """Return what programs of this kind were given lately, checked anew and in use, or `None`."""
+        ready = self._ready.get(kind)
+        if ready is None or ready.until < time.monotonic():
+            return None
+        try:
+            used = self._store.use_at_once(ready.artifacts, ready.places)
+            if used is None:
+                used = await run_blocking(self._store.use, ready.artifacts, ready.places)
+            return ready, used
+        except (BadCache, OSError):
+            self._ready.pop(kind, None)
+            return None
+
+    async def _installed(
+        self, job: _Job, kind: Hashable, approver: Approver | None, program: Program, tell: Tell
+    ) -> tuple[_Ready, UsedSet]:
+        """Return the packages of a job, approved and installed, in use; keep them for the next job of its kind."""
+        warnings = _refuse(map(job.judge.judge, job.asked), nobody_answers=approver is None)
+        for last in (False, True):
+            locked, artifacts, judgements = await self._artifacts(job, approver, program, tell)
+            places = tuple(one.place for one in locked)
+            trust = {one.name: one.trust for one in judgements}
+            each = {one.sha256: one for one in artifacts}.values()
+            distributions = tuple(Distribution(one.name, one.version, one.sha256, trust[one.name]) for one in each)
+            await run_blocking(self.first_uses.note, distributions)
+            try:
+                used = await run_blocking(self._store.use, artifacts, places)
+                break
+            except BadCache:  # the store has removed what somebody had edited
+                if last or job.rules.offline:
+                    raise
+            except InvalidValue as error:
+                raise BadWheel(str(error)) from None
+        notes = tuple(note for artifact in each for note in artifact.notes)
+        until = time.monotonic() + _READY_SECONDS
+        rules = rules_of(job.rules, job.language)
+        ready = _Ready(artifacts, places, distributions, (*warnings, *notes), rules, until)
+        if job.rules.vulnerabilities is None and not any(one.demand.asks for one in judgements):
+            if len(self._ready) >= _MOST_READY:
+                self._ready.clear()
+            self._ready[kind] = ready
+        return ready, used
 
     def new_layers_folder(self) -> Path:
         """Make an empty directory for the packages of a session, on the file system of the package cache. Blocks."""
@@ -361,12 +455,19 @@ class PackageProvider:
         async with self._installer(job) as installer:
             await self._fetch(installer, locked)
 
-    async def _fetch(self, installer: Installer, locked: Sequence[Locked]) -> tuple[Locked, ...]:
+    async def _fetch(
+        self, installer: Installer, locked: Sequence[Locked], progress: Callable[[str], None] = _log.debug
+    ) -> tuple[Locked, ...]:
         """Put the files that the cache lacks into it, and return them all with their SHA-256.
 
         Raises `CannotResolve`, `BadWheel`, `BadTarball` and `OSError`.
         """
+        if self._store.is_collection_due():
+            await run_blocking(lambda: self.collect(keep_seconds=KEEP_SECONDS, most_bytes=MOST_BYTES))
         missing = list({one.digest: one for one in locked if self._store.find(one.digest) is None}.values())
+        if missing:
+            mib = sum(max(one.size, 0) for one in missing) / 2**20
+            progress(f"fetching {len(missing)} of {len(locked)} packages" + (f", {mib:,.1f} MiB" if mib else ""))
         files = await installer.fetch(missing) if missing else []
         for one, file in zip(missing, files, strict=True):
             if one.sha512:
@@ -496,6 +597,11 @@ class _Job:
             yield replace(new or same[0], version=version, requires=requires)
 
 
+@functools.lru_cache(maxsize=256)
+def _read(dependencies: tuple[str, ...], language: str) -> tuple[Requirement, ...]:
+    return requirements_of(dependencies, language)
+
+
 def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:
     """Return the warnings of judgements. Raises `NotAllowed` for a package that is blocked or that nobody approves."""
     judgements = tuple(judgements)
@@ -506,6 +612,22 @@ def _refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) ->
         if nobody_answers and judgement.demand.asks and not judgement.covered:
             raise not_approved(judgement)
     return tuple(warning for judgement in judgements for warning in judgement.warnings)
+
+
+def _failure(error: Exception, asked: Sequence[Requirement], root: Path) -> ErrorInfo:
+    """Return the error of a program whose packages cannot be installed."""
+    names = ", ".join(map(str, asked))
+    message = str(error) if isinstance(error, CannotResolve) else f"{names} cannot be installed: {error}"
+    if isinstance(error, SandboxUnavailable):
+        return ErrorInfo(kind=ErrorKind.SANDBOX, type=type(error).__name__, message=message)
+    hint = (
+        "do without it, or ask for another version of it"
+        if isinstance(error, (CannotResolve, BadWheel, BadTarball))
+        else ""
+    )
+    if isinstance(error, OSError):
+        hint = f"make room in {root}, or name another directory by {CACHE_VARIABLE}"
+    return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message, hint=hint)
 
 
 def _check_review(record: EnvironmentRecord, rules: PackagePolicy) -> None:

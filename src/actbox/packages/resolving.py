@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import shutil
 import sys
+import time
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +19,7 @@ from packaging.markers import default_environment
 from packaging.pylock import PackageWheel, Pylock, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags, sys_tags
 
-from actbox.core.errors import ActboxError
+from actbox.core.errors import ActboxError, ErrorKind
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
@@ -29,21 +33,23 @@ from .index import Index, reach
 from .wheels import required_names
 
 _FETCHED = "/opt/fetched"
-_SIZES = Limits(
-    memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600, wall_seconds=600
-)
+_SIZES = Limits(memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600)
 _MOST_LICENCE = 200
 _OLDER_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _GLIBC_OF_UV = (17, 28, *range(31, 41))
 """The minor versions of glibc 2 that uv has a name for."""
 _MOST_HEADER_BYTES = 64 * 1024
-# Fetches each file to its number; what it writes is hashed by the host, which trusts none of it.
+_LEAST_SECONDS = 0.001
+_YANKED = re.compile(r"`?([\w.-]+==[\w.!+-]+)`? is yanked(?: \(reason: \"?(.*?)\"?\))?")
+# Fetches each file to its number, and no more of it than the index says that it has; what it writes is hashed by the
+# host, which trusts none of it.
+_IMPORTS = "import urllib.request, zipfile\nfrom concurrent.futures import ThreadPoolExecutor"
 _FETCH = """
-import shutil, urllib.request
-from concurrent.futures import ThreadPoolExecutor
 def fetch(number, url):
     with urllib.request.urlopen(url, timeout=60) as answer, open(f"{folder}/{number}", "wb") as file:
-        shutil.copyfileobj(answer, file, 2**20)
+        left = sizes[number] + 1 if sizes[number] >= 0 else 1 << 60
+        while left > 0 and (piece := answer.read(min(2**20, left))):
+            left -= file.write(piece)
 """
 _FETCH_ALL = """
 with ThreadPoolExecutor(4) as pool:
@@ -51,7 +57,6 @@ with ThreadPoolExecutor(4) as pool:
 """
 # The value is the headers of each one's metadata, from the index if that has them apart (PEP 658), else from the wheel.
 _DESCRIBE = """
-import zipfile
 def describe(number, url):
     try:
         with urllib.request.urlopen(url + ".metadata", timeout=60) as answer:
@@ -127,9 +132,9 @@ class Installer:
         self._index = index
         self._uv, self._python, self._target = uv, python, target
         self._folder = folder
-        self._seconds = seconds
+        self._seconds, self._deadline = seconds, time.monotonic() + seconds
         policy = Policy(
-            limits=_SIZES,
+            limits=replace(_SIZES, wall_seconds=seconds),
             mounts=(*self._reach.mounts, *mounts, FileMount(folder, _FETCHED, "rw")),
             domains=self._reach.domains,
             secrets=self._reach.secrets,
@@ -139,9 +144,13 @@ class Installer:
 
     async def __aenter__(self) -> Installer:
         await self._box.start()
+        self._session = self._box.session()
+        self._ready = asyncio.ensure_future(self._session.run(_IMPORTS))  # while uv resolves
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        self._ready.cancel()
+        await asyncio.gather(self._ready, return_exceptions=True)
         await self._box.stop()
 
     async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
@@ -151,14 +160,22 @@ class Installer:
         command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
         command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
         command += ["--python", sys.executable, "--python-version", self._python, *_uv_platform(self._target)]
-        command += ["--quiet", *self._reach.options]
-        done = await self._box.execute(command, timeout=self._seconds)
+        done = await self._box.execute([*command, *self._reach.options], timeout=self._left())
         if not done.success:
             raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
+        if yanked := _YANKED.search(" ".join(done.stderr.split())):
+            reason = f": {yanked[2]}" if yanked[2] else ""
+            raise CannotResolve(f"{yanked[1]} was withdrawn by its authors{reason}; ask for another version of it")
         return tuple(_locked(await self._box.read_text("pylock.toml"), self._python, self._target))
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
         """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
+        needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self._folder).free
+        if needed > free:
+            raise CannotResolve(
+                f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: of {needed / 2**30:,.1f} GiB the"
+                f" package cache's disk has only {free / 2**30:,.1f} GiB free"
+            )
         await self._run_for(wheels, _FETCH_ALL)
         return [self._folder / str(number) for number in range(len(wheels))]
 
@@ -168,14 +185,22 @@ class Installer:
         return tuple(_described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
 
     async def _run_for(self, wheels: Sequence[Locked], code: str, **more: list[str]) -> ExecutionResult:
-        inputs = {"urls": [wheel.url for wheel in wheels], "folder": _FETCHED, "most": _MOST_HEADER_BYTES, **more}
-        done = await self._box.run(Program(_FETCH + code, inputs=inputs), timeout=self._seconds)
+        inputs = {"urls": [wheel.url for wheel in wheels], "sizes": [wheel.size for wheel in wheels]}
+        inputs |= {"folder": _FETCHED, "most": _MOST_HEADER_BYTES, **more}
+        await self._ready
+        done = await self._session.run(Program(_FETCH + code, inputs=inputs), timeout=self._left())
         if not done.success:
             raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
         return done
 
+    def _left(self) -> float:
+        """Return the seconds that are left of the time for resolving and fetching together."""
+        return max(self._deadline - time.monotonic(), _LEAST_SECONDS)
+
     def _why(self, done: ExecutionResult) -> str:
         assert done.error is not None
+        if done.error.kind is ErrorKind.TIMEOUT:
+            return f"the index has not answered within {self._seconds:g} s (index: {self._index.source})"
         said = " ".join(done.stderr.split())[-2000:]
         return f"{said or done.error.message} (index: {self._index.source})"
 

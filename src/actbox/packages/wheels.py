@@ -287,5 +287,7 @@ def _parents(path: str) -> Iterator[str]:
 
 def _module_of(name: str, *, is_file: bool) -> str:
     """Return the module that an entry of a site directory makes importable, "" if none."""
-    module = name.partition(".")[0] if is_file and name.endswith((".py", ".so", ".pyd")) else "" if is_file else name
+    if is_file and not name.endswith((".py", ".pyc", ".so", ".pyd")):
+        return ""
+    module = name.partition(".")[0] if is_file else name
     return module if module.isidentifier() else ""

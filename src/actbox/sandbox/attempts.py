@@ -26,7 +26,9 @@ from .guest.notebook import NO_INSTALLS
 MOST_PACKAGES = 8
 """The most packages that one program may miss, one after the other, and get."""
 
-_AFTER_A_CHANGE_SECONDS = 0.025  # longer than a marker is unknown after a change
+# A marker is unknown for a tick of the kernel's clock after a change: for 1 to 10 ms.
+_TICK_SECONDS = 0.001
+_MOST_TICKS = 25
 
 _NAME_THEM = (
     "name the packages in a script block (PEP 723) or with dependencies=[…]; in a session, `%pip install` works"
@@ -149,10 +151,11 @@ class Attempts:
         """Note how the workspace is before the program begins."""
         if self._changes is None:
             return
-        self._before = self._changes()
-        if self._before is None:  # it has just changed, and the next change could have the same time
-            await asyncio.sleep(_AFTER_A_CHANGE_SECONDS)
+        for _ in range(_MOST_TICKS):
             self._before = self._changes()
+            if self._before is not None:
+                return
+            await asyncio.sleep(_TICK_SECONDS)  # it has just changed, and the next change could have the same time
 
     def _left(self, result: ExecutionResult) -> list[str]:
         """Return what the program has done that a second attempt would do again."""

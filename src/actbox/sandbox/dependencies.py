@@ -21,11 +21,12 @@ from actbox.core.result import ExecutionResult
 from actbox.tools import Approver
 
 from .traits import Traits
-from .visible_packages import visible_versions
+from .visible_packages import package_folders, visible_versions
 
 PACKAGES = "/opt/packages"
 """Where programs see the packages that they asked for: `site` to import from, `bin` with scripts, `node_modules`."""
 _PROVIDER = "actbox.packages.provider"
+_IMPORT_NAMES = "actbox.packages.import_names"
 _SCRIPT_BLOCK = "# /// script"
 
 
@@ -95,6 +96,8 @@ class Layer(NamedTuple):
     version: str
     """The version of the interpreter, as in `3.12`."""
     distributions: tuple[Distribution, ...]
+    warm_pool_size: int = 1
+    """How many guests wait for runs while a sandbox is open."""
     target: Target | None = None
     """The interpreter, if it is none of this machine's."""
     name: str = ""
@@ -221,6 +224,25 @@ def of_environment(policy: Policy, layer: Layer | None, language: str = "python"
     rules = policy.packages.python if policy.packages is not None else None
     versions = {} if policy.environment == CLEAN else visible_versions(rules)
     return tuple(Distribution(name, version) for name, version in versions.items())
+
+
+def blocked_imports(policy: Policy, layer: Layer | None, place: str = PACKAGES) -> dict[str, object]:
+    """Return the part of a guest's first message that has it refuse copies of packages that the policy blocks.
+
+    Guests see the packages that programs ask for below `place`.
+    """
+    rules = policy.packages.python.blocked if policy.packages is not None else ()
+    if not rules:
+        return {}
+    modules_of = importlib.import_module(_IMPORT_NAMES).modules_of
+    modules = {module: rule.name for rule in rules for module in modules_of(rule.name)}
+    folders = [place]
+    if layer is not None and layer.folder:
+        folders.append(f"{layer.folder}/site")
+    is_elsewhere = layer is not None and layer.target is not None
+    if policy.environment == HOST and not is_elsewhere:
+        folders += package_folders()
+    return {"blocked": {"modules": modules, "folders": folders, "has_own": is_elsewhere}}
 
 
 def with_folders(variables: Mapping[str, str], folders: Sequence[str]) -> dict[str, str]:

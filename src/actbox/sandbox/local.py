@@ -37,6 +37,7 @@ from .dependencies import (
     Layer,
     Provided,
     asks_for_packages,
+    blocked_imports,
     environs,
     provide_packages,
     with_folders,
@@ -405,6 +406,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 "variables": {**self._base_variables(), **resolved(self.policy.variables, self.guest_root)},
                 "message_bytes": self.policy.limits.message_bytes,
                 "workspace": self.guest_root,
+                **blocked_imports(self.policy, self._layer, self._packages_below()),
             }
         message = {**message, **self._common, "limits": self._guest_limits()}
         if variables is not None:
@@ -422,6 +424,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         for one in ("variables", "env"):  # the variable has been set for the environment alone
             if folders and ("PYTHONPATH" in message.get(one, ()) or (one == "variables" and packages.folder)):
                 message[one] = with_folders(message[one], folders)
+
+    def _packages_below(self) -> str:
+        """Return the directory below which guests see the packages that programs ask for."""
+        return PACKAGES
 
     # From a `Request` to its result
 

@@ -103,6 +103,8 @@ def classified(error: BaseException, program_name: str, tool_names: Iterable[str
     if isinstance(error, NotInstalled):
         return error.kind, "", error.hint
     if isinstance(error, ModuleNotFoundError):
+        if getattr(error, "blocked_by_policy", False):
+            return "POLICY", "", "do without it; copies of it are blocked too"
         name = (error.name or "").partition(".")[0]
         if name not in sys.modules:
             return "MISSING_DEPENDENCY", "", _import_hint(error, name, program_name)

@@ -15,6 +15,7 @@ import sys
 import time
 
 from . import display
+from .blocked import refuse_blocked
 from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
 from .error_hints import describe_exception
@@ -102,6 +103,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
     sys.argv = [message["name"]]
     sys.path.insert(0, folder)
     import_from(message["variables"])
+    refuse_blocked(message)
     save_figures = catch_figures(os.path.join(folder, "output"))
     display.begin(os.path.join(folder, "output"))
     owner = os.getpid()

@@ -182,8 +182,8 @@ class LinuxSandbox(LocalSandbox):
         self._pool = stock.pool(self._points, stored.host_id)
         if self._points and (useless := stored.take_first_guest()) is not None:  # its root lacks these mount points
             useless.discard()
-        if stored.first_guest is None:
-            self._pool.expect(1)
+        if (lacking := stock.least - (stored.first_guest is not None)) > 0:
+            self._pool.expect(lacking)
         return Workspace(workspace, self.guest_root, self._file_owner)
 
     async def _find_workspace(self, stock: Stock, host_id: int = -1) -> StoredWorkspace:
@@ -231,13 +231,21 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stored = self._stored
-        if stored is None or start.forkable or start.packages is not None or not stored.ahead:
+        if stored is None or start.forkable or not stored.ahead:
+            return None
+        packages: list[int] | None = []
+        if start.packages is not None:  # no other run will have the directory of a session
+            packages = None if start.session else stored.take_packages(start.packages)
+        if packages is None:
             return None
         child = self._waiting_guest(stored)
         if child is None:
+            close_all(packages)
             return None
+        mounts = stored.take_mounts() or stored.make_mounts()
+        mounts[FIRST_MOUNT:FIRST_MOUNT] = packages
         try:
-            return self._begin(child, stored.take_mounts() or stored.make_mounts(), start)
+            return self._begin(child, mounts, start)
         except ChildEnded:
             return None
 

@@ -29,7 +29,7 @@ from .guest_ids import guest_ids
 from .hierarchies import support
 from .interpreter import Base
 from .nursery import NurseryDied, open_nursery
-from .pool import Pool
+from .pool import MOST_READY, Pool
 from .reaper import reaper
 from .stored import StoredWorkspace
 
@@ -70,6 +70,8 @@ class Stock:
     def __init__(self, base: Base) -> None:
         """Start the nursery. Raises `SandboxUnavailable`."""
         self.nursery = open_nursery(base)
+        self.least = min(base.layer.warm_pool_size if base.layer is not None else 1, MOST_READY)
+        """How many guests each pool keeps ready in quiet times, as long as a sandbox is open."""
         self.birth: Future[str | None] | None = None
         """The nursery's trial run, `None` before it.
 
@@ -297,7 +299,8 @@ class Stock:
                 if not self._changed.wait(_LOOK_SECONDS):
                     pools = self._pools()
                     for pool in pools:
-                        pool.relax(1 if self.users and pool is not self.workspaces and len(pools) < _FEW_POOLS else 0)
+                        is_kept = self.users and pool is not self.workspaces and len(pools) < _FEW_POOLS
+                        pool.relax(self.least if is_kept else 0)
                     if not self.users and time.monotonic() - self._idle_since > IDLE_SECONDS:
                         threading.Thread(target=_close_if_idle, args=(self,), daemon=True).start()
             self._poked = False

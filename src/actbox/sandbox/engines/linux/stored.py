@@ -6,8 +6,10 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from actbox.core.errors import SandboxUnavailable
 from actbox.core.mounts import FileMount
 from actbox.sandbox.overlays import Overlay
 
@@ -23,6 +25,9 @@ class WorkspaceKeeper(Protocol):
 
     def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]]) -> list[int]:
         """Make the mounts that one run attaches. Blocks. Raises `SandboxUnavailable`."""
+
+    def make_packages(self, folder: Path, host_id: int) -> list[int]:
+        """Make the mount of a program's packages. Blocks. Raises `SandboxUnavailable`."""
 
     def remove_workspace(self, workspace: StoredWorkspace) -> None:
         """Have a workspace removed soon."""
@@ -54,6 +59,10 @@ class StoredWorkspace:
         self.ahead: deque[list[int]] = deque()
         """Mounts made ahead, each entry for one call of `take_mounts`."""
         self._wanted = 1
+        self._packages: tuple[Path, tuple[int, int], list[int]] | None = None
+        """The mount of packages that was made ahead: the directory, its identity, and the descriptors."""
+        self._last_packages: Path | None = None
+        """The packages of the latest run that had some; the next such run probably has the same."""
         self._removed = False
 
     @property
@@ -78,24 +87,54 @@ class StoredWorkspace:
             self._wanted = min(2 * self._wanted, _MOST_AHEAD)
             return None
 
+    def take_packages(self, folder: Path) -> list[int] | None:
+        """Return the mount of a directory of packages if it was made ahead, else `None`; the caller closes it."""
+        with self._lock:
+            made, self._packages = self._packages, None
+            self._last_packages = folder
+        if made is None:
+            return None
+        if made[:2] == (folder, _identity_of(folder)):  # the mount keeps the inode, so no other directory can have it
+            return made[2]
+        close_all(made[2])
+        return None
+
     def make_mounts(self) -> list[int]:
         """Make the mounts that one run attaches. Blocks. Raises `SandboxUnavailable`."""
         return self._stock.make_mounts(self, self.mounts)
 
     def lacks(self) -> bool:
         """Return whether `make_ahead` would make mounts."""
+        return self._lacks_mounts() or (self._packages is None and self._last_packages is not None)
+
+    def _lacks_mounts(self) -> bool:
         if len(self.ahead) >= self._wanted:
             return False
         return {"ro", "rw"}.isdisjoint([mount["mode"] for mount in self.mounts])
 
     def make_ahead(self) -> None:
         """Replace the mounts that were taken. Blocks. Raises `SandboxUnavailable`."""
-        while self.lacks() and not self._removed:
+        while self._lacks_mounts() and not self._removed:
             made = self.make_mounts()
             with self._lock:
                 self.ahead.append(made)
+        if (folder := self._last_packages) is not None and self._packages is None and not self._removed:
+            self._make_packages(folder)
         if self._removed:  # `discard` was called meanwhile
             self.drain()
+
+    def _make_packages(self, folder: Path) -> None:
+        try:
+            before = _identity_of(folder)
+            made = self._stock.make_packages(folder, self.host_id)
+        except (OSError, SandboxUnavailable):  # somebody has removed it, and a run that needs it will say so
+            self._last_packages = None
+            return
+        with self._lock:
+            if self._packages is None and before == _identity_of(folder):
+                self._packages = folder, before, made
+                return
+        close_all(made)
 
     def drain(self) -> None:
         """Dispose of everything made ahead."""
@@ -103,6 +142,8 @@ class StoredWorkspace:
             guest.discard()
         with self._lock:
             self._wanted = 1
+            packages, self._packages, self._last_packages = self._packages, None, None
+            close_all(packages[2] if packages else [])
             while self.ahead:
                 close_all(self.ahead.popleft())
 
@@ -143,6 +184,11 @@ def part_overlays(made: list[int], mounts: Sequence[FileMount], before: int = 0)
             upper = next(descriptors)
             overlays.append(Overlay(mount=path, host_path=mount.host_path, identity=identity, upper=upper))
     return [*attached, *uppers], overlays
+
+
+def _identity_of(folder: Path) -> tuple[int, int]:
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
 
 
 def close_all(descriptors: list[int]) -> None:

@@ -114,8 +114,11 @@ class SshSandbox(AgentSandbox):
         self._layer = there
 
     def _place_of(self, packages: Path) -> str:
+        return f"{self._packages_below()}/{packages.name}"
+
+    def _packages_below(self) -> str:
         assert self._folder is not None
-        return f"{self._folder.path}/packages/{packages.name}"
+        return f"{self._folder.path}/packages"
 
     def _guest_at_hand(self, start: GuestStart) -> AgentGuest | None:
         return super()._guest_at_hand(start) if start.packages is None else None
