@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -203,3 +204,16 @@ def test_a_disk_that_is_full_half_way_keeps_what_was_there(tmp_path: Path) -> No
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, sys.executable, _ON_A_SMALL_DISK]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == '["No space left on device", true, true]\n', done.stderr
+
+
+async def test_a_policy_that_names_vulnerabilities_is_heard_though_its_rules_gave_the_package_before(
+    index: IndexServer, tmp_path: Path
+) -> None:
+    affected = {"package": {"ecosystem": "PyPI", "name": "kit-words"}, "versions": ["1.0"]}
+    (tmp_path / "osv.json").write_text(json.dumps({"id": "KIT-1", "affected": [affected]}))
+    policy = policy_of(index)
+    assert policy.packages is not None
+    careful = dataclasses.replace(policy.packages, vulnerabilities=str(tmp_path / "osv.json"))
+    assert (await run(policy, "1", "kit-greeting")).success
+    result = await run(dataclasses.replace(policy, packages=careful), "1", "kit-greeting")
+    assert result.error is not None and "kit-words==1.0 has known vulnerabilities: KIT-1" in result.error.message

@@ -15,6 +15,7 @@ from actbox.cli.environment import contents, lines_of
 from actbox.core.packages import Environment, PackagePolicy, PackageRules
 from actbox.packages import provider
 from actbox.packages.interpreters import find_python
+from actbox.sandbox.dependencies import Target
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 
 from .index_server import IndexServer
@@ -127,9 +128,23 @@ def test_environments_are_built_listed_shown_reviewed_and_removed_from_the_shell
     assert said("gc", "--days", "0.000001", "--gib", "0").endswith("MiB removed\n")
     record = provider.provider().records.read("kit")
     assert record is not None
-    assert len(provider.provider()._found(record.locked)) == 2, "packages of environments stay"
+    assert len(provider.provider()._fetcher.found(record.locked)) == 2, "packages of environments stay"
     said("rm", "kit")
     assert "there is no environment 'kit'; there are: none" in said("show", "kit", code=2)
+
+
+async def test_a_lock_for_an_interpreter_elsewhere_is_kept_reviewed_and_removed_as_that_of_this_machine(
+    index: IndexServer,
+) -> None:
+    made, rules = provider.provider(), PackagePolicy(index=index.address)
+    record = await made.environments.build(KIT, rules, target=Target("3.12"))
+    made.collect(keep_seconds=-1, most_bytes=0)
+    assert len(made._fetcher.found(record.locked)) == 2
+    assert [one.reviewed_by for one in made.environments.review("kit", "ann")] == ["ann"]
+    assert made.environments.remove("kit")
+    made.collect(keep_seconds=-1, most_bytes=0)
+    assert made._fetcher.found(record.locked) == ()
+    assert not made.environments.remove("kit")
 
 
 def test_a_file_defines_environments(index: IndexServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import actbox
-from actbox import ErrorKind, ExecutionResult, Policy, Program, SandboxUnavailable
+from actbox import ErrorKind, ExecutionResult, Policy, Program, SandboxUnavailable, Unsupported
 from actbox.cli.app import run_app
 from actbox.codeact import CallbackApprover
 from actbox.core.packages import Environment, PackagePolicy, PackageRules
@@ -261,7 +261,9 @@ async def test_an_environment_is_there_for_programs_sessions_and_commands(regist
             result = await box.run(code)
             assert result.value == ["hello", "hello"], result
         async with box.session() as session:
-            assert (await session.run("require('greeting').greeting")).value == "hello"
+            in_session = await session.run("require('greeting').greeting")
+            assert in_session.value == "hello"
+            assert (in_session.environment, list(in_session.distributions)) == ("kit", list(result.distributions))
         done = await box.execute(["node", "-p", "require('greeting').greeting"])
         assert done.stdout == "hello\n", done
     assert (result.environment, [one.name for one in result.distributions]) == ("kit", ["greeting", "words"])
@@ -269,6 +271,16 @@ async def test_an_environment_is_there_for_programs_sessions_and_commands(regist
     registry.requests.clear()
     assert (await run(policy_of(registry, "kit"), "require('greeting').greeting")).value == "hello"
     assert registry.requests.total() == 0
+
+
+async def test_a_program_of_a_session_that_asks_for_more_is_refused_and_the_session_goes_on(
+    registry: RegistryServer,
+) -> None:
+    async with actbox.open_sandbox("node", policy=policy_of(registry)) as box, box.session() as session:
+        assert (await session.run("let kept = 1")).success
+        with pytest.raises(Unsupported, match="sessions of the node engine get no packages beyond their environment"):
+            await session.run(Program("1", "javascript", dependencies=("greeting",)))
+        assert (await session.run("kept")).value == 1
 
 
 async def test_what_a_program_asks_for_comes_on_top_of_the_locked_versions(registry: RegistryServer) -> None:

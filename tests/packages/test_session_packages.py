@@ -215,6 +215,17 @@ async def test_the_packages_are_read_only_and_gone_when_the_session_is_closed(in
     assert not list(temporary.iterdir())
 
 
+async def test_a_collection_leaves_the_packages_of_a_living_session(index: IndexServer) -> None:
+    made = provider.provider()
+    async with session_with(policy_of(index, auto_approved=["kit-words", "kit-greeting"])) as session:
+        assert (await session.run("%pip install kit-words")).success
+        made.collect(keep_seconds=-1, most_bytes=0)
+        assert (await session.run(f"%pip install kit-greeting\n{GREETS}")).value == "hello"
+        made.collect(keep_seconds=-1, most_bytes=0)
+        result = await session.run("import importlib, kit_words\nimportlib.reload(kit_words).word")
+        assert result.value == "hello", result
+
+
 async def test_a_later_version_comes_before_an_earlier_one(index: IndexServer) -> None:
     make_wheel(index.folder, "kit_words", "2.0", files={"kit_words.py": b"word = 'later'\n"})
     async with session_with(policy_of(index, auto_approved=["kit-words"])) as session:

@@ -138,6 +138,18 @@ def test_what_is_in_use_stays_and_what_nobody_used_for_long_goes(store: PackageS
     assert [path for path in store.root.rglob("*") if path.is_file() and path.name not in ("collect", "sets")] == []
 
 
+def test_a_directory_that_is_held_stays_and_one_that_nobody_holds_goes(store: PackageStore) -> None:
+    held = store.temporary.make("session-")
+    abandoned = store.root / "temporary" / "abandoned"
+    abandoned.mkdir()
+    with store.temporary.made() as under_way:
+        store.collect(keep_seconds=-1)
+        assert under_way.is_dir() and held.path.is_dir() and not abandoned.exists()
+    held.close()
+    held.close()
+    assert list((store.root / "temporary").iterdir()) == []
+
+
 def test_beyond_its_size_the_cache_loses_what_was_used_longest_ago(store: PackageStore, tmp_path: Path) -> None:
     big = [make_wheel(tmp_path, name, files={f"{name}/x": os.urandom(2**16)}) for name in ("kit_a", "kit_b")]
     artifacts = [added(store, wheel) for wheel in big]

@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ def build(
         print(f"building {definition.name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()
         try:
-            record = asyncio.run(provider.build(definition, rules, refresh=refresh, progress=_show))
+            record = asyncio.run(provider.environments.build(definition, rules, refresh=refresh, progress=_show))
         except (ActboxError, NotAllowed, OSError) as error:
             print(f"actbox: the environment {definition.name!r} cannot be built: {error}", file=sys.stderr)
             return 1
@@ -108,11 +107,13 @@ def show(name: str, form: str) -> int:
 
 
 def review(name: str, by: str) -> int:
-    """Record that somebody has reviewed the lock of an environment. A new lock needs a new review."""
+    """Record that somebody has reviewed the locks of an environment. A new lock needs a new review."""
     provider = providers.provider()
-    record = replace(_record(provider, name), reviewed_at=time.time(), reviewed_by=by)
-    provider.records.write(record)
-    print(f"{name}: lock {record.lock_sha256[:12]} reviewed by {by}")
+    reviewed = provider.environments.review(name, by)
+    if not reviewed:
+        raise _unknown(provider, name)
+    for record in reviewed:
+        print(f"{name}: lock {record.lock_sha256[:12]} for {record.platform} reviewed by {by}")
     return 0
 
 
@@ -130,7 +131,7 @@ def lock(name: str) -> int:
 def remove(name: str) -> int:
     """Remove an environment. Its files stay in the package cache until they are old."""
     provider = providers.provider()
-    if not provider.records.remove(name):
+    if not provider.environments.remove(name):
         raise _unknown(provider, name)
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
@@ -136,6 +136,18 @@ def not_approved(judgement: Judgement, answer: ApprovalDecision | None = None) -
         f"{_subject(judgement)} {message}",
         "do without it, or ask for a package that is approved",
     )
+
+
+def refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:
+    """Return the warnings of judgements. Raises `NotAllowed` for a package that is blocked or that nobody approves."""
+    judgements = tuple(judgements)
+    for judgement in judgements:
+        if judgement.demand.refused:
+            raise blocked(judgement)
+    for judgement in judgements:
+        if nobody_answers and judgement.demand.asks and not judgement.covered:
+            raise not_approved(judgement)
+    return tuple(warning for judgement in judgements for warning in judgement.warnings)
 
 
 def checked_approver(given: object) -> Approver | None:

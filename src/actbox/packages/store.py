@@ -5,6 +5,8 @@
     sets/KEY/{site,bin,data}            hard links to the files of several artifacts
     sets/KEY/node_modules               the same for packages of npm
     names/SHA512                        the SHA-256 of a file whose lock has its SHA-512 alone
+    resolutions/KEY.json                what a resolver has answered
+    temporary/…                         what is under way
     locks/…                             a lock file for each of these, held while it is made, used or removed
 
 Processes share the cache. Each entry is made aside and renamed into place, so that an entry is there whole or not at
@@ -21,7 +23,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from pathlib import Path
 from actbox.core.errors import ActboxError, InvalidValue
 
 from .npm_archives import PACKAGE, sha256_of_tarball, unpack_tarball
+from .temporary_folders import TemporaryFolders
 from .wheels import DATA, SCRIPTS, SITE, Unpacked, unpack
 
 KEEP_SECONDS = 7 * 24 * 3600.0
@@ -96,8 +98,10 @@ class PackageStore:
         self._files: dict[str, _Files] = {}
         self._guard = threading.Lock()
         _make_private(root)
-        for name in ("artifacts", "sets", "names", "locks", "temporary"):
+        for name in ("artifacts", "sets", "names", "resolutions", "locks", "temporary"):
             (root / name).mkdir(mode=0o700, exist_ok=True)
+        self.temporary = TemporaryFolders(root / "temporary")
+        self.resolutions = root / "resolutions"
 
     def find(self, digest: str) -> Artifact | None:
         """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`."""
@@ -117,7 +121,7 @@ class PackageStore:
         """Unpack a package of npm into the cache as `add` does a wheel. Raises `BadTarball` and `OSError`."""
         sha256 = sha256_of_tarball(tarball, filename, sha512)
         artifact = self._add(filename, sha256, lambda target: unpack_tarball(tarball, filename, name, version, target))
-        with self._aside() as aside:
+        with self.temporary.made() as aside:
             (aside / "name").write_text(sha256)
             (aside / "name").rename(self._name(sha512))
         return artifact
@@ -126,7 +130,7 @@ class PackageStore:
         with self._locked(f"artifact-{sha256}"):
             if (found := self.find(sha256)) is not None and self._path(sha256).is_dir():
                 return found
-            with self._aside() as aside:
+            with self.temporary.made() as aside:
                 unpacked = unpack_to(aside / "package")
                 artifact = _artifact_of(unpacked, filename, sha256, aside / "package")
                 shutil.rmtree(self._path(sha256), ignore_errors=True)
@@ -190,9 +194,11 @@ class PackageStore:
         freed = 0
         with self._locked("collect"):
             os.utime(self.root / "locks" / "collect")
-            for aside in self._entries("temporary"):
-                if time.time() - aside.stat().st_mtime > keep_seconds:
-                    freed += _remove(aside)
+            self.temporary.collect(keep_seconds)
+            for path in self.resolutions.iterdir():
+                with contextlib.suppress(FileNotFoundError):
+                    if time.time() - path.stat().st_mtime > keep_seconds:
+                        path.unlink()
             found = sorted((self._last_use(kind, path), kind, path) for kind, path in self._removable())
             held = sum(_bytes_of(path) for _, kind, path in found if kind == "artifact")
             for used, kind, path in found:
@@ -227,7 +233,7 @@ class PackageStore:
         return self._files[key]
 
     def _make_set(self, path: Path, files: _Files) -> None:
-        with self._aside() as aside:
+        with self.temporary.made() as aside:
             made = aside / "set"
             for folder in (SITE, SCRIPTS, DATA):
                 (made / folder).mkdir(parents=True)
@@ -277,11 +283,6 @@ class PackageStore:
 
     def _manifest(self, sha256: str) -> Path:
         return self.root / "artifacts" / f"{sha256}.json"
-
-    @contextlib.contextmanager
-    def _aside(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(dir=self.root / "temporary") as name:
-            yield Path(name)
 
     def _lock(self, name: str, how: int) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -409,12 +410,6 @@ def _hash_of(path: Path) -> str:
 
 def _bytes_of(folder: Path) -> int:
     return sum(status[2] for status in _signature_of(folder) or ())
-
-
-def _remove(folder: Path) -> int:
-    size = _bytes_of(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    return size
 
 
 def _make_private(root: Path) -> None:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
 from actbox.core.errors import InvalidValue
-from actbox.core.packages import normalized_name
+from actbox.core.packages import PackagePolicy, normalized_name
+
+from .asking import NotAllowed
+from .resolving import Locked
 
 MOST_FILES = 500_000
 _ECOSYSTEMS = {"PyPI": "python", "npm": "javascript"}
@@ -60,6 +63,20 @@ class Advisories:
 def read_advisories(path: str) -> Advisories:
     """Return the advisories of a file or directory, read once in this process. Raises `InvalidValue`."""
     return Advisories(Path(path))
+
+
+def refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy, language: str) -> None:
+    """Raise `NotAllowed` for a package with a known vulnerability, if the policy names a file of them."""
+    if rules.vulnerabilities is None:
+        return
+    advisories = read_advisories(rules.vulnerabilities)
+    for one in locked:
+        if known := advisories.of(one.name, one.version, language):
+            raise NotAllowed(
+                "PackageBlocked",
+                f"{one.name}=={one.version} has known vulnerabilities: {', '.join(known)}",
+                "ask for another version of it, or do without it",
+            )
 
 
 def _key(language: str, name: str) -> tuple[str, str]:

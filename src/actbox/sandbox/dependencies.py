@@ -104,6 +104,17 @@ class Layer(NamedTuple):
     """The environment's name, if it is not the policy's."""
 
 
+class HeldFolder(Protocol):
+    """A directory of the package cache that nothing else removes before `close`."""
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+
+    def close(self) -> None:
+        """Remove the directory. A second call does nothing. Blocks."""
+
+
 class Provider(Protocol):
     """The resolver and installer of packages."""
 
@@ -137,7 +148,7 @@ class Provider(Protocol):
         packages that a session has beyond its environment.
         """
 
-    def new_layers_folder(self) -> Path:
+    def new_session_folder(self) -> HeldFolder:
         """Make an empty directory for the packages of a session, on the file system of the package cache. Blocks."""
 
 
@@ -181,9 +192,9 @@ async def provide_packages(
     return await _provider().provide(program, policy, traits.engine, layer, approver, tell, had)
 
 
-def new_layers_folder() -> Path:
+def new_session_folder() -> HeldFolder:
     """Make an empty directory for the packages of a session. Blocks."""
-    return _provider().new_layers_folder()
+    return _provider().new_session_folder()
 
 
 def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:

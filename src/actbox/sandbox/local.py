@@ -268,6 +268,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 closed=self._sessions.discard,
                 first_message=lambda: self._frame({"t": "session", "name": "program.py", "packages": packages.pip}),
                 packages=packages if self._sessions_get_packages else None,
+                environs=lambda: environs(self.policy, self.traits, self._layer),
                 in_language=self._in_language,
                 prepare=self._prepare,
                 mark_output=self._mark_output,

@@ -30,12 +30,11 @@ from .channel.calls import CallingRun
 from .channel.messages import Call
 from .dependencies import (
     PACKAGES,
+    HeldFolder,
     Layer,
     NotProvided,
-    Provided,
     asks_for_packages,
-    environs,
-    new_layers_folder,
+    new_session_folder,
     of_environment,
     package_of,
     provide_packages,
@@ -61,14 +60,16 @@ _START = "import sys\n\nfrom pip import main\n\nsys.exit(main())\n"
 class _LayersFolder:
     """The directory that a session and its copies see; it is removed when the last of them is closed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, held: HeldFolder) -> None:
         """Take over an empty directory, and put the `pip` command into it. Blocks. Raises `OSError`."""
-        self.path = path
+        self._held = held
+        self.path = held.path / "layers"
         self.users = 1
         self._number = 0
         self._lock = threading.Lock()
-        path.chmod(0o755)
-        site, scripts = path / "0/site/pip", path / "0/bin"
+        self.path.mkdir()
+        self.path.chmod(0o755)
+        site, scripts = self.path / "0/site/pip", self.path / "0/bin"
         site.mkdir(parents=True)
         scripts.mkdir()
         shutil.copyfile(pip_command.__file__, site / "__init__.py")
@@ -82,7 +83,7 @@ class _LayersFolder:
         with self._lock:
             self._number += 1
             number = self._number
-        aside = self.path.with_name(f"{self.path.name}-{number}")
+        aside = self._held.path / str(number)
         try:
             shutil.copytree(layer, aside, copy_function=partial(os.link, follow_symlinks=False))
             aside.rename(self.path / str(number))
@@ -102,7 +103,7 @@ class _LayersFolder:
             self.users -= 1
             is_over = not self.users
         if is_over:
-            shutil.rmtree(self.path, ignore_errors=True)
+            self._held.close()
 
 
 class SessionPackages:
@@ -129,18 +130,13 @@ class SessionPackages:
         """The directory with the session's `pip`, "" if it gets no packages; known once `open` was called."""
         return PIP if self._folder is not None else ""
 
-    @property
-    def of_plain_run(self) -> Provided:
-        """The packages of a run that can add none."""
-        return environs(self.policy, self._traits, self._layer())
-
     async def open(self) -> Path | None:
         """Return the directory to mount at `PACKAGES`, `None` if the session gets no packages."""
         async with self._turn:
             if self._folder is None and self.are_governed:
                 # Without the packaging library, or with a cache that cannot be used, whoever asks is told why.
                 with contextlib.suppress(ActboxError, OSError):
-                    self._folder = await run_blocking(lambda: _LayersFolder(new_layers_folder()))
+                    self._folder = await run_blocking(lambda: _LayersFolder(new_session_folder()))
         return self._folder.path if self._folder is not None else None
 
     def copied(self) -> SessionPackages:

@@ -36,7 +36,7 @@ from .cancellation import whole
 from .channel.link import Link
 from .channel.messages import Call, Done
 from .contract import Session, Tools
-from .dependencies import NOTHING, NotProvided, Provided, asks_for_packages
+from .dependencies import NotProvided, Provided, asks_for_packages
 from .files import WorkspaceFiles
 from .guest import wire
 from .guest_process import GuestProcess
@@ -73,6 +73,8 @@ class SessionPlace:
     """Returns the frame that makes a started guest a session's."""
     packages: SessionPackages | None
     """The packages of the session, `None` if the engine gives sessions none beyond their environment."""
+    environs: Callable[[], Provided]
+    """Returns the packages of a run that adds none."""
     check_open: Callable[[], None]
     """Raises `SandboxStopped` if the sandbox was stopped after the session was opened."""
     start_guest: Callable[[], Awaitable[GuestProcess]]
@@ -153,8 +155,7 @@ class LocalSession(WorkspaceFiles, Session):
     def _run_of(self, program: Program | str, tools: Tools, timeout: float | None) -> Run | Attempts:
         packages = self._place.packages
         if packages is None or not (packages.are_governed or asks_for_packages(program)):
-            plain = NOTHING if packages is None else packages.of_plain_run
-            return _SessionRun(functools.partial(self._begun, program, tools, timeout, plain))
+            return _SessionRun(functools.partial(self._begun, program, tools, timeout, self._place.environs()))
         approver = tools.approver if isinstance(tools, Toolset) else None
 
         async def provide(program: Program, tell: Callable[[Event], None]) -> Provided:
@@ -198,7 +199,10 @@ class LocalSession(WorkspaceFiles, Session):
             program = place.in_language(program)
             if place.packages is None and place.traits.dependencies and asks_for_packages(program):
                 engine = place.traits.engine
-                raise Unsupported(f"sessions of the {engine} engine get no packages; runs do, and linux's sessions")
+                raise Unsupported(
+                    f"sessions of the {engine} engine get no packages beyond their environment; its runs do, and"
+                    " sessions of the linux engine"
+                )
             frame, toolset = await place.prepare(place.workspace, program, tools, self._frame_of)
             try:
                 output = place.workspace.mark_empty_output(place.limits) or await place.mark_output(place.workspace)

@@ -30,7 +30,9 @@ def refuse_blocked(message: Dict[str, Any]) -> None:
     if blocked["has_own"]:
         import site
 
-        folders += [*site.getsitepackages(), site.getusersitepackages()]
+        folders += site.getsitepackages()
+        if site.ENABLE_USER_SITE and site.USER_SITE:
+            folders.append(site.USER_SITE)
     sys.meta_path.insert(0, _Blocked(blocked["modules"], folders))
 
 

@@ -1,0 +1,106 @@
+"""A job: packages that are to be had together, and how rules judge them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from actbox.core.packages import PackagePolicy, TrustLevel
+from actbox.sandbox.dependencies import Target
+
+from .environments import EnvironmentRecord, platform_of
+from .index import Index
+from .languages import JAVASCRIPT, requirements_of
+from .npm_lock import npm_platform
+from .requirements import Requirement
+from .resolving import CannotResolve, Locked
+from .rules import Judgement, PackageJudge, ResolvedPackage
+from .store import Artifact
+
+
+@dataclass(frozen=True, slots=True)
+class PackageJob:
+    """Packages that are to be had together."""
+
+    asked: tuple[Requirement, ...]
+    installed: Mapping[str, str]
+    """What the environment has, and a session beyond that: the version of each package by its name."""
+    rules: PackagePolicy
+    index: Index
+    judge: PackageJudge
+    python: str
+    """The version of Python that the packages are for, as in `3.12`."""
+    language: str = "python"
+    base: EnvironmentRecord | None = None
+    """The named environment that the packages are added to, if they are npm's."""
+    target: Target | None = None
+    """The interpreter, if it is none of this machine's."""
+
+    @property
+    def key(self) -> str:
+        """A digest of everything on which the resolution depends."""
+        installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
+        platform = npm_platform() if self.language == JAVASCRIPT else platform_of(self.target, self.python)
+        lock = self.base.lock_sha256 if self.base else ""
+        parts = [platform + lock, str(self.index), *sorted(map(str, self.asked)), *installed]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def requirements(self) -> list[str]:
+        """What a resolver is asked for: of npm also what the environment has."""
+        names = {one.name for one in self.asked}
+        kept = requirements_of(self.base.definition.packages, self.language) if self.base else ()
+        return [*(str(one) for one in kept if one.name not in names), *map(str, self.asked)]
+
+    @property
+    def constraints(self) -> list[str]:
+        """What the environment has and keeps."""
+        return [
+            f"{name}=={version}"
+            for name, version in self.installed.items()
+            if all(one.accepts(version) for one in self.asked if one.normalized == name)
+        ]
+
+    def may_ask(self, locked: Sequence[Locked]) -> bool:
+        """Return whether an approver may have to be asked about one of these packages."""
+        direct = map(self.judge.judge, self.asked)
+        listed = (one for one in self.judged([(one, ()) for one in locked], ()) if one.trust is not TrustLevel.REGISTRY)
+        return any(one.demand.asks for one in (*direct, *listed))
+
+    def judged(
+        self, found: Iterable[tuple[Artifact | Locked, tuple[str, ...]]], asked: Sequence[Requirement] | None = None
+    ) -> tuple[Judgement, ...]:
+        """Judge packages with the names of what each requires, and what was asked for."""
+        packages = [
+            ResolvedPackage(name=one.name, version=one.version, hashes=(f"sha256:{one.sha256}",), requires=requires)
+            for one, requires in found
+        ]
+        if self.language == JAVASCRIPT:
+            packages = list(self._once_each(packages))
+        return self.judge.judge_resolved(self.asked if asked is None else asked, packages)
+
+    def check_hashes(self, locked: Sequence[Locked]) -> None:
+        """Raise `CannotResolve` for a file that has none of the hashes that its requirement demands."""
+        found = {one.name: one for one in locked}
+        for one in self.asked:
+            file = found.get(one.normalized)
+            if file and one.hashes and f"sha256:{file.sha256}" not in one.hashes:
+                raise CannotResolve(
+                    f"{one} is to have another hash than {file.filename}, which has sha256:{file.sha256}"
+                )
+
+    def _once_each(self, packages: Iterable[ResolvedPackage]) -> Iterable[ResolvedPackage]:
+        """Yield one package for all versions of each name: rules hold for names.
+
+        It has the environment's version if there is no other than the environment has.
+        """
+        kept = {(one.name, one.version) for one in self.base.locked} if self.base else set()
+        by_name: dict[str, list[ResolvedPackage]] = {}
+        for package in packages:
+            by_name.setdefault(package.name, []).append(package)
+        for name, same in by_name.items():
+            requires = tuple(dict.fromkeys(needed for one in same for needed in one.requires))
+            new = next((one for one in same if (name, one.version) not in kept), None)
+            version = new.version if new else self.installed.get(name, same[0].version)
+            yield replace(new or same[0], version=version, requires=requires)
