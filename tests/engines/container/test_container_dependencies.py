@@ -79,6 +79,13 @@ async def test_what_the_policy_blocks_is_refused(index: IndexServer) -> None:
             assert (result.error.kind, result.error.type) == (ErrorKind.POLICY, "PackageBlocked")
 
 
+async def test_a_copy_of_what_the_policy_blocks_is_refused(index: IndexServer) -> None:
+    async with actbox.open_sandbox("container", policy=policy_of(index)) as box:
+        await box.write_text("own/kit_forbidden.py", "")
+        refused = await box.run("import sys\nsys.path.insert(0, 'own')\nimport kit_forbidden")
+        assert refused.error is not None and refused.error.type == "PackageBlocked"
+
+
 async def test_clean_is_the_standard_library_alone() -> None:
     needs()
     ask = "import importlib.metadata; print([one.name for one in importlib.metadata.distributions()])"

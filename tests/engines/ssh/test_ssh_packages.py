@@ -58,6 +58,14 @@ async def test_a_named_environment_is_there_for_programs_sessions_and_commands(
             assert (await session.run("import kit_greeting\nkit_greeting.greeting")).value == "hello"
 
 
+async def test_a_copy_of_a_blocked_package_is_refused(server: SshServer, index: IndexServer) -> None:
+    async with opened(server, Policy(packages=policy_of(index).packages)) as box:
+        await box.write_text("own/kit_forbidden.py", "")
+        refused = await box.run("import sys\nsys.path.insert(0, 'own')\nimport kit_forbidden")
+        assert refused.error is not None and refused.error.type == "PackageBlocked"
+        assert (await box.run("import pydantic\npydantic.__name__")).value == "pydantic"
+
+
 async def test_what_an_account_has_although_the_policy_blocks_it_is_said(server: SshServer, index: IndexServer) -> None:
     rules = PackagePolicy(python=PackageRules(blocked=["pytest"]), index=index.address)
     with pytest.raises(SandboxUnavailable, match=r"has packages that the policy blocks.*: pytest"):
