@@ -67,7 +67,7 @@ async def test_modules_of_the_standard_library_can_be_preloaded() -> None:
     assert [warning for warning in result.warnings if "pydantic" in warning], "it cannot be preloaded there"
 
 
-@pytest.mark.parametrize(("engine", "options"), [("process", {"allow_unisolated": True}), ("node", {}), ("rtfs", {})])
+@pytest.mark.parametrize(("engine", "options"), [("process", {"allow_unisolated": True}), ("monty", {}), ("rtfs", {})])
 async def test_an_engine_without_it_refuses_it(engine: str, options: dict[str, bool]) -> None:
     with pytest.raises(Unsupported, match=f"the {engine} engine has no environment 'clean'; the linux, container"):
         async with actbox.open_sandbox(engine, policy=CLEAN, **options):

@@ -65,7 +65,7 @@ async def test_sandboxes_with_and_without_rules_live_side_by_side() -> None:
         assert [(await box.run(ask)).value for box in (some, all_of_them, some)] == [False, True, False]
 
 
-@pytest.mark.parametrize(("engine", "options"), [("process", {"allow_unisolated": True}), ("rtfs", {})])
+@pytest.mark.parametrize(("engine", "options"), [("process", {"allow_unisolated": True}), ("monty", {}), ("rtfs", {})])
 async def test_an_engine_that_would_show_everything_refuses(engine: str, options: dict[str, bool]) -> None:
     with pytest.raises(Unsupported, match=f"the {engine} engine does not support Policy.packages"):
         async with actbox.open_sandbox(engine, policy=policy_of(auto_approved=["pydantic"]), **options):
