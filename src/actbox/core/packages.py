@@ -235,7 +235,8 @@ class Environment:
 
     `python` is the interpreter: a version such as `"3.12"`, `"cpython-3.12"`, a path, or `""` for that of this process.
     `packages` are requirements (PEP 508), or npm's for `language="javascript"`. `image` is the OCI image on engines
-    that run one. `warm_pool_size` is how many guests wait for runs while a sandbox is open, at most 8.
+    that run one. `warm_pool_size` is how many guests of the linux engine wait for runs while a sandbox is open, at
+    most 8.
     """
 
     name: str

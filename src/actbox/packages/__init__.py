@@ -7,8 +7,9 @@
     for requirement in read_requirements(["openpyxl>=3.1", "Keyboard"]):
         print(judge.judge(requirement).trust)  # allow-listed, blocked
 
-Nothing here reads a file or uses the network, except `import_names.distributions_of`, which looks at the packages
-that this interpreter has. The extra `actbox[packages]` brings what this room needs.
+These names read no file and use no network, except `distributions_of`, which looks at the packages that this
+interpreter has. `provider` installs packages for the sandboxes. The extra `actbox[packages]` brings what this room
+needs.
 """
 
 from actbox.core.errors import Unsupported

@@ -173,7 +173,7 @@ NOTHING: Provided = Environs()
 def asks_for_packages(program: object) -> bool:
     """Return whether a program names packages, in `dependencies` or in a script block of its source (PEP 723)."""
     if isinstance(program, Program):
-        return bool(program.dependencies) or _SCRIPT_BLOCK in program.code
+        return bool(program.dependencies) or (program.language == "python" and _SCRIPT_BLOCK in program.code)
     return isinstance(program, str) and _SCRIPT_BLOCK in program
 
 
