@@ -25,7 +25,7 @@ class PackageJob:
 
     asked: tuple[Requirement, ...]
     installed: Mapping[str, str]
-    """What the environment has, and a session beyond that: the version of each package by its name."""
+    """The versions of the packages of the environment, and those that a session has added, by name."""
     rules: PackagePolicy
     index: Index
     judge: PackageJudge
@@ -48,14 +48,14 @@ class PackageJob:
 
     @property
     def requirements(self) -> list[str]:
-        """What a resolver is asked for: of npm also what the environment has."""
+        """The requirements for the resolver: those asked for, and for npm those of the environment too."""
         names = {one.name for one in self.asked}
         kept = requirements_of(self.base.definition.packages, self.language) if self.base else ()
         return [*(str(one) for one in kept if one.name not in names), *map(str, self.asked)]
 
     @property
     def constraints(self) -> list[str]:
-        """What the environment has and keeps."""
+        """The versions of the environment that fit what is asked for, and so stay, as requirements."""
         return [
             f"{name}=={version}"
             for name, version in self.installed.items()

@@ -73,7 +73,7 @@ class PackageProvider:
         self._store = store
         self._fetcher = PackageFetcher(store, partial(self.collect, keep_seconds=KEEP_SECONDS, most_bytes=MOST_BYTES))
         self._ready: dict[Hashable, _Ready] = {}
-        """What programs have been given lately, about which nobody has to be asked."""
+        """The sets of packages that programs were given lately without an approver, by what was asked for."""
         self.environments = NamedEnvironments(store, self._fetcher)
         self.records = self.environments.records
         self.first_uses = FirstUses(store.root / "first-uses.jsonl")

@@ -97,7 +97,7 @@ class Locked:
     requires: tuple[str, ...] = ()
     """The names of the distributions that it needs, whatever their markers and extras say."""
     sha512: str = ""
-    """What a lock of npm says in place of the SHA-256, which is "" until the file was fetched."""
+    """The hash in a lock of npm, which has no SHA-256: `sha256` is "" until the file was fetched."""
     place: str = ""
     """Where npm puts the package, such as `node_modules/a/node_modules/b`."""
     entry: str = ""

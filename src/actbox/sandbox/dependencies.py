@@ -84,7 +84,7 @@ class Target(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """What an environment brings that is neither `host` nor `clean`; its files stay while this process lives."""
+    """The files of an environment other than `host` and `clean`, which stay while this process lives."""
 
     folder: str
     """The directory on the host: `site` to import from, `bin` with scripts, `node_modules`.

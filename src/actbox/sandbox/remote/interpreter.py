@@ -1,4 +1,4 @@
-"""What has to be known of an interpreter elsewhere, in an image or on another machine, to find packages for it."""
+"""An interpreter in an image or on another machine: its version, platform and packages, which it is asked for."""
 
 from __future__ import annotations
 

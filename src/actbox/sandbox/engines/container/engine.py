@@ -107,7 +107,7 @@ class ContainerSandbox(AgentSandbox):
         self._image = options.image or ""
         """The name of the image, once the sandbox is open; "" for the host's own interpreter."""
         self._given: Provided | None = None
-        """What was installed for `packages=`."""
+        """The packages that were installed for the option `packages=`, in use while the sandbox is open."""
         self._packages = ""
         """The directory on the host with the packages of the environment, or of `packages=`, if there are any."""
         self._search = ""
