@@ -37,6 +37,8 @@ class IndexServer:
         """Sizes that JSON pages give in place of the right ones, by file name."""
         self.yanked: dict[str, str] = {}
         """Reasons why files are yanked, by file name."""
+        self.files_at = ""
+        """The address of another host that has the files, if this one's pages link there."""
         self.answers = threading.Event()
         """Cleared by a test whose index is to answer nothing for now."""
         self.answers.set()
@@ -66,12 +68,12 @@ class IndexServer:
 
     def _line(self, path: Path) -> str:
         yanked = f' data-yanked="{self.yanked[path.name]}"' if path.name in self.yanked else ""
-        return f'<a href="/files/{path.name}#sha256={self._hash(path)}"{yanked}>{path.name}</a>'
+        return f'<a href="{self.files_at}/files/{path.name}#sha256={self._hash(path)}"{yanked}>{path.name}</a>'
 
     def _entry(self, path: Path) -> dict[str, Any]:
         return {
             "filename": path.name,
-            "url": f"/files/{path.name}",
+            "url": f"{self.files_at}/files/{path.name}",
             "hashes": {"sha256": self._hash(path)},
             "size": self.sizes.get(path.name, path.stat().st_size),
             "upload-time": "2026-01-02T03:04:05Z",

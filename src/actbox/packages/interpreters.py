@@ -35,7 +35,7 @@ def find_python(wanted: str) -> FoundPython:
     if not version and not os.path.isabs(wanted):
         raise InvalidValue(f"an environment's Python is a version such as '3.12', or an absolute path, not {wanted!r}")
     path = wanted if not version else _found_by_uv(version[1])
-    asked = _said([path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    asked = said_by([path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
     if tuple(map(int, asked.split("."))) < _OLDEST:
         raise SandboxUnavailable(f"{path} is Python {asked}; guests need {_OLDEST[0]}.{_OLDEST[1]} or newer")
     return FoundPython(path, asked)
@@ -52,14 +52,15 @@ def find_uv() -> str:
 
 def _found_by_uv(version: str) -> str:
     try:
-        return _said([find_uv(), "python", "find", "--no-python-downloads", "--no-project", "--system", version])
+        return said_by([find_uv(), "python", "find", "--no-python-downloads", "--no-project", "--system", version])
     except SandboxUnavailable:
         raise SandboxUnavailable(
             f"this machine has no Python {version}: install one, for example by `uv python install {version}`"
         ) from None
 
 
-def _said(command: list[str]) -> str:
+def said_by(command: list[str]) -> str:
+    """Return what a command writes, without spaces around it. Raises `SandboxUnavailable`. Blocks."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:

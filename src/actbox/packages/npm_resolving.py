@@ -97,11 +97,11 @@ class NpmInstaller(Installer):
         if from_git := [one for one in requirements if "@git+" in one]:
             raise CannotResolve(f"{from_git[0]} cannot be had: only packages of the registry are installed")
         project = {"name": "program", "version": "0.0.0", "dependencies": dependencies_of(requirements)}
-        await self._box.write_text("package.json", json.dumps(project))
-        await self._box.write_text("package-lock.json", json.dumps(npm_lock(requirements, self._kept)))
+        lock = npm_lock(requirements, self._kept)
+        files = {"package.json": json.dumps(project), "package-lock.json": json.dumps(lock)}
         options = [*_OPTIONS, f"--registry={self._registry}", "--replace-registry-host=always"]
         command = [self._npm.node, self._npm.script, "install", *options]
-        done = await self._box.execute(command, timeout=self._left())
+        done = await self._execute(files, command)
         if not done.success:
             raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
         return read_npm_lock(await self._box.read_text("package-lock.json"), self._registry)

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from email.policy import compat32
@@ -20,6 +20,7 @@ from packaging.pylock import PackageWheel, Pylock, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags, sys_tags
 
 from actbox.core.errors import ActboxError, ErrorKind
+from actbox.core.events import Completed, Event, NetworkRequest
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
@@ -29,7 +30,7 @@ from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.dependencies import Target
 from actbox.sandbox.opening import open_sandbox
 
-from .index import Index, reach
+from .index import MOST_FILE_HOSTS, Index, reach
 from .wheels import required_names
 
 _FETCHED = "/opt/fetched"
@@ -72,6 +73,10 @@ with ThreadPoolExecutor(4) as pool:
     described = list(pool.map(describe, range(len(urls)), urls))
 described
 """
+
+
+_file_hosts: dict[Index, dict[str, None]] = {}
+"""The hosts to which each index has sent the installers of this process, for its files."""
 
 
 class CannotResolve(ActboxError):
@@ -128,14 +133,20 @@ class Installer:
         They are for this machine, or for `target`. Wheels are fetched into `folder`, on the host. `mounts` are further
         ones of the sandbox.
         """
-        self._reach = reach(index)
         self._index = index
         self._uv, self._python, self._target = uv, python, target
         self._folder = folder
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
+        self._mounts = (*mounts, FileMount(folder, _FETCHED, "rw"))
+        self._hosts = _file_hosts.setdefault(index, {})
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make a sandbox that reaches the index, and the hosts to which it has sent any installer of this process."""
+        self._reach, self._admitted = reach(self._index, self._hosts), frozenset(self._hosts)
         policy = Policy(
-            limits=replace(_SIZES, wall_seconds=seconds),
-            mounts=(*self._reach.mounts, *mounts, FileMount(folder, _FETCHED, "rw")),
+            limits=replace(_SIZES, wall_seconds=self._seconds),
+            mounts=(*self._reach.mounts, *self._mounts),
             domains=self._reach.domains,
             secrets=self._reach.secrets,
             variables={"UV_OFFLINE": "0", "UV_NO_CONFIG": "1", "UV_CACHE_DIR": "/tmp/uv", "UV_NO_PROGRESS": "1"},
@@ -145,7 +156,8 @@ class Installer:
     async def __aenter__(self) -> Installer:
         await self._box.start()
         self._session = self._box.session()
-        self._ready = asyncio.ensure_future(self._session.run(_IMPORTS))  # while uv resolves
+        self._sent = asyncio.Event()
+        self._ready = asyncio.ensure_future(self._last(self._session.stream(_IMPORTS)))  # while uv resolves
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -153,14 +165,65 @@ class Installer:
         await asyncio.gather(self._ready, return_exceptions=True)
         await self._box.stop()
 
+    async def _last(self, events: AsyncIterator[Event]) -> ExecutionResult:
+        """Return the result that events end with. Note the hosts to which the index sends whoever asks it."""
+        async for event in events:
+            if isinstance(event, Completed):
+                return event.result
+            if isinstance(event, NetworkRequest) and event.decision == "refused" and self._is_file_host(event):
+                self._sent.set()
+        raise AssertionError("a run ends with its result")
+
+    def _is_file_host(self, request: NetworkRequest) -> bool:
+        """Note a host that was asked by encrypted requests, or as the index is; return whether it is to be admitted.
+
+        Only uv, npm and the programs above run here: they ask nobody but the index, and whom it names.
+        """
+        scheme = "https" if request.method == "CONNECT" else "http"
+        host = f"[{request.host}]" if ":" in request.host else request.host
+        target = f"{scheme}://{host}:{request.port}"
+        if target in self._admitted or (target not in self._hosts and len(self._hosts) >= MOST_FILE_HOSTS):
+            return False
+        if scheme == "http" and not any(address.startswith("http:") for address in self._index.addresses):
+            return False
+        self._hosts[target] = None
+        return True
+
+    async def _result(self, begin: Callable[[], AsyncIterator[Event]]) -> ExecutionResult:
+        """Return the result of a run in the sandbox; it begins again in a wider one if the index sends it elsewhere."""
+        while True:
+            running = asyncio.ensure_future(self._last(begin()))
+            sent = asyncio.ensure_future(self._sent.wait())
+            try:
+                await asyncio.wait({running, sent}, return_when=asyncio.FIRST_COMPLETED)
+                if running.done() and (running.result().success or not self._sent.is_set()):
+                    return running.result()
+            finally:
+                for task in (running, sent):
+                    task.cancel()
+                await asyncio.gather(running, sent, return_exceptions=True)
+            await self.__aexit__()
+            self._prepare()
+            await self.__aenter__()
+
+    async def _execute(self, files: Mapping[str, str], command: Sequence[str]) -> ExecutionResult:
+        """Run a command beside files."""
+
+        async def begin() -> AsyncIterator[Event]:
+            for name, text in files.items():
+                await self._box.write_text(name, text)
+            async for event in self._box.execute_stream(command, timeout=self._left()):
+                yield event
+
+        return await self._result(begin)
+
     async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
         """Return the wheels that satisfy requirements together. Raises `CannotResolve`."""
-        await self._box.write_text("in.txt", "\n".join(requirements) + "\n")
-        await self._box.write_text("constraints.txt", "\n".join(constraints) + "\n")
+        files = {"in.txt": "\n".join(requirements) + "\n", "constraints.txt": "\n".join(constraints) + "\n"}
         command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
         command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
         command += ["--python", sys.executable, "--python-version", self._python, *_uv_platform(self._target)]
-        done = await self._box.execute([*command, *self._reach.options], timeout=self._left())
+        done = await self._execute(files, [*command, *self._reach.options])
         if not done.success:
             raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
         if yanked := _YANKED.search(" ".join(done.stderr.split())):
@@ -187,8 +250,14 @@ class Installer:
     async def _run_for(self, wheels: Sequence[Locked], code: str, **more: list[str]) -> ExecutionResult:
         inputs = {"urls": [wheel.url for wheel in wheels], "sizes": [wheel.size for wheel in wheels]}
         inputs |= {"folder": _FETCHED, "most": _MOST_HEADER_BYTES, **more}
-        await self._ready
-        done = await self._session.run(Program(_FETCH + code, inputs=inputs), timeout=self._left())
+        program = Program(_FETCH + code, inputs=inputs)
+
+        async def begin() -> AsyncIterator[Event]:
+            await self._ready
+            async for event in self._session.stream(program, timeout=self._left()):
+                yield event
+
+        done = await self._result(begin)
         if not done.success:
             raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
         return done
