@@ -1,0 +1,1 @@
+"""Governed capabilities: named operations, with budgets, approvals, labels, a journal and metering."""

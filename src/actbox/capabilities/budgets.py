@@ -1,0 +1,241 @@
+"""Budgets: how much one caller may spend, in ten dimensions, and the accounts that hold callers to it.
+
+An account reserves the declared worst case of an invocation before it begins, and settles what was really used after
+it, so that invocations at once cannot overspend together. An account below another draws on both.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Literal
+
+from actbox.core.errors import ActboxError, InvalidValue
+
+WARN_AT = (Fraction(1, 2), Fraction(4, 5))
+"""The shares of a dimension at which an account warns, once each."""
+_PEAK = "memory_mib"
+
+Amounts = Mapping[str, float]
+"""Amounts by dimension, in the units of `Budget`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most that may be spent. `None` is no limit; 0 is nothing at all.
+
+    `memory_mib` is a peak: the most that one invocation has at a time. All others add up. `usd` is money in US dollars
+    by the user's own prices. `gpu_seconds` and `tokens` are what handlers report. Raises `InvalidValue` for a value
+    that is no number, below zero, NaN or infinite.
+    """
+
+    steps: int | None = None
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    memory_mib: int | None = None
+    tool_calls: int | None = None
+    tokens: int | None = None
+    usd: float | None = None
+    egress_bytes: int | None = None
+    storage_mib: float | None = None
+    gpu_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in DIMENSIONS:
+            value = getattr(self, name)
+            if value is not None:
+                _check(name, value)
+
+    def amounts(self) -> dict[str, float]:
+        """Return the dimensions that have a limit."""
+        return {name: value for name in DIMENSIONS if (value := getattr(self, name)) is not None}
+
+
+DIMENSIONS = tuple(spec.name for spec in fields(Budget))
+"""The names of all dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A dimension of which too little is left: what was asked for, and what is left of the limit."""
+
+    dimension: str
+    asked: float
+    left: float
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.dimension}: {self.asked:g} asked for, {self.left:g} of {self.limit:g} left"
+
+
+class BudgetExceeded(ActboxError):
+    """Raised if an account has too little left; `lacks` names every dimension of which it has."""
+
+    def __init__(self, lacks: tuple[Lack, ...]) -> None:
+        super().__init__("the budget does not cover this: " + "; ".join(map(str, lacks)))
+        self.lacks = lacks
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A warning: an account has used a share of one of its dimensions."""
+
+    dimension: str
+    share: float
+    """The threshold that was passed, 0.5 or 0.8."""
+    used: float
+    limit: float
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What an account has spent and reserved of one dimension, exactly."""
+
+    used: Fraction = Fraction(0)
+    reserved: Fraction = Fraction(0)
+    warned: int = 0
+
+
+class Account:
+    """What one caller has spent of its budget. Threads and event loops may share it."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        parent: Account | None = None,
+        *,
+        on_warning: Callable[[Warned], object] | None = None,
+        on_limit: Literal["stop", "ask"] = "stop",
+    ) -> None:
+        """`on_warning` is called once for each threshold that use passes. `on_limit` is for whoever invokes: refuse
+        what the budget does not cover, or ask whether to extend it.
+
+        Raises `InvalidValue` for a budget of more than what `parent` has left.
+        """
+        self._parent = parent
+        self._lock: threading.RLock = parent._lock if parent is not None else threading.RLock()
+        self._on_warning = on_warning
+        self.on_limit: Literal["stop", "ask"] = on_limit
+        self._limits = {name: Fraction(value) for name, value in budget.amounts().items()}
+        self._spent = {name: _Spent() for name in DIMENSIONS}
+        if parent is not None:
+            left = parent.left.amounts()
+            for name, value in budget.amounts().items():
+                if value > left.get(name, math.inf):
+                    raise InvalidValue(
+                        f"a budget of {name}={value:g} is above the {left[name]:g} that its parent has left"
+                    )
+
+    @property
+    def used(self) -> dict[str, float]:
+        """What was used, by dimension; of memory the most at a time."""
+        with self._lock:
+            return {name: _number(spent.used) for name, spent in self._spent.items()}
+
+    @property
+    def left(self) -> Budget:
+        """What may still be reserved, here and in all accounts above; `None` where nothing limits it."""
+        with self._lock:
+            found: dict[str, float] = {}
+            for account in self._chain():
+                for name in account._limits:
+                    found[name] = min(found.get(name, math.inf), _number(max(account._left(name), Fraction(0))))
+        return Budget(**found)  # type: ignore[arg-type]  # whole numbers stay whole
+
+    def reserve(self, worst: Budget) -> Reservation:
+        """Set aside the worst case of an invocation. A dimension that is `None` sets nothing aside.
+
+        Raises `BudgetExceeded` with every dimension that this account, or one above, lacks; then nothing is set aside.
+        """
+        amounts = {name: Fraction(value) for name, value in worst.amounts().items()}
+        with self._lock:
+            lacks: dict[str, Lack] = {}
+            for account in self._chain():
+                for name, asked in amounts.items():
+                    left, limit = account._left(name), account._limits.get(name)
+                    if limit is not None and asked > left and (name not in lacks or left < lacks[name].left):
+                        lacks[name] = Lack(name, _number(asked), _number(max(left, Fraction(0))), _number(limit))
+            if lacks:
+                raise BudgetExceeded(tuple(lacks.values()))
+            for account in self._chain():
+                account._set_aside(amounts, 1)
+        return Reservation(self, amounts)
+
+    def extend(self, more: Budget) -> None:
+        """Raise the limits of this account by amounts, after somebody has agreed to it. Accounts above still hold."""
+        with self._lock:
+            for name, value in more.amounts().items():
+                if name in self._limits:
+                    self._limits[name] += Fraction(value)
+
+    def _chain(self) -> Iterator[Account]:
+        account: Account | None = self
+        while account is not None:
+            yield account
+            account = account._parent
+
+    def _left(self, name: str) -> Fraction:
+        """Return what may be reserved of a dimension in this account alone; without a limit it is of no meaning."""
+        limit = self._limits.get(name, Fraction(0))
+        return limit if name == _PEAK else limit - self._spent[name].used - self._spent[name].reserved
+
+    def _set_aside(self, amounts: Mapping[str, Fraction], sign: int) -> None:
+        for name, amount in amounts.items():
+            self._spent[name].reserved += sign * amount
+
+    def _use(self, used: Mapping[str, Fraction]) -> Iterator[Warned]:
+        """Count what was used; yield the warnings that it leads to."""
+        for name, amount in used.items():
+            spent, limit = self._spent[name], self._limits.get(name)
+            spent.used = max(spent.used, amount) if name == _PEAK else spent.used + amount
+            while limit and spent.warned < len(WARN_AT) and spent.used >= limit * WARN_AT[spent.warned]:
+                spent.warned += 1
+                yield Warned(name, float(WARN_AT[spent.warned - 1]), _number(spent.used), _number(limit))
+
+
+class Reservation:
+    """What an account has set aside for one invocation. Settle or release it, once."""
+
+    def __init__(self, account: Account, amounts: Mapping[str, Fraction]) -> None:
+        self._account = account
+        self._amounts = amounts
+        self._is_open = True
+
+    def settle(self, used: Amounts) -> None:
+        """Count what was really used, and give back what was set aside. A second call does nothing.
+
+        What is used beyond the reservation counts too: it happened. Raises `InvalidValue` for an unknown dimension, or
+        an amount that is no number from zero.
+        """
+        for name, value in used.items():
+            if name not in DIMENSIONS:
+                raise InvalidValue(f"a budget has no {name!r}; it has {', '.join(DIMENSIONS)}")
+            _check(name, value)
+        exact = {name: Fraction(value) for name, value in used.items()}
+        warnings: list[tuple[Account, Warned]] = []
+        with self._account._lock:
+            if not self._is_open:
+                return
+            self._is_open = False
+            for account in self._account._chain():
+                account._set_aside(self._amounts, -1)
+                warnings += [(account, one) for one in account._use(exact)]
+        for account, warned in warnings:
+            if account._on_warning is not None:
+                account._on_warning(warned)
+
+    def release(self) -> None:
+        """Give back what was set aside, for an invocation that did not begin. After `settle` it does nothing."""
+        self.settle({})
+
+
+def _check(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise InvalidValue(f"Budget.{name} is a number from 0, or None for no limit, not {value!r}")
+
+
+def _number(exact: Fraction) -> float:
+    return int(exact) if exact.denominator == 1 else float(exact)

@@ -1,0 +1,105 @@
+"""Budgets and accounts: what is reserved, settled and refused."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actbox.capabilities.budgets import Account, Budget, BudgetExceeded, Warned
+from actbox.core.errors import InvalidValue
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, True, "1", -0.5])
+def test_what_is_no_amount_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"Budget\.usd"):
+        Budget(usd=value)
+
+
+def test_no_dimension_hides_another() -> None:
+    account = Account(Budget(tool_calls=5, usd=1.0, tokens=100))
+    with pytest.raises(BudgetExceeded) as refused:
+        account.reserve(Budget(tool_calls=6, usd=2.0, tokens=50))
+    assert {one.dimension for one in refused.value.lacks} == {"tool_calls", "usd"}
+    assert account.left == Budget(tool_calls=5, usd=1.0, tokens=100)
+
+
+def test_zero_is_nothing_and_none_is_no_limit() -> None:
+    account = Account(Budget(egress_bytes=0))
+    account.reserve(Budget(steps=10**9))
+    with pytest.raises(BudgetExceeded, match="egress_bytes: 1 asked for, 0 of 0 left"):
+        account.reserve(Budget(egress_bytes=1))
+
+
+def test_what_was_not_used_comes_back() -> None:
+    account = Account(Budget(wall_seconds=30))
+    first = account.reserve(Budget(wall_seconds=30))
+    with pytest.raises(BudgetExceeded):
+        account.reserve(Budget(wall_seconds=0.1))
+    first.settle({"wall_seconds": 0.5})
+    first.settle({"wall_seconds": 9})
+    assert account.used["wall_seconds"] == 0.5 and account.left == Budget(wall_seconds=29.5)
+    account.reserve(Budget(wall_seconds=29.5)).release()
+    assert account.left == Budget(wall_seconds=29.5)
+
+
+def test_memory_is_a_peak() -> None:
+    account = Account(Budget(memory_mib=512))
+    one, other = account.reserve(Budget(memory_mib=512)), account.reserve(Budget(memory_mib=400))
+    one.settle({"memory_mib": 500})
+    other.settle({"memory_mib": 300})
+    assert account.used["memory_mib"] == 500
+    with pytest.raises(BudgetExceeded):
+        account.reserve(Budget(memory_mib=513))
+
+
+def test_a_child_draws_on_its_parent() -> None:
+    parent = Account(Budget(tool_calls=10, usd=1))
+    parent.reserve(Budget(tool_calls=4)).settle({"tool_calls": 4})
+    with pytest.raises(InvalidValue, match="tool_calls=7 is above the 6"):
+        Account(Budget(tool_calls=7), parent)
+    one, other = Account(Budget(tool_calls=6), parent), Account(Budget(), parent)
+    one.reserve(Budget(tool_calls=5)).settle({"tool_calls": 5})
+    assert other.left == Budget(tool_calls=1, usd=1)
+    with pytest.raises(BudgetExceeded, match="tool_calls: 2 asked for, 1 of 10 left"):
+        other.reserve(Budget(tool_calls=2))
+
+
+def test_each_threshold_warns_once() -> None:
+    heard: list[Warned] = []
+    account = Account(Budget(tokens=100), on_warning=heard.append)
+    for _ in range(9):
+        account.reserve(Budget(tokens=10)).settle({"tokens": 10})
+    assert [(one.share, one.used) for one in heard] == [(0.5, 50), (0.8, 80)]
+
+
+def test_what_was_agreed_to_extends_the_account_but_not_its_parent() -> None:
+    parent = Account(Budget(usd=2))
+    child = Account(Budget(usd=1), parent)
+    child.extend(Budget(usd=5))
+    assert child.left == Budget(usd=2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1)), max_size=30), st.integers(0, 40))
+def test_children_at_once_never_overspend(asked: list[tuple[int, float]], limit: int) -> None:
+    parent = Account(Budget(tool_calls=limit, usd=limit / 10))
+    children = [Account(Budget(), parent) for _ in range(3)]
+
+    def invoke(number: int) -> tuple[int, float]:
+        calls, usd = asked[number]
+        try:
+            held = children[number % 3].reserve(Budget(tool_calls=calls, usd=usd))
+        except BudgetExceeded:
+            return 0, 0.0
+        held.settle({"tool_calls": calls, "usd": usd})
+        return calls, usd
+
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(invoke, range(len(asked))))
+    assert parent.used["tool_calls"] == sum(calls for calls, _ in done) <= limit
+    assert parent.used["usd"] <= limit / 10
+    assert sum(child.used["tool_calls"] for child in children) == parent.used["tool_calls"]
