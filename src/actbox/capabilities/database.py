@@ -12,16 +12,17 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, MetaData, create_engine, event, make_url, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from actbox.core.errors import ActboxError, InvalidValue
 from actbox.sandbox.blocking import run_blocking
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine, MetaData
-
 _T = TypeVar("_T")
-_Work = tuple[Callable[["Connection"], Any], "Future[Any]"]
+_Work = tuple[Callable[[Connection], Any], "Future[Any]"]
 
 _MOST_TOGETHER = 256
 _BUSY_SECONDS = 10.0
@@ -54,13 +55,12 @@ class Database:
         for another kind of address, and `StoreError` for a database that cannot be used, or that a newer version has
         written.
         """
-        sqlalchemy = _sqlalchemy()
-        url, shown = _url(sqlalchemy, address)
+        url, shown = _url(address)
         try:
             if url.get_backend_name() == "sqlite":
-                database = cls(_sqlite(sqlalchemy, url, read_only=read_only), shown)
+                database = cls(_sqlite(url, read_only=read_only), shown)
             else:
-                database = cls(sqlalchemy.create_engine(url, pool_pre_ping=True), shown)
+                database = cls(create_engine(url, pool_pre_ping=True), shown)
         except ImportError as error:
             raise InvalidValue(f"{shown} needs {error.name}: pip install 'actbox[capabilities]'") from None
         try:
@@ -154,31 +154,19 @@ class Database:
 
     def _error(self, error: Exception) -> Exception:
         """Return what is raised for an exception: a `StoreError` for one of the database."""
-        from sqlalchemy.exc import SQLAlchemyError
-
         if not isinstance(error, SQLAlchemyError):
             return error
         said = str(getattr(error, "orig", None) or error).strip().splitlines()
         return StoreError(f"{self._name} cannot be used: {said[0] if said else type(error).__name__}")
 
 
-def _sqlalchemy() -> Any:
-    try:
-        import sqlalchemy
-    except ModuleNotFoundError:
-        raise InvalidValue(
-            "approvals and journals are kept by SQLAlchemy: pip install 'actbox[capabilities]'"
-        ) from None
-    return sqlalchemy
-
-
-def _url(sqlalchemy: Any, address: object) -> tuple[Any, str]:
+def _url(address: object) -> tuple[URL, str]:
     """Return a database's address with its driver, and the address without its password. Raises `InvalidValue`."""
     try:
         if not isinstance(address, str):
             raise ValueError
-        url = sqlalchemy.make_url(address)
-    except (ValueError, sqlalchemy.exc.ArgumentError):
+        url = make_url(address)
+    except (ValueError, ArgumentError):
         raise InvalidValue("a database is 'sqlite:///path' or 'postgresql://user@host/name'") from None
     shown = url.render_as_string(hide_password=True)
     if url.drivername == "sqlite" and url.database and url.database != ":memory:" and not url.query:
@@ -188,13 +176,11 @@ def _url(sqlalchemy: Any, address: object) -> tuple[Any, str]:
     raise InvalidValue(f"a database is 'sqlite:///path' or 'postgresql://user@host/name', not {shown!r}")
 
 
-def _sqlite(sqlalchemy: Any, url: Any, *, read_only: bool) -> Engine:
-    from sqlalchemy import event
-
+def _sqlite(url: URL, *, read_only: bool) -> Engine:
     arguments: dict[str, Any] = {"timeout": _BUSY_SECONDS, "check_same_thread": False}
     if read_only:
         url, arguments["uri"] = url.set(database=f"file:{url.database}", query={"mode": "ro", "uri": "true"}), True
-    engine: Engine = sqlalchemy.create_engine(url, connect_args=arguments)
+    engine = create_engine(url, connect_args=arguments)
 
     def prepare(connection: Any, _: object) -> None:
         connection.isolation_level = None  # the driver would begin transactions of its own, and none for a read
@@ -216,8 +202,6 @@ def _is_writer() -> bool:
 
 
 def _prepare(connection: Connection, tables: MetaData, part: str, version: int) -> None:
-    from sqlalchemy import text
-
     if connection.dialect.name == "postgresql":  # or two that make tables at once disturb each other
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_PREPARING})"))
     connection.execute(
@@ -231,8 +215,6 @@ def _prepare(connection: Connection, tables: MetaData, part: str, version: int) 
 
 def _check_version(connection: Connection, part: str, version: int) -> bool:
     """Return whether the database has a part in this version. Raises `StoreError` for another version."""
-    from sqlalchemy import text
-
     found = connection.execute(text(f"SELECT version FROM {_VERSIONS} WHERE part = :part"), {"part": part}).scalar()
     if found is not None and found != version:
         raise StoreError(f"the {part} are in form {found}, and this version of actbox knows form {version}: update it")
