@@ -1,0 +1,32 @@
+"""The table of approvals."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table, Text
+
+FORM = 1
+"""The version of this table."""
+
+TABLES = MetaData()
+REQUESTS = Table(
+    "approval_requests",
+    TABLES,
+    Column("id", String(40), primary_key=True),
+    Column("state", String(20), nullable=False),
+    Column("capability", String(200), nullable=False),
+    Column("version", String(60), nullable=False),
+    Column("arguments_hash", String(64), nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("caller", String(200), nullable=False),
+    Column("run", String(200), nullable=False),
+    Column("shown", Text, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("expires", BigInteger),
+    Column("scope", String(20), nullable=False, default=""),
+    Column("pattern", Text, nullable=False, default=""),
+    Column("decided", BigInteger),
+    Column("decided_by", String(200), nullable=False, default=""),
+    Column("decided_from", String(200), nullable=False, default=""),
+    Column("reason", Text, nullable=False, default=""),
+    Index("approval_grants", "capability", "state"),
+)
