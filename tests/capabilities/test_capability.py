@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import actbox.capabilities
-from actbox import tool
+from actbox import Program, tool
 from actbox.capabilities import PUBLIC, Account, Budget, Capability, Label, Resources, Runtime, Schema
 from actbox.core.errors import InvalidValue, ToolError
 
@@ -55,6 +55,19 @@ async def test_a_tool_that_requires_approval_becomes_a_capability_that_does() ->
     assert capability.handler is not None
     with pytest.raises(ToolError, match="no such luck"):
         await capability.handler(GivenCall({"any": 1}))
+
+
+async def test_a_program_becomes_a_capability() -> None:
+    async with actbox.open_sandbox("process", allow_unisolated=True) as box:
+        capability = Capability.from_program(
+            Program("total // count"), "math.mean", "", "[:map [:total :int] [:count :int]]", ":int", box=box
+        )
+        assert capability.handler is not None
+        assert await capability.handler(GivenCall({"total": 6, "count": 3})) == 2
+        with pytest.raises(ToolError, match="RUNTIME: "):
+            await capability.handler(GivenCall({"total": 6, "count": 0}))
+        with pytest.raises(InvalidValue, match="'a b' cannot be the name of a variable"):
+            Capability.from_program(Program("1"), "a", "", '[:map ["a b" :int]]', box=box)
 
 
 def test_a_capability_is_equal_to_another_with_another_handler_and_can_be_changed() -> None:

@@ -103,7 +103,9 @@ def test_every_key_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize("text", [SPECIFIED, FULL, '(capability "a" :approval nil :network false)'])
+@pytest.mark.parametrize(
+    "text", [SPECIFIED, FULL, '(capability "a" :input-schema [:map] :approval nil :network false)']
+)
 def test_what_is_written_reads_as_the_same_capabilities(text: str) -> None:
     for capability in Capability.all_from_rtfs(text):
         written = capability.to_rtfs()
@@ -122,22 +124,23 @@ def test_what_is_written_reads_as_the_same_capabilities(text: str) -> None:
         ('(capability "a"\n :input_schema :any)', "line 2, column 2: a capability has no key 'input_schema'; did you"),
         ('(capability "a" :risk :low :risk :low)', "the key :risk stands twice"),
         ('(capability "a" :risk)', "the key :risk has no value"),
-        ('(capability "a" :risk :lo)', "there is no risk 'lo'; did you mean 'low'?"),
-        ('(capability "a" :risk [])', "there is no risk '[]'; there are low"),
-        ('(capability "a" :effects [:computing])', "did you mean 'compute'?"),
-        ('(capability "a" :runtime {:type :containr})', "did you mean 'container'?"),
-        ('(capability "a" :runtime {:tpye :wasm})', "runtime have no 'tpye'; did you mean 'type'?"),
+        ('(capability "a" :input-schema [:map] :risk :lo)', "there is no risk 'lo'; did you mean 'low'?"),
+        ('(capability "a" :input-schema [:map] :risk [])', "there is no risk '[]'; there are low"),
+        ('(capability "a" :input-schema [:map] :effects [:computing])', "did you mean 'compute'?"),
+        ('(capability "a" :input-schema [:map] :runtime {:type :containr})', "did you mean 'container'?"),
+        ('(capability "a" :runtime {:tpye :wasm})', "runtime has no key 'tpye'; did you mean 'type'?"),
         ('(capability "a" :runtime :wasm)', "the value of :runtime is a map"),
-        ('(capability "a" :resources {:memory 5})', "did you mean 'memory_mb'?"),
+        ('(capability "a" :resources {:memory 5})', "did you mean 'memory-mb'?"),
         ('(capability "a" :resources {:memory-mb 0})', "Resources.memory_mb is a whole number above 0"),
         ('(capability "a" :resource-estimates {:usd -1})', "Budget.usd is a number from 0"),
-        ('(capability "a" :network "*")', "*"),
-        ('(capability "a" :filesystem {:mode :ro})', "filesystem of a is a tuple of texts"),
-        ('(capability "a" :description (f x))', "description of a is a str"),
+        ('(capability "a" :input-schema [:map] :network "*")', "*"),
+        ('(capability "a" :input-schema [:map] :filesystem {:mode :ro})', "filesystem of a is a tuple of texts"),
+        ('(capability "a" :input-schema [:map] :description (f x))', "description of a is a str"),
         ('(capability "a" :description `x)', "is no literal"),
         ('(capability "a" :input-schema :int)', "the input of a is an object"),
-        ('(capability "a" :output-schema [:fn [] :int])', "a function has no JSON"),
-        ('(capability "A" :risk :low)', "a capability's id is a name such as 'execute.python'"),
+        ('(capability "a" :input-schema [:map] :output-schema [:fn [] :int])', "a function has no JSON"),
+        ('(capability "a" :risk :low)', "the key :input-schema is missing"),
+        ('(capability "A" :input-schema [:map])', "a capability's id is a name such as 'execute.python'"),
         ('(capability "a"', "the capability cannot be read: line 1"),
         ("", "one capability is one form, and this text has 0"),
     ],

@@ -70,6 +70,7 @@ def test_a_value_that_fits_has_no_problems(given: Any, value: Any) -> None:
         ("[:map [:a [:vector :int]]]", {"a": [1, "x"]}, "a[1]: expected :int, found string 'x'"),
         ("[:map [:a :int]]", {"a": 2**70}, "an integer beyond 64 bits"),
         ("[:map]", {"a": object()}, "a Python object is no value"),
+        ("[:map]", {"a": [float("nan")]}, "NaN is a number that JSON cannot say"),
         ("[:map]", {1: 1}, "a key of type int is none of JSON"),
         ("[:and [:map [:a :int]] [:map [:b :int]]]", {"a": 1, "b": 2, "c": 3}, "c: the key 'c' is none"),
         (False, 1, "expected"),

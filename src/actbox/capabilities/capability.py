@@ -9,12 +9,14 @@ from functools import partial
 from typing import Any, Literal, Protocol, Self, get_args
 
 from actbox.core.domains import AllowedDomain
-from actbox.core.errors import InvalidValue
+from actbox.core.errors import InvalidValue, ToolError
 from actbox.core.labels import PUBLIC, Label
+from actbox.core.program import Program
+from actbox.sandbox.contract import Sandbox
 from actbox.tools import Tool
 
 from . import rtfs_form
-from .budgets import DIMENSIONS, Account, Budget
+from .budgets import Account, Budget
 from .schemas import Schema
 
 Effect = Literal["compute", "llm", "network", "filesystem", "state"]
@@ -233,6 +235,30 @@ class Capability:
         )
 
     @classmethod
+    def from_program(
+        cls,
+        program: Program,
+        id: str,
+        description: str,
+        input_schema: object,
+        output_schema: object = True,
+        *,
+        box: Sandbox,
+        **declared: Any,
+    ) -> Self:
+        """Return a capability that runs a program, with the input's fields as its variables; its value is the output.
+
+        It runs in a throwaway workspace of `box`, which is open, under the policy of that and for at most
+        `resources.timeout_ms`; `runtime` should be that of the box. `declared` are the other arguments of `Capability`.
+        Raises `InvalidValue` if a field cannot be the name of a variable.
+        """
+        made = cls(id, description, input_schema, output_schema, **declared)
+        _with_inputs(program, dict.fromkeys(made.input_schema.fields or ()))
+        milliseconds = made.resources.timeout_ms
+        timeout = None if milliseconds is None else milliseconds / 1000
+        return replace(made, handler=partial(_run_program, box, program, timeout))
+
+    @classmethod
     def from_rtfs(cls, text: str, *, handler: Handler | None = None) -> Self:
         """Return the capability of a `(capability "id" …)` form. Raises `InvalidValue` with the place in the text."""
         found = cls.all_from_rtfs(text)
@@ -269,18 +295,31 @@ class Capability:
             id = said.pop("id")
             for name, kind in (("resources", Resources), ("runtime", Runtime), ("estimates", Budget)):
                 if name in said:
-                    names = DIMENSIONS if kind is Budget else [one.name for one in fields(kind)]
+                    names = [one.name.replace("_", "-") for one in fields(kind)]
                     for key in said[name]:
-                        rtfs_form.known(key, names, f"{name} have no")
+                        rtfs_form.known(key.replace("_", "-"), names, f"{name} has no key")
                     said[name] = kind(**said[name])
-            given = {"description": "", "output_schema": True, "input_schema": {"type": "object"}, **said}
-            return cls(id, **given)
+            if "input_schema" not in said:
+                raise InvalidValue("the key :input-schema is missing")
+            return cls(id, **{"description": "", "output_schema": True, **said})
         except InvalidValue as error:
             raise InvalidValue(f"capability {id!r}: {error}") from None
 
 
 async def _call_tool(tool: Tool, call: Call) -> Any:
     return await tool.call(call.input)
+
+
+async def _run_program(box: Sandbox, program: Program, timeout: float | None, call: Call) -> Any:
+    result = await box.run_alone(_with_inputs(program, call.input), timeout=timeout)
+    if not result.success:
+        error = result.error
+        raise ToolError(f"{error.kind.value}: {error.message}" if error else f"exit code {result.exit_code}")
+    return result.value
+
+
+def _with_inputs(program: Program, inputs: Mapping[str, Any]) -> Program:
+    return replace(program, inputs={**program.inputs, **inputs})
 
 
 def _schema(id: str, which: str, given: object) -> Schema:

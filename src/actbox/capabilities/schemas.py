@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from actbox.core.errors import InvalidValue
-from actbox.rtfs.conversion import from_json
+from actbox.rtfs.conversion import from_json, to_json
 from actbox.rtfs.errors import ReadError, WriteError
 from actbox.rtfs.failures import RtfsError
 from actbox.rtfs.printer import write
@@ -98,7 +98,9 @@ class Schema:
     def problems(self, value: object) -> tuple[str, ...]:
         """Return what is wrong with JSON data, each with its place; empty if the data fits. Names ten at most."""
         try:
-            found = explain(from_json(value, loose=True), self.node, max_problems=MAX_PROBLEMS)
+            data = from_json(value, loose=True)
+            to_json(data)  # raises for a number that is not finite
+            found = explain(data, self.node, max_problems=MAX_PROBLEMS)
         except RtfsError as error:
             return (error.message,)
         return tuple(f"{_place(problem.path)}{problem.message}" for problem in found)
