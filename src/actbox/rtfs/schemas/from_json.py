@@ -70,8 +70,8 @@ _NO_WORDS = Literal(None)
 def from_json_schema(data: Mapping[str, Any] | bool) -> Schema:
     """Return a schema for the values that this JSON Schema accepts; property names become keywords.
 
-    An object without `type` is of the type that its words are for. `oneOf` is read as `anyOf`, and a `format` other
-    than `uri` and `email` says nothing of values, as in JSON Schema itself. References stay within the document.
+    An object without `type` is of the type that its words are for. `oneOf` is read as `anyOf`; words that begin with
+    `x-`, and a `format` other than `uri` and `email`, say nothing of values. References stay within the document.
 
     Raises `SchemaError` naming the word for all that a schema cannot say (`patternProperties`, `if`, `multipleOf`, a
     definition that refers to itself, …), rather than to leave it out.
@@ -212,7 +212,7 @@ class _Reading:
             entries.append(Entry(_key(name), schema, name not in required, shown, default))
         entries += (Entry(_key(name), ANY) for name in required if name not in properties)
         rest: Schema | None = None
-        if isinstance(others, Mapping):
+        if isinstance(others, Mapping) or ("additionalProperties" in data and others is True):
             rest = yield self.schema(others)
         elif not isinstance(others, bool):
             raise SchemaError("`additionalProperties` is a schema")
@@ -234,7 +234,7 @@ def _key(name: object) -> Keyword | Literal:
 
 def _types_of(data: Mapping[str, Any]) -> list[str]:
     """Return the types that a schema names, or else those that its keywords imply; empty if it implies none."""
-    words = data.keys() - _SAID_ONLY - _COMBINED
+    words = {word for word in data.keys() - _SAID_ONLY - _COMBINED if not str(word).startswith("x-")}
     named = data.get("type", [])
     types = [named] if isinstance(named, str) else _listed("type", named)
     for name in types:

@@ -1,0 +1,118 @@
+"""Capabilities are made of functions and tools, and say what is wrong with a declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+import actbox.capabilities
+from actbox import Program, tool
+from actbox.capabilities import PUBLIC, Account, Budget, Capability, Label, Resources, Runtime, Schema
+from actbox.core.errors import InvalidValue, ToolError
+
+
+@dataclass
+class GivenCall:
+    input: Mapping[str, Any]
+    caller: str = "ann"
+    labels: Label = PUBLIC
+    account: Account = field(default_factory=lambda: Account(Budget()))
+
+
+def add(left: int, right: int = 2) -> int:
+    """Add two numbers.
+
+    Args:
+        left: the first of them
+    """
+    return left + right
+
+
+async def test_a_function_becomes_a_capability() -> None:
+    capability = Capability.from_function(add, "math.add", effects=["compute"], risk="medium")
+    assert (capability.id, capability.effects, capability.risk) == ("math.add", ("compute",), "medium")
+    assert capability.description == "Add two numbers."
+    assert capability.input_schema == Schema.of(
+        '[:map [:left {:description "the first of them"} :int] [:right {:optional true :default 2} :int]]'
+    )
+    assert capability.output_schema == Schema.of(int)
+    assert capability.handler is not None
+    assert await capability.handler(GivenCall({"left": 1})) == 3
+
+
+async def test_a_tool_that_requires_approval_becomes_a_capability_that_does() -> None:
+    @tool(approval="always_require")
+    async def fail(**options: int) -> None:
+        """Fail."""
+        raise ValueError("no such luck")
+
+    capability = Capability.from_tool(fail)
+    assert capability.approvals == ("tool",)
+    assert capability.input_schema.problems({"any": 1}) == ()
+    assert capability.handler is not None
+    with pytest.raises(ToolError, match="no such luck"):
+        await capability.handler(GivenCall({"any": 1}))
+
+
+async def test_a_program_becomes_a_capability() -> None:
+    async with actbox.open_sandbox("process", allow_unisolated=True) as box:
+        capability = Capability.from_program(
+            Program("total // count"), "math.mean", "", "[:map [:total :int] [:count :int]]", ":int", box=box
+        )
+        assert capability.handler is not None
+        assert await capability.handler(GivenCall({"total": 6, "count": 3})) == 2
+        with pytest.raises(ToolError, match="RUNTIME: "):
+            await capability.handler(GivenCall({"total": 6, "count": 0}))
+        with pytest.raises(InvalidValue, match="'a b' cannot be the name of a variable"):
+            Capability.from_program(Program("1"), "a", "", '[:map ["a b" :int]]', box=box)
+
+
+def test_a_capability_is_equal_to_another_with_another_handler_and_can_be_changed() -> None:
+    capability = Capability.from_function(add)
+    assert replace(capability, handler=None) == capability
+    assert replace(capability, version="2") != capability
+    assert hash(replace(capability, handler=None)) == hash(capability)
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"id": "Execute"}, "a capability's id is a name"),
+        ({"id": "a..b"}, "a capability's id is a name"),
+        ({"id": "a\n"}, "a capability's id is a name"),
+        ({"id": 3}, "a capability's id is a name"),
+        ({"description": None}, "description of a is a str"),
+        ({"input_schema": list[int]}, "the input of a is an object"),
+        ({"output_schema": {"type": "tree"}}, "the output schema of a"),
+        ({"effects": "compute"}, "effects of a is a tuple of texts"),
+        ({"effects": ["computed"]}, "did you mean 'compute'"),
+        ({"risk": "none"}, "there is no risk 'none'"),
+        ({"approvals": ["a b"]}, "an approval is a name"),
+        ({"version": ""}, "the version of a"),
+        ({"resources": {"memory_mb": 3}}, "resources of a is a Resources"),
+        ({"estimates": 3}, "estimates of a is a Budget"),
+        ({"retry_safe": 1}, "retry_safe of a is a bool"),
+        ({"network": ["http://x/y"]}, "x/y"),
+        ({"handler": 3}, "the handler of a"),
+        ({"data": 3}, "a label is text"),
+    ],
+)
+def test_a_declaration_that_is_wrong_is_an_error_that_says_why(declared: dict[str, Any], message: str) -> None:
+    right: dict[str, Any] = {"id": "a", "description": "", "input_schema": "[:map]", "output_schema": True}
+    with pytest.raises(InvalidValue, match=message):
+        Capability(**right | declared)
+
+
+def test_resources_and_runtimes_are_checked() -> None:
+    with pytest.raises(InvalidValue, match="timeout_ms is a whole number above 0"):
+        Resources(timeout_ms=True)
+    with pytest.raises(InvalidValue, match="there is no runtime 'docker'"):
+        Runtime("docker")  # type: ignore[arg-type]
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in actbox.capabilities.__all__:
+        assert getattr(actbox.capabilities, name).__doc__, name
