@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from actbox.core.errors import Unsupported
 from actbox.core.labels import PUBLIC, Label
 from actbox.core.lazy import lazy_attributes
 
@@ -31,7 +32,7 @@ __all__ = [
     "Schema",
 ]
 
-__getattr__ = lazy_attributes(
+_attribute = lazy_attributes(
     __name__,
     {
         "approvals": "Approvals Question",
@@ -41,3 +42,10 @@ __getattr__ = lazy_attributes(
         "schemas": "Schema",
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _attribute(name)
+    except ModuleNotFoundError as error:
+        raise Unsupported(f"{name} needs {error.name}: pip install 'actbox[capabilities]'") from None

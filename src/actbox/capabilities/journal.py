@@ -31,7 +31,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from actbox.core.errors import InvalidValue
 
 from .database import Database, StoreError
-from .journal_tables import ANCHORS, BLOBS, ENTRIES, FORM, HEADS, TABLES
+from .journal_tables import ANCHORS, BLOBS, ENTRIES, FORM, HEADS, KEYS, TABLES
 
 FIRST = "0" * 64
 """The previous hash of the first entry."""
@@ -78,6 +78,18 @@ class Verification:
         return not self.problems
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a journal knows of an idempotency key; all `False` and `None` for one that it has not seen."""
+
+    is_open: bool = False
+    """True if an invocation with it has begun, and none has ended."""
+    is_other: bool = False
+    """True if it belongs to another request."""
+    outcome: Mapping[str, Any] | None = None
+    """The outcome of the invocation that has ended."""
+
+
 class Journal:
     """An open journal. Close it with `close()`."""
 
@@ -106,20 +118,43 @@ class Journal:
         self._hidden = tuple({*self._hidden, *(value for value in values if value)})
 
     async def append(
-        self, kind: str, body: Mapping[str, Any], *, invocation: str = "", blobs: Mapping[str, bytes] | None = None
+        self,
+        kind: str,
+        body: Mapping[str, Any],
+        *,
+        invocation: str = "",
+        blobs: Mapping[str, bytes] | None = None,
+        opens: str = "",
+        closes: str = "",
+        outcome: Mapping[str, Any] | None = None,
     ) -> Entry:
         """Append an entry, and return it once it is on disk. `body` is JSON data.
 
-        `blobs` are kept by their hash, each once; the entry has the hash under the blob's name. Raises `StoreError` if
-        it cannot be written, and `InvalidValue` for what is no JSON data.
+        `blobs` are kept by their hash, each once; the entry has the hash under the blob's name. `opens` is an
+        idempotency key, `KEY:REQUEST` by two digests, which the entry marks as begun, and `closes` one that it ends,
+        with the `outcome` to remember. All of it is written together, or nothing.
+
+        Raises `StoreError` if it cannot be written, and `InvalidValue` for what is no JSON data, or a key that another
+        invocation has begun.
         """
-        return await self._database.write(self._appending(kind, body, invocation, blobs or {}))
+        work = self._appending(kind, body, invocation, blobs or {}, opens, closes, outcome)
+        return await self._database.write(work)
 
     def append_now(
         self, kind: str, body: Mapping[str, Any], *, invocation: str = "", blobs: Mapping[str, bytes] | None = None
     ) -> Entry:
         """Do as `append`, for callers without an event loop. Blocks."""
         return self._database.write_now(self._appending(kind, body, invocation, blobs or {}))
+
+    async def remembered(self, key: str) -> Remembered:
+        """Return what is known of an idempotency key, `KEY:REQUEST` by two digests."""
+        name, _, request = key.partition(":")
+        query = select(KEYS.c.request, KEYS.c.outcome).where(KEYS.c.key == name)
+        row = await self._database.read(lambda connection: connection.execute(query).first())
+        if row is None:
+            return Remembered()
+        outcome = json.loads(row.outcome) if row.outcome is not None else None
+        return Remembered(is_open=outcome is None, is_other=row.request != request, outcome=outcome)
 
     async def entries(self, *, after: int = 0, invocation: str | None = None) -> AsyncIterator[Entry]:
         """Yield the entries with numbers above `after`, oldest first; only those of one invocation if it is given."""
@@ -158,14 +193,30 @@ class Journal:
         self._database.close()
 
     def _appending(
-        self, kind: str, body: Mapping[str, Any], invocation: str, blobs: Mapping[str, bytes]
+        self,
+        kind: str,
+        body: Mapping[str, Any],
+        invocation: str,
+        blobs: Mapping[str, bytes],
+        opens: str = "",
+        closes: str = "",
+        outcome: Mapping[str, Any] | None = None,
     ) -> Callable[[Connection], Entry]:
         data = {name: self._without_secrets(data) for name, data in blobs.items()}
         digests = {name: hashlib.sha256(one).hexdigest() for name, one in data.items()}
-        text = self._text({**body, **digests})
-        return lambda connection: self._append(
-            connection, kind, invocation, text, {digest: data[name] for name, digest in digests.items()}
-        )
+        text, remembered = self._text({**body, **digests}), self._text(outcome or {})
+        by_digest = {digest: data[name] for name, digest in digests.items()}
+
+        def work(connection: Connection) -> Entry:
+            entry = self._append(connection, kind, invocation, text, by_digest)
+            if opens:
+                _open_key(connection, opens, entry.seq)
+            if closes:
+                ended = update(KEYS).where(KEYS.c.key == closes.partition(":")[0]).values(outcome=remembered)
+                connection.execute(ended)
+            return entry
+
+        return work
 
     def _append(
         self, connection: Connection, kind: str, invocation: str, text: str, blobs: Mapping[str, bytes]
@@ -279,6 +330,18 @@ def verify_lines(path: str | os.PathLike[str]) -> Verification:
             check = check or _Check(row[0] - 1, row[5])
             check.entry(*row)
     return Verification(count, tuple(check.problems) if check else ())
+
+
+def _open_key(connection: Connection, key: str, seq: int) -> None:
+    """Mark an idempotency key as begun. Raises `InvalidValue` for one that has an outcome, or another request."""
+    name, _, request = key.partition(":")
+    known = connection.execute(select(KEYS.c.request, KEYS.c.outcome).where(KEYS.c.key == name)).first()
+    if known is None:
+        connection.execute(insert(KEYS), {"key": name, "request": request, "seq": seq})
+    elif known.request != request or known.outcome is not None:
+        raise InvalidValue("another invocation has begun with the same idempotency key")
+    else:  # one that was cut off, and may run again
+        connection.execute(update(KEYS).where(KEYS.c.key == name).values(seq=seq))
 
 
 class _Check:

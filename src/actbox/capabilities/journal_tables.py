@@ -35,6 +35,14 @@ HEADS = Table(
     Column("hash", String(64), nullable=False),
     Column("signature", LargeBinary, nullable=False),
 )
+KEYS = Table(
+    "journal_keys",
+    TABLES,
+    Column("key", String(64), primary_key=True),
+    Column("request", String(64), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("outcome", Text),
+)
 ANCHORS = Table(
     "journal_anchors",
     TABLES,

@@ -1,0 +1,198 @@
+"""The registry: capabilities by their names, found, described and invoked."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from actbox.core.errors import InvalidValue
+from actbox.core.labels import Label
+from actbox.tools import Approver
+
+from .approvals import Approvals
+from .budgets import Account, Budget
+from .capability import Capability
+from .invocation import Governance, Invocation, digest_of, invoke, labels_of, new_id
+from .journal import Journal
+from .outcome import InvocationError, Outcome, StepEvent
+
+_PREFIX = "ccos."
+
+
+class Registry:
+    """Named operations that agents share, and what governs their use. The specification calls it a marketplace.
+
+    A capability is found under its `id`, and with `ccos.` before it.
+    """
+
+    def __init__(
+        self,
+        capabilities: Iterable[Capability] = (),
+        *,
+        approvals: Approvals | None = None,
+        approver: Approver | None = None,
+        journal: Journal | None = None,
+        budget: Budget | None = None,
+        granted: Iterable[str] = (),
+        egress_max: Label | str | None = None,
+        on_journal_failure: Literal["stop", "warn"] = "stop",
+    ) -> None:
+        """`budget` is what all invocations together may use. `granted` are kinds of approval that need no question.
+
+        `approvals` asks, remembers and shares answers; `approver` is asked where there are none. See `Governance` for
+        the rest.
+        """
+        self._capabilities: dict[str, Capability] = {}
+        self.account = Account(budget or Budget())
+        self._governance = Governance(
+            approvals=approvals,
+            approver=approver,
+            journal=journal,
+            granted=frozenset(granted),
+            egress_max=None if egress_max is None else Label(egress_max),
+            on_journal_failure=on_journal_failure,
+        )
+        for one in capabilities:
+            self.register(one)
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal of all invocations."""
+        return self._governance.journal
+
+    def register(self, *capabilities: Capability | Registry) -> None:
+        """Add capabilities, or all of another registry, which then are governed by this one.
+
+        Raises `InvalidValue` for an id that is registered already.
+        """
+        for given in capabilities:
+            for one in given.list() if isinstance(given, Registry) else (given,):
+                if (name := _plain(one.id)) in self._capabilities:
+                    raise InvalidValue(f"there is a capability {one.id!r} already")
+                self._capabilities[name] = one
+
+    def list(self) -> tuple[Capability, ...]:
+        """Return all capabilities, sorted by their ids."""
+        return tuple(self._capabilities[name] for name in sorted(self._capabilities))
+
+    def search(self, text: str, *, most: int = 20) -> tuple[Capability, ...]:
+        """Return the capabilities whose id or description has words of a text, those with the most first."""
+        words = set(re.findall(r"\w+", text.lower()))
+        found = []
+        for one in self.list():
+            own = set(re.findall(r"\w+", f"{one.id} {one.description}".lower()))
+            if hits := len(words & own):
+                found.append((-hits, one.id, one))
+        return tuple(one for *_, one in sorted(found, key=lambda each: each[:2])[:most])
+
+    def find(self, id: str) -> Capability:
+        """Return a capability. Raises `InvalidValue`, which names the nearest, if there is none of this id."""
+        found = self._capabilities.get(_plain(id)) if isinstance(id, str) else None
+        if found is None:
+            near = difflib.get_close_matches(_plain(str(id))[:200], list(self._capabilities), n=1, cutoff=0.5)
+            raise InvalidValue(f"there is no capability {str(id)[:200]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return found
+
+    def describe(self, id: str) -> dict[str, Any]:
+        """Return what is declared of a capability as JSON data, with its schemas as JSON Schema.
+
+        Raises `InvalidValue` if there is none of this id.
+        """
+        one = self.find(id)
+        return {
+            "id": one.id,
+            "version": one.version,
+            "description": one.description,
+            "input_schema": one.input_schema.to_json(),
+            "output_schema": one.output_schema.to_json(),
+            "effects": list(one.effects),
+            "risk": one.risk,
+            "approvals": list(one.approvals),
+            "data": str(one.data),
+            "runtime": {"type": one.runtime.type, "image": one.runtime.image},
+            "resources": {"memory_mb": one.resources.memory_mb, "timeout_ms": one.resources.timeout_ms},
+            "estimates": one.estimates.amounts(),
+            "network": list(one.network),
+            "filesystem": list(one.filesystem),
+            "secrets": list(one.secrets),
+            "retry_safe": one.retry_safe,
+        }
+
+    async def invoke(
+        self,
+        id: str,
+        input: Mapping[str, Any],
+        *,
+        caller: str = "",
+        run: str = "",
+        budget: Budget | Account | None = None,
+        labels: Label | str | Mapping[str, Label | str] | None = None,
+        idempotency_key: str | None = None,
+        on_event: Callable[[StepEvent], object] | None = None,
+    ) -> Outcome:
+        """Use a capability, and return what it came to; failures are outcomes, too.
+
+        `caller` names the agent or user, `run` the conversation. `budget` bounds this invocation, or is the account of
+        several. `labels` are those of the input: one, or some by field. Two invocations of one caller with the same
+        `idempotency_key` are one: the second has the first's outcome. Raises `InvalidValue` for a budget of more than
+        the registry has left, and for a key without a journal.
+        """
+        if idempotency_key is not None and self.journal is None:
+            raise InvalidValue("an idempotency key needs a journal, which remembers the outcomes")
+        account = budget if isinstance(budget, Account) else Account(budget or Budget(), self.account)
+        number = new_id()
+        try:
+            capability = self.find(id)
+        except InvalidValue as error:
+            unknown = InvocationError("invalid", "validate_input", str(error))
+            return Outcome(id=number, capability=str(id)[:200], version="", error=unknown)
+        call = Invocation(
+            number, capability, input, caller, run, labels_of(labels), account, on_event or (lambda event: None)
+        )
+        if idempotency_key is None:
+            return await invoke(call, self._governance)
+        return await self._once(call, idempotency_key)
+
+    async def stream(self, id: str, input: Mapping[str, Any], **more: Any) -> AsyncIterator[StepEvent | Outcome]:
+        """Use a capability, and yield an event for each step, then the outcome. Parameters are those of `invoke`."""
+        events: asyncio.Queue[StepEvent] = asyncio.Queue()
+        running = asyncio.ensure_future(self.invoke(id, input, **more, on_event=events.put_nowait))
+        try:
+            while not running.done() or not events.empty():
+                waiting = asyncio.ensure_future(events.get())
+                await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                if waiting.done():
+                    yield waiting.result()
+                else:
+                    waiting.cancel()
+            yield running.result()
+        finally:
+            if not running.done():
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+    async def _once(self, call: Invocation, given: str) -> Outcome:
+        """Return the outcome of an earlier invocation with a key, else invoke and remember it."""
+        journal = self.journal
+        assert journal is not None
+        key, request = digest_of([call.caller, call.capability.id, given]), digest_of(dict(call.input))
+        known = await journal.remembered(f"{key}:{request}")
+        if known.is_other:
+            return self._refused(call, "the idempotency key belongs to an invocation with another input")
+        if known.outcome is not None:
+            return Outcome.from_dict({**known.outcome, "repeated": True})
+        if known.is_open and not call.capability.retry_safe:
+            why = "an earlier invocation with this key has begun, and nobody knows whether it has ended"
+            return self._refused(call, why, "look into the journal, and use another key")
+        return await invoke(call, self._governance, f"{key}:{request}")
+
+    def _refused(self, call: Invocation, why: str, hint: str = "") -> Outcome:
+        error = InvocationError("refused", "validate_input", why, hint)
+        return Outcome(id=call.id, capability=call.capability.id, version=call.capability.version, error=error)
+
+
+def _plain(id: str) -> str:
+    return id.removeprefix(_PREFIX)
