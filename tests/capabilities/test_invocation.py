@@ -1,0 +1,222 @@
+"""Invocations: each step can refuse, and says so; nothing happens before the steps before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actbox.capabilities import Budget, Capability, Journal, Label
+from actbox.capabilities.approvals import Approvals
+from actbox.capabilities.budgets import Account
+from actbox.capabilities.capability import Resources
+from actbox.capabilities.invocation import Invocation
+from actbox.capabilities.outcome import Outcome, StepEvent
+from actbox.capabilities.registry import Registry
+from actbox.codeact import CallbackApprover
+from actbox.core.errors import InvalidValue
+
+TAKES = "[:map [:text :string]]"
+
+
+def capability(
+    handler: Callable[[Invocation], Any] | None = None, id: str = "kit.echo", output: object = ":string", **more: Any
+) -> Capability:
+    async def echo(call: Invocation) -> Any:
+        done = handler(call) if handler is not None else call.input["text"]
+        return await done if asyncio.iscoroutine(done) else done
+
+    return Capability(id, "Return the text", TAKES, output, handler=echo, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    opened = Journal.open(f"sqlite:///{tmp_path}/journal.db")
+    yield opened
+    opened.close()
+
+
+async def kinds(journal: Journal) -> list[str]:
+    return [entry.kind async for entry in journal.entries()]
+
+
+async def test_a_whole_invocation_is_told_and_written_down(journal: Journal) -> None:
+    told: list[StepEvent] = []
+    registry = Registry([capability(data="internal")], journal=journal)
+    done = await registry.invoke(
+        "ccos.kit.echo", {"text": "hi"}, caller="agent-1", labels={"text": "pii.email"}, on_event=told.append
+    )
+    assert (done.ok, done.output, done.labels) == (True, "hi", Label("internal", "pii.email"))
+    steps = ["validate_input", "label", "budget", "approval", "journal", "run", "validate_output"]
+    assert [one.step for one in told if one.what == "begun"] == steps
+    assert [one.step for one in told if one.what == "done"] == steps
+    begun, ended = [entry async for entry in journal.entries()]
+    assert (begun.kind, ended.kind, done.entry, begun.invocation) == ("begun", "ended", ended.seq, done.id)
+    assert begun.body["caller"] == "agent-1" and ended.body["labels"] == "internal+pii.email"
+    assert await journal.blob(ended.body["output"]) == b'"hi"'
+    assert (await journal.verify()).ok
+
+
+def slow(call: Invocation) -> Any:
+    return asyncio.Event().wait()
+
+
+def raises(call: Invocation) -> Any:
+    raise ValueError("no luck")
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "step", "kind", "message"),
+    [
+        (capability(), {"text": 3}, "validate_input", "invalid", "text: "),
+        (capability(), {"text": "x", "more": 1}, "validate_input", "invalid", "more"),
+        (capability(), {"text": float("nan")}, "validate_input", "invalid", "JSON"),
+        (Capability("kit.echo", "", TAKES, True), {"text": "x"}, "validate_input", "unavailable", "nothing here"),
+        (capability(effects=("network",)), {"text": "x"}, "label", "refused", "up to public, and this has .* pii"),
+        (capability(estimates=Budget(usd=2)), {"text": "x"}, "budget", "exceeded", "usd: 2 asked for, 1 of 1 left"),
+        (capability(approvals=("compute",)), {"text": "x"}, "approval", "refused", "nobody can be asked"),
+        (capability(raises), {"text": "x"}, "run", "failed", "ValueError: no luck"),
+        (capability(slow, resources=Resources(timeout_ms=1)), {"text": "x"}, "run", "timeout", "longer than 1 ms"),
+        (capability(lambda call: 3), {"text": "x"}, "validate_output", "invalid", "does not fit kit.echo"),
+        (capability(lambda call: object(), output=True), {"text": "x"}, "validate_output", "invalid", "no JSON"),
+    ],
+)
+async def test_an_error_names_its_step(
+    made: Capability, given: dict[str, Any], step: str, kind: str, message: str, journal: Journal
+) -> None:
+    registry = Registry([made], journal=journal, egress_max="public", budget=Budget(usd=1))
+    done = await registry.invoke("kit.echo", given, labels="pii")
+    assert done.error is not None and (done.error.step, done.error.kind) == (step, kind), done.error
+    assert done.output is None and __import__("re").search(message, done.error.message), done.error
+    has_begun = step in ("run", "validate_output")
+    assert await kinds(journal) == (["begun", "ended"] if has_begun else ["refused"])
+    assert registry.account.left == Budget(usd=1)
+
+
+async def test_an_unknown_capability_names_the_nearest() -> None:
+    done = await Registry([capability()]).invoke("kit.ecko", {"text": "x"})
+    assert done.error is not None and "did you mean 'kit.echo'" in done.error.message
+
+
+async def test_what_was_used_is_charged_to_all_accounts() -> None:
+    def spend(call: Invocation) -> str:
+        call.charge(tokens=30, usd=0.25, memory_mib=100)
+        call.charge(tokens=10, memory_mib=50)
+        return "done"
+
+    registry = Registry([capability(spend)], budget=Budget(tokens=100, usd=1))
+    mine = Account(Budget(tokens=50), registry.account)
+    done = await registry.invoke("kit.echo", {"text": "x"}, budget=mine)
+    assert {name: done.usage[name] for name in ("tokens", "usd", "memory_mib", "steps")} == {
+        "tokens": 40,
+        "usd": 0.25,
+        "memory_mib": 100,
+        "steps": 1,
+    }
+    assert mine.left == Budget(tokens=10, usd=0.75) and registry.account.left == Budget(tokens=60, usd=0.75)
+
+
+async def test_two_hundred_at_once_stay_within_one_budget() -> None:
+    registry = Registry([capability(estimates=Budget(usd=0.1))], budget=Budget(usd=1))
+    done = await asyncio.gather(*(registry.invoke("kit.echo", {"text": str(n)}) for n in range(200)))
+    assert sum(one.ok for one in done) <= 10 or registry.account.used["usd"] <= 1
+    assert {one.error.step for one in done if one.error is not None} <= {"budget"}
+
+
+async def test_an_approver_is_asked_once_for_each_call(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    approver = CallbackApprover(lambda request: seen.append(request.arguments) or True)
+    made = capability(approvals=("compute",))
+    done = await Registry([made], approver=approver).invoke("kit.echo", {"text": "x"})
+    assert done.ok and seen == [{"text": "x"}]
+    assert (await Registry([made], granted=["compute"]).invoke("kit.echo", {"text": "x"})).ok
+
+
+async def test_a_revoked_approval_stops_what_runs_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actbox.capabilities.invocation._LOOK_EVERY", 0.01)
+    approvals = Approvals.open(f"sqlite:///{tmp_path}/approvals.db")
+    runs = asyncio.Event()
+
+    async def long(call: Invocation) -> None:
+        runs.set()
+        await asyncio.Event().wait()
+
+    registry = Registry([capability(long, approvals=("compute",))], approvals=approvals)
+    invoking = asyncio.ensure_future(registry.invoke("kit.echo", {"text": "x"}, run="r1"))
+    while not (waiting := await approvals.list("pending")):
+        await asyncio.sleep(0)
+    await approvals.approve(waiting[0].id, by="ann", scope="run")
+    await runs.wait()
+    await approvals.revoke(waiting[0].id, by="ann")
+    done = await invoking
+    assert done.error is not None and done.error.kind == "revoked" and done.approval == waiting[0].id
+    approvals.close()
+
+
+async def test_a_cancelled_invocation_is_in_the_journal_and_gives_its_budget_back(journal: Journal) -> None:
+    registry = Registry([capability(slow, estimates=Budget(usd=1))], journal=journal, budget=Budget(usd=1))
+    told: list[StepEvent] = []
+    invoking = asyncio.ensure_future(registry.invoke("kit.echo", {"text": "x"}, on_event=told.append))
+    while not any(one.step == "run" for one in told):
+        await asyncio.sleep(0)
+    invoking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await invoking
+    *_, last = [entry async for entry in journal.entries()]
+    assert last.body["error"]["kind"] == "cancelled" and registry.account.left == Budget(usd=1)
+
+
+async def test_one_key_is_one_invocation(journal: Journal) -> None:
+    count: list[str] = []
+    registry = Registry([capability(lambda call: count.append("x") or str(len(count)))], journal=journal)
+
+    async def invoke(text: str = "x", **more: Any) -> Outcome:
+        return await registry.invoke("kit.echo", {"text": text}, caller="a", idempotency_key="k", **more)
+
+    first, again = await invoke(), await invoke()
+    assert (first.output, again.output, again.repeated, again.id) == ("1", "1", True, first.id)
+    other = await invoke("y")
+    assert other.error is not None and "another input" in other.error.message
+    assert len(count) == 1
+    with pytest.raises(InvalidValue, match="needs a journal"):
+        await Registry([capability()]).invoke("kit.echo", {"text": "x"}, idempotency_key="k")
+
+
+async def test_a_journal_that_cannot_be_written_stops_what_has_not_begun(journal: Journal) -> None:
+    ran: list[str] = []
+    registry = Registry([capability(lambda call: ran.append("x") or "x")], journal=journal)
+    journal.close()
+    done = await registry.invoke("kit.echo", {"text": "x"})
+    assert done.error is not None and done.error.step == "journal" and not ran
+    assert "nothing was run" in done.error.message
+
+
+@pytest.mark.parametrize(("policy", "ok"), [("stop", False), ("warn", True)])
+async def test_a_journal_that_fails_after_the_run_marks_the_outcome(policy: Any, ok: bool, journal: Journal) -> None:
+    registry = Registry(
+        [capability(lambda call: journal.close() or "done")], journal=journal, on_journal_failure=policy
+    )
+    done = await registry.invoke("kit.echo", {"text": "x"})
+    assert done.ok is ok
+    told = done.warnings[0] if ok else done.error.message  # type: ignore[union-attr]
+    assert "closed" in told and "it was run" in told
+
+
+def test_a_registry_finds_describes_and_takes_over() -> None:
+    registry = Registry([capability(), capability(id="kit.shout", risk="high")])
+    other = Registry()
+    other.register(registry)
+    assert [one.id for one in other.list()] == ["kit.echo", "kit.shout"]
+    assert [one.id for one in other.search("shout the text")] == ["kit.shout", "kit.echo"]
+    assert other.describe("ccos.kit.shout")["risk"] == "high"
+    with pytest.raises(InvalidValue, match="already"):
+        other.register(capability())
+
+
+async def test_the_steps_can_be_streamed() -> None:
+    seen = [one async for one in Registry([capability()]).stream("kit.echo", {"text": "x"})]
+    assert isinstance(seen[-1], Outcome) and seen[-1].output == "x"
+    assert [one.step for one in seen[:-1] if isinstance(one, StepEvent)].count("run") == 2
