@@ -501,3 +501,131 @@ def environment_gc(
     from .environment import collect
 
     return collect(days, gib)
+
+
+approvals = typer.Typer(help="Questions about governed capabilities: who may do what.")
+app.add_typer(approvals, name="approvals")
+_DATABASE = typer.Option(metavar="URL", help="sqlite:///path or postgresql://…; default: the variable ACTBOX_DATABASE.")
+_APPROVAL = typer.Argument(metavar="ID", help="The approval, as `list` shows it.", show_default=False)
+_BY = typer.Option("--by", metavar="WHO", help="Who answers. Default: your login name.")
+_REASON = typer.Option("--reason", metavar="TEXT", help="Why.")
+_FORM = typer.Option("--format", metavar="FORM", help="text or json.")
+
+
+@approvals.command("list")
+def approvals_list(
+    state: Annotated[
+        str, typer.Option(metavar="STATE", help="pending, approved, used, denied, revoked or expired; default: all.")
+    ] = "",
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """List questions and answers, the newest first."""
+    from .governance import list_approvals
+
+    return list_approvals(database, state)
+
+
+@approvals.command("show")
+def approvals_show(
+    id: Annotated[str, _APPROVAL], form: Annotated[str, _FORM] = "text", database: Annotated[str, _DATABASE] = ""
+) -> int:
+    """Show all that a question is about."""
+    from .governance import show_approval
+
+    return show_approval(database, id, form)
+
+
+@approvals.command("approve")
+def approvals_approve(
+    id: Annotated[str, _APPROVAL],
+    scope: Annotated[
+        str, typer.Option(metavar="SCOPE", help="once; run or always, for the same arguments again.")
+    ] = "once",
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PATTERN", help="Also for other values of an argument, such as 'path=reports/*'."),
+    ] = None,
+    hours: Annotated[float | None, typer.Option(metavar="HOURS", help="How long it holds.")] = None,
+    by: Annotated[str, _BY] = "",
+    reason: Annotated[str, _REASON] = "",
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Approve a question."""
+    from .governance import approve
+
+    return approve(database, id, by=by, scope=scope, pattern=pattern or (), reason=reason, hours=hours)
+
+
+@approvals.command("deny")
+def approvals_deny(
+    id: Annotated[str, _APPROVAL],
+    by: Annotated[str, _BY] = "",
+    reason: Annotated[str, _REASON] = "",
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Refuse a question."""
+    from .governance import deny
+
+    return deny(database, id, by=by, reason=reason)
+
+
+@approvals.command("revoke")
+def approvals_revoke(
+    id: Annotated[str, _APPROVAL],
+    by: Annotated[str, _BY] = "",
+    reason: Annotated[str, _REASON] = "",
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Take an approval back, also while something runs by it."""
+    from .governance import revoke
+
+    return revoke(database, id, by=by, reason=reason)
+
+
+log = typer.Typer(help="The journal of governed capabilities: what was done, and by whose leave.")
+app.add_typer(log, name="log")
+
+
+@log.command("show")
+def log_show(
+    invocation: Annotated[str, typer.Option(metavar="ID", help="Only the entries of one invocation.")] = "",
+    after: Annotated[int, typer.Option(metavar="NUMBER", help="Only the entries after this one.")] = 0,
+    form: Annotated[str, _FORM] = "text",
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Print the journal, the oldest entry first."""
+    from .governance import show_log
+
+    return show_log(database, invocation=invocation, after=after, form=form)
+
+
+@log.command("tail")
+def log_tail(form: Annotated[str, _FORM] = "text", database: Annotated[str, _DATABASE] = "") -> int:
+    """Print new entries as they come."""
+    from .governance import tail_log
+
+    return tail_log(database, form=form)
+
+
+@log.command("verify")
+def log_verify(
+    key: Annotated[Path | None, typer.Option(metavar="PATH", help="The key, or its public part (Ed25519, PEM).")] = None,
+    file: Annotated[Path | None, typer.Option(metavar="PATH", help="Verify an exported file instead.")] = None,
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Find what was changed, dropped, swapped or cut off; the exit code is 1 then."""
+    from .governance import verify_log
+
+    return verify_log(database, key=key, file=file)
+
+
+@log.command("export")
+def log_export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.", show_default=False)],
+    after: Annotated[int, typer.Option(metavar="NUMBER", help="Only the entries after this one.")] = 0,
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Write the journal to a file, one JSON object a line."""
+    from .governance import export_log
+
+    return export_log(database, file, after)
