@@ -104,7 +104,7 @@ def test_names_are_checked() -> None:
     for name in ("", "a b", "../x", "x" * 101):
         with pytest.raises(InvalidValue, match="cannot be the name of an environment"):
             Environment(name=name)
-    with pytest.raises(InvalidValue, match="'clean' always exists"):
+    with pytest.raises(InvalidValue, match="'clean' has a meaning of its own"):
         Environment(name="clean")
 
 

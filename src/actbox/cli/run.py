@@ -7,6 +7,7 @@ from collections.abc import Callable
 from actbox.core.errors import ErrorInfo, ErrorKind, SandboxUnavailable
 from actbox.core.events import Completed, Event, Output
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import closing
 from actbox.sandbox.traits import Traits
 
@@ -100,7 +101,7 @@ async def _run_unread(
     show: Callable[[Event], None],
     warn: Callable[[str], None],
 ) -> ExecutionResult:
-    async with opening.open(request.policy) as box:
+    async with opening.open(await run_blocking(request.policy_for, opening)) as box:
         if not box.traits.isolated:
             warn(no_isolation(box.traits))
         events = box.stream(request.program)

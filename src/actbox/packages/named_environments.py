@@ -11,19 +11,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from actbox.core.errors import InvalidValue, SandboxUnavailable
-from actbox.core.packages import Environment, PackagePolicy
+from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
+from actbox.core.packages import HOST, Environment, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import Layer, Target
+from actbox.sandbox.dependencies import Layer, Target, of_environment
 
 from .asking import NotAllowed, refuse
 from .environments import EnvironmentRecord, EnvironmentRecords
 from .fetching import PackageFetcher
-from .languages import JAVASCRIPT, index_of, interpreter_of, judge_of, requirements_of
+from .languages import JAVASCRIPT, index_of, interpreter_of, judge_of, requirements_of, rules_of
 from .npm_archives import BadTarball
 from .package_job import PackageJob
+from .project_files import DeclaredDependencies
+from .requirements import markers_of
 from .resolving import CannotResolve
+from .rules import PackageJudge, ResolvedPackage
 from .single_flight import SingleFlight
 from .store import Artifact, BadCache, PackageStore, UsedSet
 from .vulnerabilities import refuse_vulnerable
@@ -46,6 +49,30 @@ class NamedEnvironments:
         self._folder = store.root / "environments"
         self.records = EnvironmentRecords(self._folder)
         """The definitions, with the locks for this machine."""
+
+    def choose(self, asked: DeclaredDependencies, language: str, policy: Policy, images: bool) -> str:
+        """Return the built environment of this machine that has most of what a program asks for, else `HOST`. Blocks.
+
+        Of several that have as many it is the one with the fewest packages, and then the first by name. Environments
+        that the policy refuses are left out, and without `images` those with an OCI image.
+        """
+        installed = {one.name: one.version for one in of_environment(replace(policy, environment=HOST), None, language)}
+        most = max(1, sum(one.applies() and one.is_met_by(installed) for one in asked.requirements))
+        found = []
+        for name in self.records.names():
+            with contextlib.suppress(ActboxError, NotAllowed):  # one that cannot be read or used here, or is refused
+                record = self.records.read(name)
+                if record is None or record.definition.language != language or (record.definition.image and not images):
+                    continue
+                installed = {one.name: one.version for one in reversed(record.distributions)}
+                python, platform = interpreter_of(record.definition, None)
+                markers = markers_of(python.version)
+                has = sum(one.applies(markers) and one.is_met_by(installed) for one in asked.requirements)
+                fits = language != "python" or asked.python.contains(f"{python.version}.0")
+                if has >= most and fits and record.platform == platform and self._is_fetched(record):
+                    _check(record, policy.packages or PackagePolicy())
+                    found.append((-has, len(record.locked), name))
+        return min(found)[2] if found else HOST
 
     def image(self, policy: Policy) -> str:
         """Return the OCI image of a policy's environment, "" if it names none. Blocks."""
@@ -78,7 +105,7 @@ class NamedEnvironments:
                     )
                 record = await self._flights.do((name, target), lambda: self.build(definition, rules, target=target))
                 artifacts = self._fetcher.found(record.locked)
-            _check_review(record, rules)
+            _check(record, rules)
             folder = await run_blocking(self._in_use, record, artifacts)
             return Layer(
                 folder=str(folder),
@@ -164,6 +191,9 @@ class NamedEnvironments:
                         found |= {one.sha256 for one in record.locked}
         return found
 
+    def _is_fetched(self, record: EnvironmentRecord) -> bool:
+        return len(self._fetcher.found(record.locked)) == len(record.locked)
+
     def _definition(self, policy: Policy) -> Environment | None:
         if isinstance(policy.environment, Environment):
             return policy.environment
@@ -193,11 +223,18 @@ class NamedEnvironments:
         return self._store.use(artifacts, [one.place for one in record.locked])
 
 
-def _check_review(record: EnvironmentRecord, rules: PackagePolicy) -> None:
-    """Raise `SandboxUnavailable` for a lock that nobody has reviewed lately, if the policy demands it."""
+def _check(record: EnvironmentRecord, rules: PackagePolicy) -> None:
+    """Raise `SandboxUnavailable` for a lock with a blocked package, and one that lacks a review that is demanded."""
+    name, language = record.definition.name, record.definition.language
+    packages = {one.name: ResolvedPackage(name=one.name, version=one.version) for one in record.locked}
+    has = {one.name: one.version for one in packages.values()}
+    judge = PackageJudge(rules_of(rules, language), language=language, installed=has)
+    try:
+        refuse(judge.judge_resolved((), packages.values()))
+    except NotAllowed as refusal:
+        raise SandboxUnavailable(f"the environment {name!r} cannot be used: {refusal}") from None
     days = rules.review_days
     if days is not None and time.time() - record.reviewed_at > days * _DAY_SECONDS:
-        name = record.definition.name
         raise SandboxUnavailable(
             f"nobody has reviewed the environment {name!r} in the last {days:g} days: look at it with"
             f" `actbox environment show {name}`, and then run `actbox environment review {name} --by WHO`"

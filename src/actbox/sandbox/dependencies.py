@@ -129,6 +129,12 @@ class Provider(Protocol):
         Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
         """
 
+    def choose(self, program: Program, policy: Policy, images: bool) -> str:
+        """Return the name of the built environment that has most of what a program asks for, else `HOST`. Blocks.
+
+        Without `images` those with an OCI image are left out. Raises `InvalidValue` for a bad requirement.
+        """
+
     def image(self, policy: Policy) -> str:
         """Return the OCI image of a policy's named environment, "" if it names none. Blocks."""
 
@@ -208,6 +214,11 @@ def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:
 def name_of(policy: Policy, layer: Layer | None) -> str:
     """Return the name of a policy's environment, for which an engine may have one of its own."""
     return layer.name if layer is not None and layer.name else policy.environment_name
+
+
+def choose(program: Program, policy: Policy, images: bool) -> str:
+    """Return the name of the environment to run a program in; see `Provider`. Blocks. Raises `InvalidValue`."""
+    return _provider().choose(program, policy, images)
 
 
 def package_of(module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
