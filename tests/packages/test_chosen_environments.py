@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -102,17 +103,24 @@ def test_an_engine_without_environments_of_this_machine_has_its_default(built: I
 
 
 def test_a_sandbox_for_several_programs_names_its_environment() -> None:
-    with pytest.raises(InvalidValue, match="chooses for one program.*name the environment"):
+    with pytest.raises(InvalidValue, match=r"chooses for one program.*name the environment"):
         actbox.open_sandbox("linux", policy=Policy(environment=AUTO))
     with pytest.raises(InvalidValue, match="'auto' has a meaning of its own"):
         Environment(name=AUTO)
 
 
-async def test_a_built_environment_with_a_package_that_is_blocked_since_is_refused(index: IndexServer) -> None:
+async def test_a_built_environment_with_a_package_that_is_blocked_or_vulnerable_since_is_refused(
+    index: IndexServer, tmp_path: Path
+) -> None:
     await build(index, Environment(name="greetings", packages=("kit-greeting",)))
-    rules = PackagePolicy(python=PackageRules(blocked=["Kit.Words"]))
-    with pytest.raises(SandboxUnavailable, match="'greetings' cannot be used: kit-words==1.0 is blocked"):
-        await run(Policy(environment="greetings", packages=rules), "1")
+    advisory = tmp_path / "osv.json"
+    affected = {"package": {"ecosystem": "PyPI", "name": "kit-words"}, "versions": ["1.0"]}
+    advisory.write_text(json.dumps({"id": "OSV-1", "affected": [affected]}))
+    rules, vulnerable = PackageRules(blocked=["Kit.Words"]), PackagePolicy(vulnerabilities=str(advisory))
+    for packages, why in ((PackagePolicy(python=rules), "is blocked"), (vulnerable, "has.*OSV-1")):
+        with pytest.raises(SandboxUnavailable, match=rf"'greetings' cannot be used: kit-words.*{why}"):
+            await run(Policy(environment="greetings", packages=packages), "1")
+    assert chosen(asking("kit-words"), vulnerabilities=str(advisory)) == "host"
 
 
 def test_the_command_line_chooses_where_no_environment_is_named(

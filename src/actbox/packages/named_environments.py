@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
 from actbox.core.packages import HOST, Environment, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import Layer, Target, of_environment
+from actbox.sandbox.dependencies import BUILD_LOG, Layer, Target, of_environment
 
 from .asking import NotAllowed, refuse
 from .environments import EnvironmentRecord, EnvironmentRecords
@@ -33,7 +34,7 @@ from .vulnerabilities import refuse_vulnerable
 from .wheels import BadWheel
 
 _DAY_SECONDS = 24 * 3600
-_log = logging.getLogger("actbox")
+_log = logging.getLogger(BUILD_LOG)
 
 
 class NamedEnvironments:
@@ -83,6 +84,7 @@ class NamedEnvironments:
         """Return the files of a policy's environment; see `actbox.sandbox.dependencies.Provider`."""
         rules = policy.packages or PackagePolicy()
         name = policy.environment_name
+        remedy = ""
         try:
             definition = await run_blocking(self._definition, policy)
             if definition is None:
@@ -94,18 +96,21 @@ class NamedEnvironments:
                     f" {engine} engine has it"
                 )
             record = await run_blocking(self._records_for(target).read, name)
+            is_known = record is not None and record.definition == definition
+            if target is None:  # the command builds for this machine
+                remedy = f"`{_command(definition, is_known)}`"
             python, platform = await run_blocking(interpreter_of, definition, target)
-            artifacts = self._fetcher.found(record.locked) if record and record.definition == definition else ()
-            is_here = record is not None and record.platform == platform
-            if record is None or not is_here or not artifacts or len(artifacts) != len(record.locked):
+            fits = is_known and record is not None and record.platform == platform
+            artifacts = self._fetcher.found(record.locked) if record and fits else ()
+            if record is None or not fits or len(artifacts) != len(record.locked):
                 if rules.offline:
                     raise SandboxUnavailable(
-                        f"the environment {name!r} is not built, and the policy is offline: run"
-                        f" `actbox environment build {name}` with a network"
+                        f"the environment {name!r} is not built, and the policy is offline:"
+                        f" {f'run {remedy}' if remedy else 'open a sandbox with it once'} with a network"
                     )
                 record = await self._flights.do((name, target), lambda: self.build(definition, rules, target=target))
                 artifacts = self._fetcher.found(record.locked)
-            _check(record, rules)
+            await run_blocking(_check, record, rules)
             folder = await run_blocking(self._in_use, record, artifacts)
             return Layer(
                 folder=str(folder),
@@ -118,7 +123,8 @@ class NamedEnvironments:
         except NotAllowed as refusal:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
         except (CannotResolve, BadWheel, BadTarball, BadCache, OSError) as error:
-            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}") from None
+            again = f"; {remedy} tries again" if remedy else ""
+            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}{again}") from None
 
     async def build(
         self,
@@ -223,14 +229,30 @@ class NamedEnvironments:
         return self._store.use(artifacts, [one.place for one in record.locked])
 
 
+def _command(definition: Environment, is_known: bool) -> str:
+    """Return the command that builds an environment, with all that defines it unless its record does (`is_known`)."""
+    words = ["actbox", "environment", "build", definition.name]
+    if definition.image and not is_known:
+        return f"{shlex.join(words)} --config FILE"
+    if not is_known:
+        words += [word for package in definition.packages for word in ("--with", package)]
+        words += ["--python", definition.python] if definition.python else []
+        words += ["--language", definition.language] if definition.language != "python" else []
+    return shlex.join(words)
+
+
 def _check(record: EnvironmentRecord, rules: PackagePolicy) -> None:
-    """Raise `SandboxUnavailable` for a lock with a blocked package, and one that lacks a review that is demanded."""
+    """Raise `SandboxUnavailable` for a lock with a blocked or vulnerable package, and for one that nobody has reviewed.
+
+    Blocks.
+    """
     name, language = record.definition.name, record.definition.language
     packages = {one.name: ResolvedPackage(name=one.name, version=one.version) for one in record.locked}
     has = {one.name: one.version for one in packages.values()}
     judge = PackageJudge(rules_of(rules, language), language=language, installed=has)
     try:
         refuse(judge.judge_resolved((), packages.values()))
+        refuse_vulnerable(record.locked, rules, language)
     except NotAllowed as refusal:
         raise SandboxUnavailable(f"the environment {name!r} cannot be used: {refusal}") from None
     days = rules.review_days

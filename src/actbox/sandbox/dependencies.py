@@ -25,6 +25,8 @@ from .visible_packages import package_folders, visible_versions
 
 PACKAGES = "/opt/packages"
 """Where programs see the packages that they asked for: `site` to import from, `bin` with scripts, `node_modules`."""
+BUILD_LOG = "actbox.environments"
+"""The logger that says each step while a named environment is built."""
 _PROVIDER = "actbox.packages.provider"
 _IMPORT_NAMES = "actbox.packages.import_names"
 _SCRIPT_BLOCK = "# /// script"
