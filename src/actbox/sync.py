@@ -28,6 +28,7 @@ from .sandbox.contract import Branches, Command, Sandbox, Session, Snapshot, Too
 from .sandbox.languages import language_of
 from .sandbox.mapping import Programs
 from .sandbox.opening import open_sandbox as _open_sandbox
+from .sandbox.opening import with_environment
 from .sandbox.storage import FileInfo, Files
 from .sandbox.traits import Traits
 
@@ -62,6 +63,8 @@ def run(
         code = Program(code, language_of(engine), inputs=given, files={} if files is None else files)
     elif inputs or files:
         raise TypeError("a Program has its own inputs and files: pass them to Program(…), not to run()")
+    if isinstance(policy, Policy):
+        policy = with_environment(policy, code, engine, allow_unisolated=allow_unisolated)
     with open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated) as box:
         return box.run(code, tools=tools, timeout=timeout)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,10 +87,14 @@ async def test_a_package_of_it_is_not_imported_before_there_is_a_sandbox(index: 
     ("environment", "more", "why"),
     [
         ("kid", {}, "there is no environment 'kid'"),
-        (KIT, {"offline": True}, "the environment 'kit' is not built.*actbox environment build kit"),
+        (KIT, {"offline": True}, "'kit' is not built.*`actbox environment build kit --with kit-greeting` with a net"),
         (KIT, {"python": PackageRules(blocked=["Kit.Words"])}, "'kit' cannot be built: kit-words==1.0 is blocked"),
         (KIT, {"review_days": 7}, "nobody has reviewed the environment 'kit' in the last 7 days"),
-        (Environment(name="none", packages=("kit-nowhere",)), {}, "'none' cannot be built: kit-nowhere cannot be had"),
+        (
+            Environment(name="none", packages=("kit-nowhere",)),
+            {},
+            "'none' cannot be built: kit-nowhere cannot be had.*`actbox environment build none --with kit-nowhere`",
+        ),
         (Environment(name="old", packages=(), python="3.2"), {}, "this machine has no Python 3.2"),
     ],
 )
@@ -104,7 +109,7 @@ def test_names_are_checked() -> None:
     for name in ("", "a b", "../x", "x" * 101):
         with pytest.raises(InvalidValue, match="cannot be the name of an environment"):
             Environment(name=name)
-    with pytest.raises(InvalidValue, match="'clean' always exists"):
+    with pytest.raises(InvalidValue, match="'clean' has a meaning of its own"):
         Environment(name="clean")
 
 
@@ -179,6 +184,28 @@ def test_each_step_of_a_build_and_each_approved_package_that_was_used_is_shown(
     steps = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  ")]
     assert steps[0] == "  kit: choosing versions for 1 requirements"
     assert [step.partition(" ")[0] for step in map(str.strip, steps)] == ["kit:", "fetching", "kit:"]
+
+
+def test_the_command_line_shows_each_step_of_a_build_before_the_first_use(
+    index: IndexServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index.address)
+    assert run_app(["environment", "build", "kit", "--with", "kit-greeting"]) == 0
+    records = provider.provider().records
+    record = records.read("kit")
+    assert record is not None
+    records.write(replace(record, platform="cpython-3.11 of another machine"))
+    capfd.readouterr()
+    for steps in (["kit: choosing versions for 1 requirements", "kit: checking 2 packages"], []):
+        assert run_app(["run", "--environment", "kit", "-c", "import kit_words; print(kit_words.word)"]) == 0
+        shown = capfd.readouterr()
+        assert (shown.out, shown.err.splitlines()) == ("hello\n", steps)
+
+
+async def test_an_environment_without_packages_is_built_once(index: IndexServer) -> None:
+    empty = Environment(name="empty")
+    assert (await run(policy_of(index, empty), "1")).value == 1
+    assert (await run(policy_of(index, empty, offline=True), "1")).value == 1
 
 
 async def test_the_first_use_of_an_approved_package_is_recorded_once(

@@ -14,9 +14,10 @@ import actbox
 from actbox import ErrorKind, ExecutionResult, Policy, Program, SandboxUnavailable, Unsupported
 from actbox.cli.app import run_app
 from actbox.codeact import CallbackApprover
-from actbox.core.packages import Environment, PackagePolicy, PackageRules
+from actbox.core.packages import AUTO, Environment, PackagePolicy, PackageRules
 from actbox.packages import provider
 from actbox.packages.store import PackageStore
+from actbox.sandbox.opening import with_environment
 from actbox.tools import ApprovalDecision, ApprovalRequest, Approver
 from tests.conftest import engine_check
 
@@ -270,6 +271,10 @@ async def test_an_environment_is_there_for_programs_sessions_and_commands(regist
     assert registry.files_fetched() == BOTH
     registry.requests.clear()
     assert (await run(policy_of(registry, "kit"), "require('greeting').greeting")).value == "hello"
+    program = Program("", "typescript", dependencies=("greeting@^1",))
+    for blocked, chosen in (["forbidden"], "kit"), (["words"], "host"):
+        policy = with_environment(policy_of(registry, AUTO, blocked=blocked), program, "node")
+        assert policy.environment == chosen
     assert registry.requests.total() == 0
 
 

@@ -143,8 +143,12 @@ def run(
     ] = None,
     environment: Annotated[
         str,
-        typer.Option(metavar="NAME", help="The packages that programs see: host (this environment's) or clean (none)."),
-    ] = "host",
+        typer.Option(
+            metavar="NAME",
+            help="The packages that the program sees: host (this environment's), clean (none), a named environment, or "
+            "auto: the named one that has most of the program's dependencies, else host.",
+        ),
+    ] = "auto",
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="DIR", help="Save the program's files from /output, and its figures."),

@@ -8,7 +8,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
@@ -16,12 +16,14 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount, MountMode
-from actbox.core.packages import HOST, PackagePolicy, PackageRules
+from actbox.core.packages import AUTO, HOST, PackagePolicy, PackageRules
 from actbox.core.policy import Policy
 from actbox.core.program import MAX_SOURCE_BYTES, Program
 from actbox.sandbox.languages import ENGINES_OF, language_of
+from actbox.sandbox.opening import with_environment
 from actbox.sandbox.visible_packages import visible_versions
 
+from .engine import Opening
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +56,21 @@ class RunRequest:
     output: Path | None = None
     rules: Rules | None = None
 
+    def policy_for(self, opening: Opening) -> Policy:
+        """Return the policy with the environment chosen, if that is left to actbox. Blocks. Raises `InvalidValue`."""
+        if self.policy.environment != AUTO:
+            return self.policy
+        chosen = with_environment(
+            self.policy,
+            self.program,
+            opening.engine,
+            allow_unisolated=opening.allow_unisolated,
+            options=opening.options,
+        )
+        asked = self.program.dependencies
+        packages = _packages(asked, chosen.environment_name, self.program.language) if asked else None
+        return replace(chosen, packages=packages)
+
     @property
     def engine(self) -> str:
         """The engine for the program's language: `auto` for Python, else the first engine of that language."""
@@ -73,7 +90,7 @@ def parse_request(
     preload: Sequence[str],
     output: Path | None,
     dependencies: Sequence[str] = (),
-    environment: str = HOST,
+    environment: str = AUTO,
     rules: Sequence[str] = (),
     language: str | None = None,
     sandbox: str = "auto",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
-from actbox.core.packages import Environment, PackageRule
+from actbox.core.packages import AUTO, CLEAN, HOST, Environment, PackageRule
 from actbox.sandbox.registry import TABLE
 
 from .documents import Commented, is_toml
@@ -19,7 +19,7 @@ from .merging import Merged, policy_of
 
 _LISTS: Final = ("auto_approved", "requires_approval", "blocked")
 _IMAGE_KEYS: Final = ("name", "base", "packages", "warm_pool_size")
-_BUILT_IN: Final = ("host", "clean")
+_BUILT_IN: Final = (HOST, CLEAN, AUTO)
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _BASE: Final = re.compile(r"(?:[A-Za-z0-9][\w.:-]*/)*(python|node)(?::([\w.-]+))?(?:@sha256:[0-9a-f]{64})?", re.ASCII)
 _PYTHON_TAG: Final = re.compile(r"(3\.\d+(?:\.\d+)?)(?:-.+)?", re.ASCII)

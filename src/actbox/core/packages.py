@@ -14,6 +14,8 @@ HOST = "host"
 """The environment of this process: its interpreter and its packages, read-only."""
 CLEAN = "clean"
 """The interpreter and its standard library, without any package."""
+AUTO = "auto"
+"""For one program alone: the named environment that has most of its dependencies, else `HOST`."""
 
 
 class TrustLevel(StrEnum):
@@ -231,7 +233,8 @@ class PackagePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """An interpreter and a set of packages that programs see. `"host"` and `"clean"` name the two that always exist.
+    """An interpreter and a set of packages that programs see. `"host"` and `"clean"` name the two that always exist,
+    and `"auto"` has one chosen for a program.
 
     `python` is the interpreter: a version such as `"3.12"`, `"cpython-3.12"`, a path, or `""` for that of this process.
     `packages` are requirements (PEP 508), or npm's for `language="javascript"`. `image` is the OCI image on engines
@@ -248,8 +251,8 @@ class Environment:
 
     def __post_init__(self) -> None:
         check_environment_name(self.name)
-        if self.name in (HOST, CLEAN):
-            raise InvalidValue(f"Environment: {self.name!r} always exists; choose another name")
+        if self.name in (HOST, CLEAN, AUTO):
+            raise InvalidValue(f"Environment: {self.name!r} has a meaning of its own; choose another name")
         object.__setattr__(self, "packages", tuple(self.packages))
 
 

@@ -5,32 +5,36 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from actbox.core.errors import InvalidValue, SandboxUnavailable
-from actbox.core.packages import Environment, PackagePolicy
+from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
+from actbox.core.packages import HOST, Environment, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import Layer, Target
+from actbox.sandbox.dependencies import BUILD_LOG, Layer, Target, of_environment
 
 from .asking import NotAllowed, refuse
 from .environments import EnvironmentRecord, EnvironmentRecords
 from .fetching import PackageFetcher
-from .languages import JAVASCRIPT, index_of, interpreter_of, judge_of, requirements_of
+from .languages import JAVASCRIPT, index_of, interpreter_of, judge_of, requirements_of, rules_of
 from .npm_archives import BadTarball
 from .package_job import PackageJob
+from .project_files import DeclaredDependencies
+from .requirements import markers_of
 from .resolving import CannotResolve
+from .rules import PackageJudge, ResolvedPackage
 from .single_flight import SingleFlight
 from .store import Artifact, BadCache, PackageStore, UsedSet
 from .vulnerabilities import refuse_vulnerable
 from .wheels import BadWheel
 
 _DAY_SECONDS = 24 * 3600
-_log = logging.getLogger("actbox")
+_log = logging.getLogger(BUILD_LOG)
 
 
 class NamedEnvironments:
@@ -47,6 +51,30 @@ class NamedEnvironments:
         self.records = EnvironmentRecords(self._folder)
         """The definitions, with the locks for this machine."""
 
+    def choose(self, asked: DeclaredDependencies, language: str, policy: Policy, images: bool) -> str:
+        """Return the built environment of this machine that has most of what a program asks for, else `HOST`. Blocks.
+
+        Of several that have as many it is the one with the fewest packages, and then the first by name. Environments
+        that the policy refuses are left out, and without `images` those with an OCI image.
+        """
+        installed = {one.name: one.version for one in of_environment(replace(policy, environment=HOST), None, language)}
+        most = max(1, sum(one.applies() and one.is_met_by(installed) for one in asked.requirements))
+        found = []
+        for name in self.records.names():
+            with contextlib.suppress(ActboxError, NotAllowed):  # one that cannot be read or used here, or is refused
+                record = self.records.read(name)
+                if record is None or record.definition.language != language or (record.definition.image and not images):
+                    continue
+                installed = {one.name: one.version for one in reversed(record.distributions)}
+                python, platform = interpreter_of(record.definition, None)
+                markers = markers_of(python.version)
+                has = sum(one.applies(markers) and one.is_met_by(installed) for one in asked.requirements)
+                fits = language != "python" or asked.python.contains(f"{python.version}.0")
+                if has >= most and fits and record.platform == platform and self._is_fetched(record):
+                    _check(record, policy.packages or PackagePolicy())
+                    found.append((-has, len(record.locked), name))
+        return min(found)[2] if found else HOST
+
     def image(self, policy: Policy) -> str:
         """Return the OCI image of a policy's environment, "" if it names none. Blocks."""
         definition = self._definition(policy)
@@ -56,6 +84,7 @@ class NamedEnvironments:
         """Return the files of a policy's environment; see `actbox.sandbox.dependencies.Provider`."""
         rules = policy.packages or PackagePolicy()
         name = policy.environment_name
+        remedy = ""
         try:
             definition = await run_blocking(self._definition, policy)
             if definition is None:
@@ -67,18 +96,21 @@ class NamedEnvironments:
                     f" {engine} engine has it"
                 )
             record = await run_blocking(self._records_for(target).read, name)
+            is_known = record is not None and record.definition == definition
+            if target is None:  # the command builds for this machine
+                remedy = f"`{_command(definition, is_known)}`"
             python, platform = await run_blocking(interpreter_of, definition, target)
-            artifacts = self._fetcher.found(record.locked) if record and record.definition == definition else ()
-            is_here = record is not None and record.platform == platform
-            if record is None or not is_here or not artifacts or len(artifacts) != len(record.locked):
+            fits = is_known and record is not None and record.platform == platform
+            artifacts = self._fetcher.found(record.locked) if record and fits else ()
+            if record is None or not fits or len(artifacts) != len(record.locked):
                 if rules.offline:
                     raise SandboxUnavailable(
-                        f"the environment {name!r} is not built, and the policy is offline: run"
-                        f" `actbox environment build {name}` with a network"
+                        f"the environment {name!r} is not built, and the policy is offline:"
+                        f" {f'run {remedy}' if remedy else 'open a sandbox with it once'} with a network"
                     )
                 record = await self._flights.do((name, target), lambda: self.build(definition, rules, target=target))
                 artifacts = self._fetcher.found(record.locked)
-            _check_review(record, rules)
+            await run_blocking(_check, record, rules)
             folder = await run_blocking(self._in_use, record, artifacts)
             return Layer(
                 folder=str(folder),
@@ -91,7 +123,8 @@ class NamedEnvironments:
         except NotAllowed as refusal:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
         except (CannotResolve, BadWheel, BadTarball, BadCache, OSError) as error:
-            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}") from None
+            again = f"; {remedy} tries again" if remedy else ""
+            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}{again}") from None
 
     async def build(
         self,
@@ -164,6 +197,9 @@ class NamedEnvironments:
                         found |= {one.sha256 for one in record.locked}
         return found
 
+    def _is_fetched(self, record: EnvironmentRecord) -> bool:
+        return len(self._fetcher.found(record.locked)) == len(record.locked)
+
     def _definition(self, policy: Policy) -> Environment | None:
         if isinstance(policy.environment, Environment):
             return policy.environment
@@ -193,11 +229,34 @@ class NamedEnvironments:
         return self._store.use(artifacts, [one.place for one in record.locked])
 
 
-def _check_review(record: EnvironmentRecord, rules: PackagePolicy) -> None:
-    """Raise `SandboxUnavailable` for a lock that nobody has reviewed lately, if the policy demands it."""
+def _command(definition: Environment, is_known: bool) -> str:
+    """Return the command that builds an environment, with all that defines it unless its record does (`is_known`)."""
+    words = ["actbox", "environment", "build", definition.name]
+    if definition.image and not is_known:
+        return f"{shlex.join(words)} --config FILE"
+    if not is_known:
+        words += [word for package in definition.packages for word in ("--with", package)]
+        words += ["--python", definition.python] if definition.python else []
+        words += ["--language", definition.language] if definition.language != "python" else []
+    return shlex.join(words)
+
+
+def _check(record: EnvironmentRecord, rules: PackagePolicy) -> None:
+    """Raise `SandboxUnavailable` for a lock with a blocked or vulnerable package, and for one that nobody has reviewed.
+
+    Blocks.
+    """
+    name, language = record.definition.name, record.definition.language
+    packages = {one.name: ResolvedPackage(name=one.name, version=one.version) for one in record.locked}
+    has = {one.name: one.version for one in packages.values()}
+    judge = PackageJudge(rules_of(rules, language), language=language, installed=has)
+    try:
+        refuse(judge.judge_resolved((), packages.values()))
+        refuse_vulnerable(record.locked, rules, language)
+    except NotAllowed as refusal:
+        raise SandboxUnavailable(f"the environment {name!r} cannot be used: {refusal}") from None
     days = rules.review_days
     if days is not None and time.time() - record.reviewed_at > days * _DAY_SECONDS:
-        name = record.definition.name
         raise SandboxUnavailable(
             f"nobody has reviewed the environment {name!r} in the last {days:g} days: look at it with"
             f" `actbox environment show {name}`, and then run `actbox environment review {name} --by WHO`"

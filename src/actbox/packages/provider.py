@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -29,8 +29,8 @@ from .languages import JAVASCRIPT, index_of, judge_of, language_of, packages_of,
 from .named_environments import NamedEnvironments
 from .npm_archives import BadTarball
 from .package_job import PackageJob
-from .project_files import read_script
-from .requirements import Requirement
+from .project_files import DeclaredDependencies, read_script
+from .requirements import Requirement, markers_of
 from .resolving import CannotResolve
 from .store import KEEP_SECONDS, MOST_BYTES, Artifact, BadCache, PackageStore, UsedSet
 from .temporary_folders import TemporaryFolder
@@ -91,6 +91,13 @@ class PackageProvider:
                 return requirement.name
         return ""
 
+    def choose(self, program: Program, policy: Policy, images: bool) -> str:
+        """Return the name of the environment that has most of what a program asks for; see `NamedEnvironments`. Blocks.
+
+        Raises `InvalidValue` for a requirement that cannot be read.
+        """
+        return self.environments.choose(_asked_by(program), language_of(program.language), policy, images)
+
     def image(self, policy: Policy) -> str:
         """Return the OCI image of a policy's named environment, "" if it names none. Blocks."""
         return self.environments.image(policy)
@@ -136,18 +143,13 @@ class PackageProvider:
         """
         start = time.perf_counter()
         language = language_of(program.language)
-        asked = _read(program.dependencies, language)
-        asked += read_script(program.code).requirements if language == "python" else ()
+        asked = _asked_by(program).requirements
         try:
             environs = partial(of_environment, policy, layer, language)
             # Of the versions of a package of npm, the outermost counts; of Python's, that of the session.
             installed = {one.name: one.version for one in (*reversed(environs()), *had)}
-            markers = (
-                {"python_version": layer.version, "python_full_version": f"{layer.version}.0"}
-                if layer and layer.version
-                else None
-            )
-            lacking = tuple(one for one in asked if one.applies(markers) and not _has(installed, one))
+            markers = markers_of(layer.version if layer else "")
+            lacking = tuple(one for one in asked if one.applies(markers) and not one.is_met_by(installed))
             if not lacking:
                 return Environs(name_of(policy, layer), Distributions((), environs))
             rules = policy.packages or PackagePolicy()
@@ -237,6 +239,13 @@ def provider() -> PackageProvider:
     return PackageProvider(PackageStore(Path(named) if named else cache / "actbox" / "wheels"))
 
 
+def _asked_by(program: Program) -> DeclaredDependencies:
+    """Return what a program asks for, by its field and by a script block. Raises `InvalidValue`."""
+    language = language_of(program.language)
+    script = read_script(program.code) if language == "python" else DeclaredDependencies()
+    return replace(script, requirements=_read(program.dependencies, language) + script.requirements)
+
+
 @functools.lru_cache(maxsize=256)
 def _read(dependencies: tuple[str, ...], language: str) -> tuple[Requirement, ...]:
     return requirements_of(dependencies, language)
@@ -256,8 +265,3 @@ def _failure(error: Exception, asked: Sequence[Requirement], root: Path) -> Erro
     if isinstance(error, OSError):
         hint = f"make room in {root}, or name another directory by {CACHE_VARIABLE}"
     return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message, hint=hint)
-
-
-def _has(installed: Mapping[str, str], one: Requirement) -> bool:
-    version = installed.get(one.normalized)
-    return version is not None and not one.address and not one.extras and one.accepts(version)

@@ -25,6 +25,8 @@ from .visible_packages import package_folders, visible_versions
 
 PACKAGES = "/opt/packages"
 """Where programs see the packages that they asked for: `site` to import from, `bin` with scripts, `node_modules`."""
+BUILD_LOG = "actbox.environments"
+"""The logger that says each step while a named environment is built."""
 _PROVIDER = "actbox.packages.provider"
 _IMPORT_NAMES = "actbox.packages.import_names"
 _SCRIPT_BLOCK = "# /// script"
@@ -129,6 +131,12 @@ class Provider(Protocol):
         Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
         """
 
+    def choose(self, program: Program, policy: Policy, images: bool) -> str:
+        """Return the name of the built environment that has most of what a program asks for, else `HOST`. Blocks.
+
+        Without `images` those with an OCI image are left out. Raises `InvalidValue` for a bad requirement.
+        """
+
     def image(self, policy: Policy) -> str:
         """Return the OCI image of a policy's named environment, "" if it names none. Blocks."""
 
@@ -208,6 +216,11 @@ def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:
 def name_of(policy: Policy, layer: Layer | None) -> str:
     """Return the name of a policy's environment, for which an engine may have one of its own."""
     return layer.name if layer is not None and layer.name else policy.environment_name
+
+
+def choose(program: Program, policy: Policy, images: bool) -> str:
+    """Return the name of the environment to run a program in; see `Provider`. Blocks. Raises `InvalidValue`."""
+    return _provider().choose(program, policy, images)
 
 
 def package_of(module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
