@@ -152,6 +152,28 @@ async def test_a_lock_for_an_interpreter_elsewhere_is_kept_reviewed_and_removed_
     assert not made.environments.remove("kit")
 
 
+async def test_a_review_holds_for_one_lock_and_guards_the_name(index: IndexServer) -> None:
+    made = provider.provider()
+    await made.environments.build(KIT, PackagePolicy(index=index.address))
+    made.environments.review("kit", "ann")
+    assert (await run(policy_of(index, review_days=7), "import kit_words\nkit_words.word")).value == "hello"
+    with pytest.raises(SandboxUnavailable, match="other packages here, which ann has reviewed"):
+        await run(policy_of(index, Environment(name="kit", packages=("kit-words",))), "1")
+    record = made.records.read("kit")
+    assert record is not None
+    made.records.write(replace(record, locked=record.locked[:1]))
+    with pytest.raises(SandboxUnavailable, match="nobody has reviewed"):
+        await run(policy_of(index, "kit", review_days=7), "1")
+
+
+async def test_a_record_that_somebody_has_edited_is_built_anew(index: IndexServer) -> None:
+    made = provider.provider()
+    record = await made.environments.build(KIT, PackagePolicy(index=index.address))
+    made.records.write(replace(record, locked=(replace(record.locked[0], version="9.9"), *record.locked[1:])))
+    with pytest.raises(SandboxUnavailable, match="the package cache has another"):
+        await run(policy_of(index, "kit"), "1")
+
+
 def test_a_file_defines_environments(index: IndexServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "images.yaml"
     version = ".".join(__import__("platform").python_version_tuple()[:2])

@@ -35,7 +35,7 @@ def build(
 ) -> int:
     """Build an environment, or all of a configuration file if `name` is empty, and print what each has."""
     provider = providers.provider()
-    for definition in _definitions(provider, name, packages, python, language, config):
+    for definition in _definitions(provider, name, packages, python, language, config, refresh):
         print(f"building {definition.name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()
         try:
@@ -144,7 +144,13 @@ def collect(keep_days: float, most_gib: float) -> int:
 
 
 def _definitions(
-    provider: PackageProvider, name: str, packages: Sequence[str], python: str, language: str, config: Path | None
+    provider: PackageProvider,
+    name: str,
+    packages: Sequence[str],
+    python: str,
+    language: str,
+    config: Path | None,
+    refresh: bool,
 ) -> list[Environment]:
     if config is not None:
         from actbox.config import Config
@@ -155,6 +161,8 @@ def _definitions(
             known = ", ".join(one.name for one in found) or "none"
             raise UsageError(f"{config} has no environment {name!r}; it has {known}", "name one of these")
         return chosen
+    if not name and refresh and (names := provider.records.names()):
+        return [_record(provider, one).definition for one in names]
     if not name:
         raise UsageError(
             "name an environment, or a file that defines some", "actbox environment build NAME --with PACKAGE"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import NoneType
 from typing import Any, overload
 
 from .errors import InvalidValue
@@ -201,9 +202,10 @@ class PackagePolicy:
     without one they are refused, unless the program's tools have an approver. `index` is the address of the package
     index; default: the one that this machine's uv and pip settings name, else the one that uv takes by itself.
     `npm_registry` is that of the registry of npm; default: the one that npm's settings name, else the public one.
-    `install_seconds` limits resolving and installing, which are no part of a program's time. `offline` uses the package cache alone. `vulnerabilities` is the
-    path of a file or directory in the OSV format: packages that it names, in affected versions, are refused.
-    `review_days` refuses named environments whose lock nobody has reviewed in so many days.
+    `install_seconds` limits resolving and installing, which are no part of a program's time. `offline` uses the package
+    cache alone. `vulnerabilities` is the path of a file or directory in the OSV format: packages that it names, in
+    affected versions, are refused. `review_days` refuses named environments whose lock nobody has reviewed in so many
+    days.
     """
 
     python: PackageRules = field(default_factory=PackageRules)
@@ -223,6 +225,11 @@ class PackagePolicy:
         for rule in (*self.python.auto_approved, *self.python.requires_approval, *self.python.blocked):
             if not re.fullmatch(PACKAGE_NAME, rule.name):
                 raise InvalidValue(f"PackagePolicy.python: {rule.name!r} is a name of npm; put it into nodejs")
+        for name in ("index", "npm_registry", "vulnerabilities"):
+            if not isinstance(getattr(self, name), (str, NoneType)):
+                raise InvalidValue(f"PackagePolicy.{name} must be text or None, not {getattr(self, name)!r}")
+        if not isinstance(self.offline, bool):
+            raise InvalidValue(f"PackagePolicy.offline must be True or False, not {self.offline!r}")
         for name in ("install_seconds", "review_days"):
             value = getattr(self, name)
             if value is None and name == "review_days":
@@ -253,7 +260,17 @@ class Environment:
         check_environment_name(self.name)
         if self.name in (HOST, CLEAN, AUTO):
             raise InvalidValue(f"Environment: {self.name!r} has a meaning of its own; choose another name")
+        listed: object = self.packages
+        if isinstance(listed, str) or not isinstance(listed, Iterable):
+            raise InvalidValue(f"Environment.packages is a list of requirements, not {listed!r}")
+        for name in ("python", "image", "language"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidValue(f"Environment.{name} must be text, not {getattr(self, name)!r}")
+        if isinstance(self.warm_pool_size, bool) or not isinstance(self.warm_pool_size, int) or self.warm_pool_size < 0:
+            raise InvalidValue(f"Environment.warm_pool_size is a number of guests, not {self.warm_pool_size!r}")
         object.__setattr__(self, "packages", tuple(self.packages))
+        if not all(isinstance(one, str) for one in self.packages):
+            raise InvalidValue(f"Environment.packages has requirements as text, not {self.packages!r}")
 
 
 def check_environment_name(name: object) -> None:

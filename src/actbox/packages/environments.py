@@ -27,7 +27,7 @@ class EnvironmentRecord:
     """A named environment as the package cache knows it. Times are seconds since 1970, 0.0 for what was never done.
 
     `platform` is that of the interpreter that the lock is for. `checked` says when, and against which file, the lock
-    was compared with known vulnerabilities.
+    was compared with known vulnerabilities. A review holds for the lock that `reviewed_lock` is the digest of.
     """
 
     definition: Environment
@@ -39,6 +39,12 @@ class EnvironmentRecord:
     checked: str = ""
     reviewed_at: float = 0.0
     reviewed_by: str = ""
+    reviewed_lock: str = ""
+
+    @property
+    def is_reviewed(self) -> bool:
+        """Whether somebody has reviewed this lock."""
+        return self.reviewed_lock == self.lock_sha256
 
     @property
     def lock_sha256(self) -> str:

@@ -97,6 +97,11 @@ class NamedEnvironments:
                 )
             record = await run_blocking(self._records_for(target).read, name)
             is_known = record is not None and record.definition == definition
+            if record is not None and not is_known and record.is_reviewed:
+                raise SandboxUnavailable(
+                    f"the environment {name!r} is defined with other packages here, which {record.reviewed_by} has"
+                    f" reviewed: give this one another name, or remove that one by `actbox environment rm {name}`"
+                )
             if target is None:  # the command builds for this machine
                 remedy = f"`{_command(definition, is_known)}`"
             python, platform = await run_blocking(interpreter_of, definition, target)
@@ -183,7 +188,9 @@ class NamedEnvironments:
         reviewed = []
         for records in self._all_records():
             if (record := records.read(name)) is not None:
-                reviewed.append(replace(record, reviewed_at=time.time(), reviewed_by=by))
+                reviewed.append(
+                    replace(record, reviewed_at=time.time(), reviewed_by=by, reviewed_lock=record.lock_sha256)
+                )
                 records.write(reviewed[-1])
         return reviewed
 
@@ -226,6 +233,12 @@ class NamedEnvironments:
         return kept.path
 
     def _use(self, record: EnvironmentRecord, artifacts: tuple[Artifact, ...]) -> UsedSet:
+        for locked, artifact in zip(record.locked, artifacts, strict=True):
+            if (locked.name, locked.version) != (artifact.name, artifact.version):
+                raise BadCache(
+                    f"its lock says {locked.name}=={locked.version}, and the package cache has another file there: lock"
+                    f" it anew by `actbox environment build {record.definition.name} --refresh`"
+                )
         return self._store.use(artifacts, [one.place for one in record.locked])
 
 
@@ -256,7 +269,7 @@ def _check(record: EnvironmentRecord, rules: PackagePolicy) -> None:
     except NotAllowed as refusal:
         raise SandboxUnavailable(f"the environment {name!r} cannot be used: {refusal}") from None
     days = rules.review_days
-    if days is not None and time.time() - record.reviewed_at > days * _DAY_SECONDS:
+    if days is not None and not (record.is_reviewed and time.time() - record.reviewed_at <= days * _DAY_SECONDS):
         raise SandboxUnavailable(
             f"nobody has reviewed the environment {name!r} in the last {days:g} days: look at it with"
             f" `actbox environment show {name}`, and then run `actbox environment review {name} --by WHO`"
