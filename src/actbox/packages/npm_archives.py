@@ -70,7 +70,7 @@ def unpack_tarball(tarball: Path, filename: str, name: str, version: str, target
         with _Bounded(tarball) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             about = _Tarball(archive, filename).write(target / PACKAGE)
         return _checked(about, filename, name, version)
-    except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, _TooLarge, ValueError) as error:
+    except _UNREADABLE as error:
         shutil.rmtree(target)
         raise BadTarball(f"{filename} cannot be read as a compressed tar file: {error}") from None
     except BaseException:
@@ -80,6 +80,10 @@ def unpack_tarball(tarball: Path, filename: str, name: str, version: str, target
 
 class _TooLarge(Exception):
     """Raised for an archive that asks for more memory or space than it may have."""
+
+
+# tarfile calls itself for each header that extends the next one, so that many of these are a `RecursionError`.
+_UNREADABLE = (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, ValueError, RecursionError, _TooLarge)
 
 
 class _Bounded(gzip.GzipFile):
