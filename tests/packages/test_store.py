@@ -73,7 +73,7 @@ def _add_and_use(root: Path, wheel: Path) -> str:
 
 def test_processes_that_want_the_same_thing_at_once_all_get_it(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path)
-    with ProcessPoolExecutor(8, multiprocessing.get_context("fork")) as pool:
+    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
         found = list(pool.map(_add_and_use, [tmp_path / "cache"] * 20, [wheel] * 20))
     assert found == ["here = True\n"] * 20
     assert os.listdir(tmp_path / "cache" / "temporary") == []
