@@ -1,4 +1,4 @@
-"""What a policy blocks is blocked in every spelling, whatever brings it, and as a copy that a program has by name."""
+"""Blocked packages are refused in every spelling, whatever brings them, and as copies that a program has by name."""
 
 from __future__ import annotations
 

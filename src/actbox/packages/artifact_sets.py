@@ -105,7 +105,7 @@ class ArtifactSets:
             raise
 
     def use_at_once(self, artifacts: Iterable[Artifact], places: Sequence[str] = ()) -> UsedSet | None:
-        """Return what `use` returns if that takes no time to speak of: a small set, known, unchanged and not locked."""
+        """Return the set of these artifacts if it is small, known, unchanged and not locked, so that nothing blocks."""
         key, placed = _placed(artifacts, places)
         path = self.folder / key
         known = self._known.get(key)

@@ -165,7 +165,7 @@ class _Tarball:
 
 
 def _checked(about: Mapping[str, Any], filename: str, name: str, version: str) -> Unpacked:
-    """Return what a `package.json` says, if it is that of the package."""
+    """Return the facts of a `package.json`. Raises `BadTarball` for that of another package."""
     said = about.get("name"), str(about.get("version", "")).strip().lstrip("=v").partition("+")[0]
     if said != (name, version.partition("+")[0]):
         raise BadTarball(f"{filename} is refused: its package.json is that of {said[0]} {said[1]}")

@@ -28,7 +28,7 @@ from .temporary_folders import TemporaryFolders
 __all__ = ["KEEP_SECONDS", "MOST_BYTES", "Artifact", "BadCache", "PackageStore", "UsedSet"]
 
 KEEP_SECONDS = 7 * 24 * 3600.0
-"""How long an entry is kept after its last use."""
+"""The seconds for which an entry is kept after its last use."""
 MOST_BYTES = 10 * 2**30
 """The size beyond which the entries that were used longest ago are removed."""
 _COLLECT_SECONDS = 24 * 3600.0
@@ -70,7 +70,7 @@ class PackageStore:
         return self._sets.use(artifacts, places)
 
     def use_at_once(self, artifacts: Iterable[Artifact], places: Sequence[str] = ()) -> UsedSet | None:
-        """Return what `use` returns if that takes no time to speak of, else `None`."""
+        """Return the set of these artifacts if it is at hand, else `None`; see `ArtifactSets.use_at_once`."""
         return self._sets.use_at_once(artifacts, places)
 
     def collect(

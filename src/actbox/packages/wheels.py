@@ -75,7 +75,7 @@ class Unpacked:
 class _Entry:
     info: zipfile.ZipInfo
     target: str
-    """Where the file goes, relative to the unpacked wheel."""
+    """The path of the file in the unpacked wheel."""
     sha256: str
     """In the form of RECORD, "" for files that cannot have one."""
     size: int

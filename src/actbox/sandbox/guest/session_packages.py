@@ -90,7 +90,7 @@ class SessionPackages:
         return answer
 
     def _is_program_importing(self) -> bool:
-        """Return whether a program's own line imports, and not a library, which may well do without the module."""
+        """Return True if a line of a program imports, and not a library, which may well do without the module."""
         frame: Optional[FrameType] = sys._getframe(2)
         while frame is not None:
             name = frame.f_code.co_filename
