@@ -1,4 +1,4 @@
-"""What a policy blocks is blocked in every spelling, whatever brings it, and as a copy that a program has by name."""
+"""Blocked packages are refused in every spelling, whatever brings them, and as copies that a program has by name."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_nothing_can_be_downloaded_from_the_index_by_a_program(index: Inde
     assert not any("forbidden" in path for path in index.requests)
 
 
-def test_modules_that_others_bring_too_are_let_in_from_the_hosts_own_packages() -> None:
+def test_the_modules_of_a_package_are_those_of_its_name_and_of_the_table_but_no_standard_ones() -> None:
     assert modules_of("Pillow") == ("PIL", "Pillow", "pillow")
     assert modules_of("dataclasses") == ()
 

@@ -123,6 +123,12 @@ def test_environments_are_built_listed_shown_reviewed_and_removed_from_the_shell
 
     assert "kit: 2 packages" in said("build", "kit", "--with", "kit-greeting", "--index", index.address)
     assert said("list").startswith("kit: 2 packages for cpython-3.")
+    (provider.provider().cache / "environments" / "damaged.json").write_text("{")
+    assert run_app(["environment", "list"]) == 0
+    listed = capsys.readouterr()
+    assert listed.out.startswith("kit: 2 packages") and "damaged.json is no record of an environment" in listed.err
+    said("rm", "damaged")
+    assert "there is no format 'xml'; there are: text, json" in said("show", "kit", "--format", "xml", code=2)
     shown = json.loads(said("show", "kit", "--format", "json"))
     assert [one["name"] for one in shown["distributions"]] == ["kit-greeting", "kit-words"]
     components = json.loads(said("show", "kit", "--format", "cyclonedx"))["components"]

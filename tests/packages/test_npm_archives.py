@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import sys
 import tarfile
 from pathlib import Path
 
@@ -89,6 +90,14 @@ def test_a_header_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
     header.type, header.size = tarfile.XHDTYPE, 2**33
     with pytest.raises(BadTarball, match="a header of it is too long"):
         unpacked(gzip.compress(header.tobuf(tarfile.GNU_FORMAT)), tmp_path)
+
+
+def test_headers_that_would_fill_the_stack_are_refused(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("package/long")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1
+    block = header.tobuf(tarfile.GNU_FORMAT) + bytes(tarfile.BLOCKSIZE)
+    with pytest.raises(BadTarball, match="maximum recursion depth"):
+        unpacked(gzip.compress(block * sys.getrecursionlimit(), mtime=0), tmp_path)
 
 
 def test_a_file_with_another_hash_is_refused(tmp_path: Path) -> None:

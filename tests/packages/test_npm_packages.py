@@ -147,7 +147,9 @@ async def test_what_the_policy_does_not_allow_is_refused_and_nothing_of_it_is_fe
     assert registry.files_fetched() == []
 
 
-async def test_what_an_archive_itself_requires_counts_and_not_what_the_registry_says(registry: RegistryServer) -> None:
+async def test_a_blocked_package_that_an_archive_requires_behind_the_registrys_back_is_not_there(
+    registry: RegistryServer,
+) -> None:
     path = registry.add("sly", dependencies={"forbidden": "*"})
     tarball = registry.tarballs[path]
     integrity = registry.dist("sly")["integrity"]

@@ -227,12 +227,16 @@ async def test_a_collection_leaves_the_packages_of_a_living_session(index: Index
 
 
 async def test_a_later_version_comes_before_an_earlier_one(index: IndexServer) -> None:
-    make_wheel(index.folder, "kit_words", "2.0", files={"kit_words.py": b"word = 'later'\n"})
+    for version, word in (("1.0", "earlier"), ("2.0", "later")):
+        script = f"#!/bin/sh\necho {word}\n".encode()
+        files = {"kit_words.py": f"word = {word!r}\n".encode(), f"kit_words-{version}.data/scripts/kit": script}
+        make_wheel(index.folder, "kit_words", version, files=files)
     async with session_with(policy_of(index, auto_approved=["kit-words"])) as session:
         assert (await session.run("%pip install kit-words==1.0")).success
         result = await session.run("%pip install kit-words==2.0\nimport kit_words\nkit_words.word")
         assert result.value == "later", result
         assert [(one.name, one.version) for one in result.distributions] == [("kit-words", "2.0")]
+        assert (await session.run("import subprocess\nsubprocess.check_output('kit', text=True)")).value == "later\n"
         shown = await session.run("!pip list\n!pip show kit-words\n!pip --version")
     assert shown.stdout.count("2.0") == 2 and "1.0" not in shown.stdout, shown
     assert "pip of actbox" in shown.stdout

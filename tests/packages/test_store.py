@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from actbox import InvalidValue
-from actbox.packages import store as store_module
+from actbox.packages import artifact_sets, artifacts
 from actbox.packages.store import Artifact, BadCache, PackageStore, UsedSet
+from actbox.packages.wheels import BadWheel
 
+from .registry_server import make_tarball
 from .wheel_factory import make_wheel, sha256_of
 
 
@@ -57,7 +61,7 @@ def test_other_users_may_enter_the_directories_of_a_set_whatever_the_umask_is(
 def test_a_wheel_is_unpacked_once(store: PackageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = make_wheel(tmp_path)
     first = added(store, wheel)
-    monkeypatch.delattr(store_module, "unpack")
+    monkeypatch.delattr(artifacts, "unpack")
     assert added(PackageStore(store.root), wheel) == first == store.find(first.sha256)
 
 
@@ -69,7 +73,7 @@ def _add_and_use(root: Path, wheel: Path) -> str:
 
 def test_processes_that_want_the_same_thing_at_once_all_get_it(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path)
-    with ProcessPoolExecutor(8, multiprocessing.get_context("fork")) as pool:
+    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
         found = list(pool.map(_add_and_use, [tmp_path / "cache"] * 20, [wheel] * 20))
     assert found == ["here = True\n"] * 20
     assert os.listdir(tmp_path / "cache" / "temporary") == []
@@ -81,11 +85,18 @@ def _edit(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_a_cache_that_somebody_edited_is_not_used(store: PackageStore, tmp_path: Path) -> None:
+def _hide(path: Path) -> None:
+    path.chmod(0o600)
+
+
+@pytest.mark.parametrize("change", [_edit, _hide])
+def test_a_cache_that_somebody_edited_is_not_used(
+    change: Callable[[Path], None], store: PackageStore, tmp_path: Path
+) -> None:
     wheel = make_wheel(tmp_path)
     artifact = added(store, wheel)
     used = store.use([artifact])
-    _edit(used.path / "site" / "kit_wheel" / "__init__.py")
+    change(used.path / "site" / "kit_wheel" / "__init__.py")
     with pytest.raises(BadCache, match="is not what was put into the package cache"):
         store.use([artifact])
     assert store.find(artifact.sha256) is None
@@ -114,7 +125,7 @@ def test_a_set_is_hashed_at_its_first_use_and_again_only_where_a_file_has_change
     artifact = added(store, make_wheel(tmp_path))
     store.use([artifact])
     hashed: list[Path] = []
-    monkeypatch.setattr(store_module, "_hash_of", lambda path: hashed.append(path) or "")
+    monkeypatch.setattr(artifact_sets, "hash_of", lambda path: hashed.append(path) or "")
     store.use([artifact])
     assert hashed == []
 
@@ -138,6 +149,31 @@ def test_what_is_in_use_stays_and_what_nobody_used_for_long_goes(store: PackageS
     assert [path for path in store.root.rglob("*") if path.is_file() and path.name not in ("collect", "sets")] == []
 
 
+def test_the_bytes_freed_count_each_file_once(store: PackageStore, tmp_path: Path) -> None:
+    store.use([added(store, make_wheel(tmp_path))]).close()
+    [(size, _)] = store.contents().values()
+    assert store.collect(keep_seconds=-1) == size > 0
+
+
+def test_a_set_that_nobody_can_close_any_more_is_not_in_use(store: PackageStore, tmp_path: Path) -> None:
+    path = store.use([added(store, make_wheel(tmp_path))]).path
+    store.collect(keep_seconds=-1)
+    assert not path.exists()
+
+
+def test_a_collection_leaves_no_name_and_no_lock_of_what_is_gone(store: PackageStore, tmp_path: Path) -> None:
+    tarball = tmp_path / "kit.tgz"
+    tarball.write_bytes(make_tarball({"name": "kit", "version": "1.0.0"}))
+    sha512 = hashlib.sha512(tarball.read_bytes()).hexdigest()
+    artifact = store.add_tarball(tarball, tarball.name, "kit", "1.0.0", sha512)
+    store.collect(kept={artifact.sha256})
+    assert store.find(sha512) == artifact
+    with pytest.raises(BadWheel):
+        store.add(tarball, "kit-1.0-py3-none-any.whl", "0" * 64)
+    store.collect(keep_seconds=-1)
+    assert sorted(path.name for path in store.root.rglob("*") if path.is_file()) == ["collect"]
+
+
 def test_a_directory_that_is_held_stays_and_one_that_nobody_holds_goes(store: PackageStore) -> None:
     held = store.temporary.make("session-")
     abandoned = store.root / "temporary" / "abandoned"
@@ -159,13 +195,16 @@ def test_beyond_its_size_the_cache_loses_what_was_used_longest_ago(store: Packag
     assert [store.find(artifact.sha256) is not None for artifact in artifacts] == [False, True]
 
 
-@pytest.mark.parametrize("wrong", ["a link", "a file", "writable by others"])
+@pytest.mark.parametrize("wrong", ["a link", "a file", "writable by others", "below a file"])
 def test_a_directory_that_is_not_our_own_is_refused(wrong: str, tmp_path: Path) -> None:
     root = tmp_path / "cache"
     if wrong == "a link":
         root.symlink_to(tmp_path)
     elif wrong == "a file":
         root.write_text("")
+    elif wrong == "below a file":
+        root.write_text("")
+        root /= "cache"
     else:
         root.mkdir()
         root.chmod(0o777)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actbox import InvalidValue
-from actbox.packages.vulnerabilities import Advisories
+from actbox.packages.vulnerabilities import Advisories, read_advisories
 
 
 def advisory(name: str = "Kit_Words", **affected: Any) -> dict[str, Any]:
@@ -69,6 +70,19 @@ def test_a_file_that_is_no_advisory_is_refused_by_name(content: str, tmp_path: P
     file.write_text(content)
     with pytest.raises(InvalidValue, match=r"bad\.json is no advisory"):
         Advisories(file)
+
+
+@pytest.mark.parametrize("place", ["file", "directory"])
+def test_advisories_that_came_later_are_read(place: str, tmp_path: Path) -> None:
+    written(tmp_path, {**advisory(versions=["1.0"]), "id": "KIT-0"})
+    path = str(tmp_path if place == "directory" else tmp_path / "0.json")
+    assert read_advisories(path).of("kit-words", "1.0") == ("KIT-0",)
+    assert read_advisories(path) is read_advisories(path)
+    (tmp_path / "new").write_text(json.dumps(advisory(versions=["1.0"])))
+    os.utime(tmp_path / "new", (1, 1))
+    (tmp_path / "new").replace(tmp_path / "0.json")
+    os.utime(tmp_path, (1, 1))
+    assert read_advisories(path).of("kit-words", "1.0") == ("KIT-1",)
 
 
 def test_a_directory_without_advisories_is_refused(tmp_path: Path) -> None:

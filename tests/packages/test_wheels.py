@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ def test_files_go_to_their_places_with_plain_modes(tmp_path: Path) -> None:
         "kit_wheel-1.0.data/scripts/kit-script": b"#!python\nprint('hi')\n",
         "kit_wheel-1.0.data/purelib/kit_pure.py": b"",
         "kit_wheel-1.0.data/data/share/kit/x.txt": b"x",
-        f"{ABOUT}/entry_points.txt": b"[console_scripts]\nkit = kit_wheel.main:Cli.run\n../evil = kit_wheel:x\n",
+        f"{ABOUT}/entry_points.txt": (
+            b"[console_scripts]\nkit = kit_wheel.main:Cli.run\n../evil = kit_wheel:x\n.. = kit_wheel:x\n"
+        ),
     }
     modes = {"kit_wheel/tool": 0o104755, "kit_wheel/__init__.py": 0o100600}
     target = tmp_path / "unpacked"
@@ -80,6 +83,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no hash": ({"record": {"kit_wheel/__init__.py": "kit_wheel/__init__.py,,\n"}}, "something else about"),
     "a weak hash": ({"record": {"kit_wheel/__init__.py": "kit_wheel/__init__.py,md5=x,12\n"}}, "something else"),
+    "a RECORD with an endless field": ({"record": {"x": "x" * 200_000 + ",sha256=x,1\n"}}, "field larger than"),
     "a file that is not there": ({"record": {"gone": "gone,sha256=x,3\n"}}, "lists gone, which it does not have"),
     "a virtual environment's settings": (
         {"files": {"kit_wheel-1.0.data/data/pyvenv.cfg": b"home = /"}},
@@ -128,9 +132,35 @@ def test_a_wheel_of_another_distribution_than_its_name_says_is_refused(tmp_path:
 def test_what_is_no_archive_is_refused(content: bytes, tmp_path: Path) -> None:
     wheel = tmp_path / "kit_wheel-1.0-py3-none-any.whl"
     wheel.write_bytes(content)
-    with pytest.raises(BadWheel, match="cannot be read as a zip archive"):
+    with pytest.raises(BadWheel, match="cannot be read as a wheel"):
         unpacked(wheel, tmp_path / "unpacked")
     assert not (tmp_path / "unpacked").exists()
+
+
+def test_a_file_that_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "wheels")
+    data = bytearray(wheel.read_bytes())
+    start = data.index(b"__init__.py") + len("__init__.py")
+    data[start : start + 9] = b"\xff" * 9
+    wheel.write_bytes(data)
+    with pytest.raises(BadWheel, match=r"cannot be read as a wheel: .*while decompressing"):
+        unpacked(wheel, tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists()
+
+
+def test_another_compression_than_deflate_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "kit_wheel-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("kit_wheel.py", b"")
+    with pytest.raises(BadWheel, match=r"kit_wheel\.py is compressed by another method"):
+        unpacked(wheel, tmp_path / "unpacked")
+
+
+def test_metadata_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "_MOST_ABOUT_BYTES", 2**10)
+    wheel = make_wheel(tmp_path / "wheels", metadata="X: " + "x" * 2**10 + "\n")
+    with pytest.raises(BadWheel, match="METADATA is too large"):
+        unpacked(wheel, tmp_path / "unpacked")
 
 
 def test_a_bomb_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from actbox.core.errors import ActboxError
+from actbox.core.errors import ActboxError, InvalidValue
 from actbox.core.packages import Environment, PackagePolicy
 from actbox.packages import provider as providers
 from actbox.packages.asking import NotAllowed
@@ -22,6 +22,7 @@ from actbox.packages.provider import PackageProvider
 from .errors import UsageError
 
 _DAY = 24 * 3600
+_FORMS = ("text", "json", "cyclonedx")
 
 
 def build(
@@ -52,7 +53,11 @@ def list_all() -> int:
     """Print a line for each environment, and one for each approved package that programs have had beyond these."""
     provider = providers.provider()
     for name in provider.records.names():
-        record = provider.records.read(name)
+        try:
+            record = provider.records.read(name)
+        except InvalidValue as error:  # somebody has damaged it
+            print(f"actbox: {error}", file=sys.stderr)
+            continue
         if record is not None:
             print(_line(record))
     for one in provider.first_uses.read():
@@ -90,6 +95,8 @@ def lines_of(found: dict[str, Any]) -> Iterator[str]:
 
 def show(name: str, form: str) -> int:
     """Print an environment: its packages as text, as JSON, or as a bill of materials."""
+    if form not in _FORMS:
+        raise UsageError(f"there is no format {form!r}; there are: {', '.join(_FORMS)}", "--format json")
     record = _record(providers.provider(), name)
     if form == "cyclonedx":
         print(json.dumps(cyclonedx(record.distributions, language=record.definition.language), indent=1))
@@ -153,6 +160,8 @@ def _definitions(
     refresh: bool,
 ) -> list[Environment]:
     if config is not None:
+        if packages or python:
+            raise UsageError("the file says what its environments have", "leave out --with and --python")
         from actbox.config import Config
 
         found = Config.load(config).environments

@@ -1,4 +1,4 @@
-"""Which packages a program may have: reading requirements, judging them by rules, and names of imports.
+"""Packages of programs: reads requirements, judges them by rules, and finds packages by the names of imports.
 
     from actbox.core.packages import PackageRules
     from actbox.packages import PackageJudge, read_requirements

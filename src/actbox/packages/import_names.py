@@ -143,6 +143,11 @@ DISTRIBUTIONS: Final[Mapping[str, str]] = {
 }
 """Distributions by the name that programs import, where the two differ; a dotted name is a part of a namespace."""
 
+_MODULES: Final[dict[str, set[str]]] = {}
+"""The modules of the table by the normalized name of their distribution."""
+for _module, _distribution in DISTRIBUTIONS.items():
+    _MODULES.setdefault(normalized_name(_distribution), set()).add(_module)
+
 _MODULE_FILES: Final = (".py", ".pyc", ".so", ".pyd")
 
 
@@ -174,9 +179,8 @@ def distributions_of(name: str, installed: Mapping[str, Sequence[str]] | None = 
 def modules_of(distribution: str) -> tuple[str, ...]:
     """Return the modules that a distribution brings, as far as its name and the table tell, in any spelling of it."""
     name = normalized_name(distribution)
-    known = [module for module, owner in DISTRIBUTIONS.items() if normalized_name(owner) == name]
     guessed = {name.replace("-", "_"), distribution.replace("-", "_")}
-    return tuple(sorted({*known, *filter(str.isidentifier, guessed)} - sys.stdlib_module_names))
+    return tuple(sorted({*_MODULES.get(name, ()), *filter(str.isidentifier, guessed)} - sys.stdlib_module_names))
 
 
 def record_imports(lines: Iterable[str]) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def unpack_tarball(tarball: Path, filename: str, name: str, version: str, target
         with _Bounded(tarball) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             about = _Tarball(archive, filename).write(target / PACKAGE)
         return _checked(about, filename, name, version)
-    except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, _TooLarge, ValueError) as error:
+    except _UNREADABLE as error:
         shutil.rmtree(target)
         raise BadTarball(f"{filename} cannot be read as a compressed tar file: {error}") from None
     except BaseException:
@@ -80,6 +80,10 @@ def unpack_tarball(tarball: Path, filename: str, name: str, version: str, target
 
 class _TooLarge(Exception):
     """Raised for an archive that asks for more memory or space than it may have."""
+
+
+# tarfile calls itself for each header that extends the next one, so that many of these are a `RecursionError`.
+_UNREADABLE = (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, ValueError, RecursionError, _TooLarge)
 
 
 class _Bounded(gzip.GzipFile):
@@ -161,7 +165,7 @@ class _Tarball:
 
 
 def _checked(about: Mapping[str, Any], filename: str, name: str, version: str) -> Unpacked:
-    """Return what a `package.json` says, if it is that of the package."""
+    """Return the facts of a `package.json`. Raises `BadTarball` for that of another package."""
     said = about.get("name"), str(about.get("version", "")).strip().lstrip("=v").partition("+")[0]
     if said != (name, version.partition("+")[0]):
         raise BadTarball(f"{filename} is refused: its package.json is that of {said[0]} {said[1]}")

@@ -55,7 +55,7 @@ def dependencies_of(requirements: Iterable[str]) -> dict[str, str]:
 
 @functools.cache
 def npm_platform() -> str:
-    """Return what packages of npm are chosen for on this machine."""
+    """Return the platform for which packages of npm are chosen on this machine."""
     return "node " + "-".join(_machine().values())
 
 

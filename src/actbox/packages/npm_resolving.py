@@ -18,6 +18,7 @@ from urllib.parse import quote
 from actbox.core.errors import InvalidValue
 from actbox.core.mounts import FileMount
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.engines.linux.interpreter import environment_folders
 from actbox.sandbox.engines.node.binary import find_node
 
@@ -113,7 +114,7 @@ class NpmInstaller(Installer):
         described = []
         for number, (one, time) in enumerate(zip(wheels, done.value, strict=True)):
             file = self._folder / str(number)
-            sha256 = sha256_of_tarball(file, one.filename, one.sha512)
+            sha256 = await run_blocking(sha256_of_tarball, file, one.filename, one.sha512)
             described.append(
                 replace(one, sha256=sha256, size=file.stat().st_size, released=str(time), is_described=True)
             )

@@ -1,4 +1,4 @@
-"""What a program's own text and its `pyproject.toml` say that it needs: PEP 723 blocks, `[project]`, groups."""
+"""Dependencies in script blocks (PEP 723) and in `pyproject.toml`: `[project]`, extras, and dependency groups."""
 
 from __future__ import annotations
 

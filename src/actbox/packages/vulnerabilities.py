@@ -5,9 +5,11 @@ https://ossf.github.io/osv-schema/
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +55,31 @@ class Advisories:
                     if language := _ECOSYSTEMS.get(package.get("ecosystem", "").partition(":")[0]):
                         found = self._by_name.setdefault(_key(language, package["name"]), [])
                         found.append((str(advisory["id"]), affected))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InvalidValue(
                 f"PackagePolicy.vulnerabilities: {file} is no advisory in the OSV format: {error!r}"
             ) from None
 
 
-@functools.lru_cache(maxsize=4)
 def read_advisories(path: str) -> Advisories:
-    """Return the advisories of a file or directory, read once in this process. Raises `InvalidValue`."""
+    """Return the advisories of a file or directory. Raises `InvalidValue`.
+
+    They are read once in this process, and again when the file has changed, or files of the directory were added,
+    removed or replaced by others.
+    """
+    return _read(path, tuple(_times(path)))
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: str, times: tuple[tuple[str, int], ...]) -> Advisories:
     return Advisories(Path(path))
+
+
+def _times(path: str) -> Iterator[tuple[str, int]]:
+    """Yield when a file, or each directory in a directory, was changed."""
+    for folder in [path] if not os.path.isdir(path) else (folder for folder, _, _ in os.walk(path)):
+        with contextlib.suppress(OSError):
+            yield folder, os.stat(folder).st_mtime_ns
 
 
 def refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy, language: str) -> None:

@@ -15,6 +15,7 @@ import shutil
 import stat
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
@@ -34,7 +35,9 @@ SITE, SCRIPTS, DATA = "site", "bin", "data"
 MOST_FILES = 100_000
 MOST_BYTES = 8 * 2**30
 _PIECE = 2**20
-_MOST_RECORD_BYTES = 64 * 2**20
+_MOST_ABOUT_BYTES = 64 * 2**20
+"""The largest size of RECORD, METADATA and entry_points.txt, which are read whole."""
+_ABOUT_FILES = ("RECORD", "METADATA", "entry_points.txt")
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 # Modules that the interpreter imports by itself at its start, or that are ours.
 _RESERVED = {"sitecustomize", "usercustomize", "_actbox"}
@@ -72,7 +75,7 @@ class Unpacked:
 class _Entry:
     info: zipfile.ZipInfo
     target: str
-    """Where the file goes, relative to the unpacked wheel."""
+    """The path of the file in the unpacked wheel."""
     sha256: str
     """In the form of RECORD, "" for files that cannot have one."""
     size: int
@@ -95,9 +98,9 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
         try:
             with zipfile.ZipFile(file) as archive:
                 return _Wheel(archive, filename, name, str(version)).write(target)
-        except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
+        except (zipfile.BadZipFile, zlib.error, csv.Error, NotImplementedError, EOFError, ValueError) as error:
             shutil.rmtree(target)
-            raise BadWheel(f"{filename} cannot be read as a zip archive: {error}") from None
+            raise BadWheel(f"{filename} cannot be read as a wheel: {error}") from None
         except BaseException:
             shutil.rmtree(target)
             raise
@@ -119,6 +122,10 @@ class _Wheel:
         for info in files:
             self._check_entry(info)
         self._about = self._find_about(names)
+        read_whole = {f"{self._about}/{name}" for name in _ABOUT_FILES}
+        for info in files:
+            if info.filename in read_whole and info.file_size > _MOST_ABOUT_BYTES:
+                self._fail(f"{info.filename} is too large")
         self._entries = self._match(files, self._read_record())
 
     def write(self, target: Path) -> Unpacked:
@@ -151,6 +158,8 @@ class _Wheel:
             self._fail(f"{name} is a link or a special file")
         if info.flag_bits & 1:
             self._fail(f"{name} is encrypted")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            self._fail(f"{name} is compressed by another method than deflate")
 
     def _find_about(self, names: list[str]) -> str:
         found = {name.partition("/")[0] for name in names if name.partition("/")[0].endswith(".dist-info")}
@@ -167,8 +176,6 @@ class _Wheel:
             info = self._archive.getinfo(f"{self._about}/RECORD")
         except KeyError:
             self._fail("it has no RECORD of its files")
-        if info.file_size > _MOST_RECORD_BYTES:
-            self._fail("its RECORD is too large")
         found: dict[str, tuple[str, int]] = {}
         with self._archive.open(info) as file:
             for row in csv.reader(io.TextIOWrapper(file, "utf-8", newline="")):
@@ -220,15 +227,16 @@ class _Wheel:
 
     def _write(self, entry: _Entry, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        executable = entry.target.startswith(SCRIPTS + "/") or entry.info.external_attr >> 16 & 0o111
+        is_script = entry.target.startswith(SCRIPTS + "/")
+        executable = is_script or entry.info.external_attr >> 16 & 0o111
         digest, left = hashlib.sha256(), entry.size
         with self._archive.open(entry.info) as source, path.open("xb") as file:
             for piece in _pieces(source):
-                left -= len(piece)
+                is_start, left = left == entry.size, left - len(piece)
                 if left < 0:
                     break
                 digest.update(piece)
-                file.write(_with_interpreter(piece) if entry.target.startswith(SCRIPTS + "/") else piece)
+                file.write(_with_interpreter(piece) if is_start and is_script else piece)
             os.fchmod(file.fileno(), 0o755 if executable else 0o644)
         if left:
             self._fail(f"{entry.info.filename} has another size than the archive says")
@@ -258,7 +266,7 @@ class _Wheel:
             for name, value in points.items(section) if points.has_section(section) else ():
                 match = re.fullmatch(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(\[.*\])?\s*", value)
                 script = target / SCRIPTS / name
-                if not re.fullmatch(r"[\w.+-]+", name) or match is None or script.exists():
+                if not re.fullmatch(r"\w[\w.+-]*", name) or match is None or script.exists():
                     continue  # a name that is no command, or a script that the wheel has as a file
                 script.parent.mkdir(exist_ok=True)
                 module, function = match[1], match[2]

@@ -1,0 +1,139 @@
+"""Unpacked wheels and packages of npm in the package cache, each by the hash of its file.
+
+artifacts/SHA256/{site,bin,data}    an unpacked wheel, with its manifest in artifacts/SHA256.json
+artifacts/SHA256/package            an unpacked package of npm
+names/SHA512                        the SHA-256 of a file whose lock has its SHA-512 alone
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .lock_files import LockFiles
+from .npm_archives import sha256_of_tarball, unpack_tarball
+from .temporary_folders import TemporaryFolders
+from .wheels import Unpacked, unpack
+
+_SHA512_CHARS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An unpacked wheel, or package of npm, in the cache. `files` has the SHA-256 and the mode of each file, by path.
+
+    `requires` are the names of the distributions that its metadata names, whatever their markers and extras say.
+    """
+
+    sha256: str
+    filename: str
+    name: str
+    version: str
+    modules: tuple[str, ...]
+    notes: tuple[str, ...]
+    requires: tuple[str, ...]
+    files: Mapping[str, tuple[str, int]]
+
+
+class Artifacts:
+    """The artifacts of a package cache. The methods block, and may be called from any thread and process."""
+
+    def __init__(self, root: Path, temporary: TemporaryFolders, locks: LockFiles) -> None:
+        """`root` is the cache's directory."""
+        self.folder = root / "artifacts"
+        self._names = root / "names"
+        self._temporary = temporary
+        self._locks = locks
+
+    def path(self, sha256: str) -> Path:
+        """Return the directory of an artifact, which may be missing."""
+        return self.folder / sha256
+
+    def find(self, digest: str) -> Artifact | None:
+        """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`."""
+        try:
+            sha256 = (self._names / digest).read_text() if len(digest) == _SHA512_CHARS else digest
+            said = json.loads(self._manifest(sha256).read_text("utf-8"))
+            said |= {name: tuple(said[name]) for name in ("modules", "notes", "requires")}
+            return Artifact(**{**said, "files": {path: (one, mode) for path, (one, mode) in said["files"].items()}})
+        except (FileNotFoundError, ValueError, TypeError, KeyError):  # missing, or somebody edited it: it is made anew
+            return None
+
+    def add(self, wheel: Path, filename: str, sha256: str) -> Artifact:
+        """Unpack a wheel into the cache, unless it is there; return its artifact. Raises `BadWheel` and `OSError`."""
+        return self._add(filename, sha256, lambda target: unpack(wheel, filename, sha256, target))
+
+    def add_tarball(self, tarball: Path, filename: str, name: str, version: str, sha512: str) -> Artifact:
+        """Unpack a package of npm into the cache as `add` does a wheel. Raises `BadTarball` and `OSError`."""
+        sha256 = sha256_of_tarball(tarball, filename, sha512)
+        artifact = self._add(filename, sha256, lambda target: unpack_tarball(tarball, filename, name, version, target))
+        with self._temporary.made() as aside:
+            (aside / "name").write_text(sha256)
+            (aside / "name").rename(self._names / sha512)
+        return artifact
+
+    def forget(self, sha256: str) -> None:
+        """Remove an artifact that somebody has edited, so that the next use makes it anew."""
+        with self._locks.held(lock_of(sha256)):
+            self.remove(sha256)
+
+    def remove(self, sha256: str) -> None:
+        """Remove an artifact. The caller holds its lock."""
+        self._manifest(sha256).unlink(missing_ok=True)
+        shutil.rmtree(self.path(sha256), ignore_errors=True)
+
+    def collect_names(self) -> None:
+        """Remove the names of artifacts that are gone."""
+        for name in self._names.iterdir():
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                manifest = self._manifest(sha256 := name.read_text())
+                if not manifest.exists():
+                    with self._locks.held(lock_of(sha256)):  # whoever adds the artifact now writes its name afterwards
+                        if not manifest.exists():
+                            name.unlink()
+
+    def _add(self, filename: str, sha256: str, unpack_to: Callable[[Path], Unpacked]) -> Artifact:
+        with self._locks.held(lock_of(sha256)):
+            if (found := self.find(sha256)) is not None and self.path(sha256).is_dir():
+                return found
+            with self._temporary.made() as aside:
+                unpacked = unpack_to(aside / "package")
+                artifact = _artifact_of(unpacked, filename, sha256, aside / "package")
+                shutil.rmtree(self.path(sha256), ignore_errors=True)
+                (aside / "package").rename(self.path(sha256))
+                (aside / "manifest").write_text(json.dumps(asdict(artifact)), "utf-8")
+                (aside / "manifest").rename(self._manifest(sha256))
+            return artifact
+
+    def _manifest(self, sha256: str) -> Path:
+        return self.folder / f"{sha256}.json"
+
+
+def lock_of(sha256: str) -> str:
+    """Return the name of an artifact's lock file."""
+    return f"artifact-{sha256}"
+
+
+def hash_of(path: Path) -> str:
+    """Return the hexadecimal SHA-256 of a file, "" if it is missing."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def _artifact_of(unpacked: Unpacked, filename: str, sha256: str, folder: Path) -> Artifact:
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            files[str(path.relative_to(folder))] = (hash_of(path), stat.S_IMODE(path.stat().st_mode))
+    return Artifact(
+        sha256, filename, unpacked.name, unpacked.version, unpacked.modules, unpacked.notes, unpacked.requires, files
+    )
