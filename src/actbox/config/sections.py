@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
-from actbox.core.packages import AUTO, CLEAN, HOST, Environment, PackageRule
+from actbox.core.packages import Environment, PackageRule
 from actbox.sandbox.registry import TABLE
 
 from .documents import Commented, is_toml
