@@ -36,7 +36,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Regist
     if not found.works:
         pytest.skip(f"the node engine does not work here: {found.reason}")
     made = provider.PackageProvider(PackageStore(tmp_path / "cache"))
-    monkeypatch.setattr(provider, "provider", lambda: made)
+    monkeypatch.setattr(provider, "provider", lambda cache=None: made)
     with serving_registry() as served:
         served.add("words", "1.2.0", {"index.js": "exports.word = 'hello'; exports.version = 1"}, license="MIT")
         served.add("words", "2.0.0", {"index.js": "exports.word = 'hallo'; exports.version = 2"})

@@ -141,6 +141,22 @@ def run(
             "lacks it. May be repeated.",
         ),
     ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with-requirements",
+            metavar="FILE",
+            help="The packages of a requirements.txt, pyproject.toml or uv.lock. May be repeated.",
+        ),
+    ] = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file with rules for packages, environments or an engine; its rules then hold for --with too, and "
+            "you are asked about the rest. May be repeated.",
+        ),
+    ] = None,
     environment: Annotated[
         str,
         typer.Option(
@@ -194,6 +210,8 @@ def run(
         mounts=mounts or [],
         domains=domains or [],
         dependencies=dependencies or [],
+        files=files or [],
+        config=config or [],
         environment=environment,
         preload=preload or [],
         output=output,
@@ -202,7 +220,9 @@ def run(
         sandbox=sandbox,
     )
     engine = request.engine if sandbox == "auto" else sandbox
-    opening = Opening(engine=engine, allow_unisolated=allow_unisolated, options=options_from(options or []))
+    of_files = request.config.engine_options if request.config is not None and sandbox == "auto" else {}
+    chosen = {**of_files, **options_from(options or [])}
+    opening = Opening(engine=engine, allow_unisolated=allow_unisolated, options=chosen)
     return run_request(request, opening, as_json=as_json)
 
 

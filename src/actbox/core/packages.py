@@ -205,7 +205,8 @@ class PackagePolicy:
     `install_seconds` limits resolving and installing, which are no part of a program's time. `offline` uses the package
     cache alone. `vulnerabilities` is the path of a file or directory in the OSV format: packages that it names, in
     affected versions, are refused. `review_days` refuses named environments whose lock nobody has reviewed in so many
-    days.
+    days. `cache` is the directory of the package cache, to which only this user may write; default: `actbox/wheels` in
+    the user's cache directory. With "" nothing is kept beyond this process.
     """
 
     python: PackageRules = field(default_factory=PackageRules)
@@ -217,6 +218,7 @@ class PackagePolicy:
     offline: bool = False
     vulnerabilities: str | None = None
     review_days: float | None = None
+    cache: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("python", "nodejs"):
@@ -225,7 +227,7 @@ class PackagePolicy:
         for rule in (*self.python.auto_approved, *self.python.requires_approval, *self.python.blocked):
             if not re.fullmatch(PACKAGE_NAME, rule.name):
                 raise InvalidValue(f"PackagePolicy.python: {rule.name!r} is a name of npm; put it into nodejs")
-        for name in ("index", "npm_registry", "vulnerabilities"):
+        for name in ("index", "npm_registry", "vulnerabilities", "cache"):
             if not isinstance(getattr(self, name), (str, NoneType)):
                 raise InvalidValue(f"PackagePolicy.{name} must be text or None, not {getattr(self, name)!r}")
         if not isinstance(self.offline, bool):

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import tempfile
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +31,7 @@ from .languages import JAVASCRIPT, index_of, judge_of, language_of, packages_of,
 from .named_environments import NamedEnvironments
 from .npm_archives import BadTarball
 from .package_job import PackageJob
+from .private_directory import private_directory
 from .project_files import DeclaredDependencies, read_script
 from .requirements import Requirement, markers_of
 from .resolving import CannotResolve
@@ -232,11 +235,17 @@ class PackageProvider:
 
 
 @functools.cache
-def provider() -> PackageProvider:
-    """Return the provider of this process."""
+def provider(cache: str | None = None) -> PackageProvider:
+    """Return the provider of this process for a package cache; see `PackagePolicy.cache`. Raises `InvalidValue`."""
+    if cache == "":
+        folder = tempfile.TemporaryDirectory(prefix="actbox-packages-")
+        atexit.register(folder.cleanup)
+        return PackageProvider(PackageStore(Path(folder.name)))
+    if cache is not None:
+        return PackageProvider(PackageStore(private_directory(cache, "PackagePolicy.cache")))
     named = os.environ.get(CACHE_VARIABLE)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return PackageProvider(PackageStore(Path(named) if named else cache / "actbox" / "wheels"))
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return PackageProvider(PackageStore(Path(named) if named else user / "actbox" / "wheels"))
 
 
 def _asked_by(program: Program) -> DeclaredDependencies:

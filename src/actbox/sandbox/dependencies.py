@@ -197,12 +197,12 @@ async def provide_packages(
     """Return the packages of a program; see `Provider`. Raises `NotProvided`."""
     if not asks_for_packages(program):
         return environs(policy, traits, layer)
-    return await _provider().provide(program, policy, traits.engine, layer, approver, tell, had)
+    return await _provider(policy).provide(program, policy, traits.engine, layer, approver, tell, had)
 
 
-def new_session_folder() -> HeldFolder:
+def new_session_folder(policy: Policy) -> HeldFolder:
     """Make an empty directory for the packages of a session. Blocks."""
-    return _provider().new_session_folder()
+    return _provider(policy).new_session_folder()
 
 
 def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:
@@ -220,7 +220,7 @@ def name_of(policy: Policy, layer: Layer | None) -> str:
 
 def choose(program: Program, policy: Policy, images: bool) -> str:
     """Return the name of the environment to run a program in; see `Provider`. Blocks. Raises `InvalidValue`."""
-    return _provider().choose(program, policy, images)
+    return _provider(policy).choose(program, policy, images)
 
 
 def package_of(module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
@@ -228,17 +228,17 @@ def package_of(module: str, policy: Policy, may_ask: bool, language: str = "pyth
 
     With `may_ask` somebody can be asked about it.
     """
-    return _provider().package_of(module, policy, may_ask, language)
+    return _provider(policy).package_of(module, policy, may_ask, language)
 
 
 async def layer_of(policy: Policy, target: Target | None = None, language: str = "python") -> Layer | None:
     """Return the files of a policy's environment if it is a named one; see `Provider`. Raises `SandboxUnavailable`."""
-    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy, target, language)
+    return None if policy.environment in (HOST, CLEAN) else await _provider(policy).layer(policy, target, language)
 
 
 def image_of(policy: Policy) -> str:
     """Return the OCI image that a policy's environment names, or "". Blocks."""
-    return "" if policy.environment in (HOST, CLEAN) else _provider().image(policy)
+    return "" if policy.environment in (HOST, CLEAN) else _provider(policy).image(policy)
 
 
 def of_environment(policy: Policy, layer: Layer | None, language: str = "python") -> tuple[Distribution, ...]:
@@ -275,6 +275,8 @@ def with_folders(variables: Mapping[str, str], folders: Sequence[str]) -> dict[s
     return {**variables, "PYTHONPATH": ":".join([own, *folders] if own else folders)}
 
 
-def _provider() -> Provider:
-    provider: Provider = importlib.import_module(_PROVIDER).provider()
+def _provider(policy: Policy) -> Provider:
+    """Return the provider for the package cache that a policy names."""
+    cache = policy.packages.cache if policy.packages is not None else None
+    provider: Provider = importlib.import_module(_PROVIDER).provider(cache)
     return provider

@@ -136,7 +136,7 @@ class SessionPackages:
             if self._folder is None and self.are_governed:
                 # Without the packaging library, or with a cache that cannot be used, whoever asks is told why.
                 with contextlib.suppress(ActboxError, OSError):
-                    self._folder = await run_blocking(lambda: _LayersFolder(new_session_folder()))
+                    self._folder = await run_blocking(lambda: _LayersFolder(new_session_folder(self.policy)))
         return self._folder.path if self._folder is not None else None
 
     def copied(self) -> SessionPackages:
