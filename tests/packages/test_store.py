@@ -183,6 +183,8 @@ def test_a_directory_that_is_held_stays_and_one_that_nobody_holds_goes(store: Pa
         assert under_way.is_dir() and held.path.is_dir() and not abandoned.exists()
     held.close()
     held.close()
+    store.temporary.make()  # whoever wanted it is gone
+    store.collect(keep_seconds=-1)
     assert list((store.root / "temporary").iterdir()) == []
 
 
