@@ -187,8 +187,17 @@ def test_a_file_defines_environments(index: IndexServer, tmp_path: Path, capsys:
         f"images:\n- name: words\n  base: python:{version}-slim\n  packages: [kit-words]\n"
         f"- name: scripts\n  base: node:20-slim\n"
     )
-    assert run_app(["environment", "build", "--config", str(file), "--index", index.address]) == 0
+    build = ["environment", "build", "--config", str(file), "--index", index.address]
+    assert run_app(build) == 0
     assert capsys.readouterr().out.startswith("words: 1 package for cpython-")
+    assert run_app([*build, "--with", "kit-greeting"]) == 2
+    affected = {"package": {"ecosystem": "PyPI", "name": "kit-words"}, "versions": ["1.0"]}
+    (tmp_path / "osv.json").write_text(json.dumps({"id": "KIT-1", "affected": [affected]}))
+    assert run_app([*build, "words", "--vulnerabilities", str(tmp_path / "osv.json")]) == 1
+    assert "kit-words==1.0 has known vulnerabilities: KIT-1" in capsys.readouterr().err
+    file.write_text(file.read_text() + "python:\n  blocked: [kit-words]\n")
+    assert run_app([*build, "words"]) == 1
+    assert "'words' cannot be built: kit-words is blocked" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])

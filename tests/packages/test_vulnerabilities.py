@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actbox import InvalidValue
+from actbox.packages import vulnerabilities
 from actbox.packages.vulnerabilities import Advisories, read_advisories
 
 
@@ -62,6 +63,8 @@ def test_listed_versions_are_affected_and_withdrawn_advisories_and_other_ecosyst
 
 def test_what_nobody_can_compare_counts_as_affected(tmp_path: Path) -> None:
     assert Advisories(written(tmp_path, advisory(ranges=RANGE))).of("kit-words", "not a version") == ("KIT-1",)
+    odd = advisory(ranges=[{"type": "ECOSYSTEM", "events": [{"introduced": 2}]}])
+    assert Advisories(written(tmp_path, odd)).of("kit-words", "1.0") == ("KIT-1",)
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"affected": [{"package": {"ecosystem": "PyPI"}}]}'])
@@ -85,6 +88,11 @@ def test_advisories_that_came_later_are_read(place: str, tmp_path: Path) -> None
     assert read_advisories(path).of("kit-words", "1.0") == ("KIT-1",)
 
 
-def test_a_directory_without_advisories_is_refused(tmp_path: Path) -> None:
+def test_a_directory_with_none_or_too_many_advisories_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InvalidValue, match="there is no advisory in"):
         Advisories(tmp_path)
+    monkeypatch.setattr(vulnerabilities, "MOST_FILES", 1)
+    with pytest.raises(InvalidValue, match="has more than 1 files"):
+        Advisories(written(tmp_path, advisory(), advisory()))

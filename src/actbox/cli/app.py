@@ -458,6 +458,10 @@ def environment_build(
         str, typer.Option(metavar="NAME", help="The language of its programs: python or javascript.")
     ] = "python",
     refresh: Annotated[bool, typer.Option("--refresh", help="Lock the newest versions anew.")] = False,
+    vulnerabilities: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="A file or directory of advisories (OSV): refuse what they name."),
+    ] = None,
 ) -> int:
     """Lock an environment, fetch its packages, and keep it for programs. For a fresh lock each week run it with
     --refresh by cron or a systemd timer.
@@ -466,7 +470,7 @@ def environment_build(
 
     from .environment import build
 
-    rules = PackagePolicy(index=index, npm_registry=npm_registry)
+    rules = PackagePolicy(index=index, npm_registry=npm_registry, vulnerabilities=vulnerabilities)
     return build(name, packages or (), python, language, config, rules, refresh)
 
 

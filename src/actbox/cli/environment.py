@@ -7,9 +7,11 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from actbox.config import Config
 from actbox.core.errors import ActboxError, InvalidValue
 from actbox.core.packages import Environment, PackagePolicy
 from actbox.packages import provider as providers
@@ -34,9 +36,24 @@ def build(
     rules: PackagePolicy,
     refresh: bool,
 ) -> int:
-    """Build an environment, or all of a configuration file if `name` is empty, and print what each has."""
+    """Build an environment, or all of a configuration file if `name` is empty, and print what each has.
+
+    Packages that the file blocks are refused.
+    """
     provider = providers.provider()
-    for definition in _definitions(provider, name, packages, python, language, config, refresh):
+    if config is None and not name and refresh and (names := provider.records.names()):
+        definitions = [_record(provider, one).definition for one in names]
+    elif config is None:
+        definitions = [_definition(provider, name, packages, python, language)]
+    elif packages or python:
+        raise UsageError("the file says what its environments have", "leave out --with and --python")
+    else:
+        read = Config.load(config)
+        definitions = _chosen(read.environments, name, config)
+        provider = providers.provider(read.package_cache())
+        if read.packages is not None:
+            rules = replace(rules, python=read.packages.python, nodejs=read.packages.nodejs)
+    for definition in definitions:
         print(f"building {definition.name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()
         try:
@@ -150,35 +167,26 @@ def collect(keep_days: float, most_gib: float) -> int:
     return 0
 
 
-def _definitions(
-    provider: PackageProvider,
-    name: str,
-    packages: Sequence[str],
-    python: str,
-    language: str,
-    config: Path | None,
-    refresh: bool,
-) -> list[Environment]:
-    if config is not None:
-        if packages or python:
-            raise UsageError("the file says what its environments have", "leave out --with and --python")
-        from actbox.config import Config
+def _chosen(found: Sequence[Environment], name: str, config: Path) -> list[Environment]:
+    """Return the environment of a file with this name, or all if it is empty."""
+    chosen = [one for one in found if name in ("", one.name)]
+    if not chosen:
+        known = ", ".join(one.name for one in found) or "none"
+        raise UsageError(f"{config} has no environment {name!r}; it has {known}", "name one of these")
+    return chosen
 
-        found = Config.load(config).environments
-        chosen = [one for one in found if name in ("", one.name)]
-        if not chosen:
-            known = ", ".join(one.name for one in found) or "none"
-            raise UsageError(f"{config} has no environment {name!r}; it has {known}", "name one of these")
-        return chosen
-    if not name and refresh and (names := provider.records.names()):
-        return [_record(provider, one).definition for one in names]
+
+def _definition(
+    provider: PackageProvider, name: str, packages: Sequence[str], python: str, language: str
+) -> Environment:
+    """Return an environment of the command line's packages, or without any the one that is defined already."""
     if not name:
         raise UsageError(
             "name an environment, or a file that defines some", "actbox environment build NAME --with PACKAGE"
         )
     if packages or python:
-        return [Environment(name=name, packages=tuple(packages), python=python, language=language)]
-    return [_record(provider, name).definition]
+        return Environment(name=name, packages=tuple(packages), python=python, language=language)
+    return _record(provider, name).definition
 
 
 def _record(provider: PackageProvider, name: str) -> EnvironmentRecord:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class TemporaryFolder:
-    """An empty directory that nothing else removes before `close`."""
+    """An empty directory that nothing else removes before `close`, or while this object exists."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -28,6 +28,11 @@ class TemporaryFolder:
         if lock >= 0:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(lock)
+
+    def __del__(self) -> None:
+        # A caller who was cancelled while a thread made the directory cannot close it; a collection removes it then.
+        if self._lock >= 0:
+            os.close(self._lock)
 
 
 class TemporaryFolders:

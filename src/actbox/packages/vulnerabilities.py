@@ -32,11 +32,13 @@ class Advisories:
     def __init__(self, path: Path) -> None:
         """Read them. Raises `InvalidValue` for a path that has none, and for a file that is none."""
         self._by_name: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
-        files = sorted(path.rglob("*.json"))[:MOST_FILES] if path.is_dir() else [path]
-        for file in files:
-            self._read(file)
+        files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
         if not files:
             raise InvalidValue(f"PackagePolicy.vulnerabilities: there is no advisory in {path}")
+        if len(files) > MOST_FILES:  # to read some of them would let the others' packages in
+            raise InvalidValue(f"PackagePolicy.vulnerabilities: {path} has more than {MOST_FILES:,} files")
+        for file in files:
+            self._read(file)
 
     def of(self, name: str, version: str, language: str = "python") -> tuple[str, ...]:
         """Return the ids of the advisories that a version of a package is affected by."""
@@ -110,7 +112,7 @@ def _is_affected(affected: Mapping[str, Any], version: str) -> bool:
             for one in affected.get("ranges", ())
             if one.get("type") in ("ECOSYSTEM", "SEMVER")
         )
-    except InvalidVersion:
+    except (InvalidVersion, TypeError, AttributeError):
         return True  # nobody can tell, so it counts
 
 
