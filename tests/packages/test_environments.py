@@ -210,8 +210,9 @@ async def test_another_interpreter_is_used_if_the_machine_has_it(version: str, i
         with pytest.raises(SandboxUnavailable, match=f"no Python {version}: install one"):
             await run(policy_of(index, environment), "1")
         return
-    code = "import sys, kit_greeting\n['%d.%d' % sys.version_info[:2], kit_greeting.greeting]"
-    assert (await run(policy_of(index, environment), code)).value == [version, "hello"]
+    code = "import os, sys, kit_greeting as kit\n"
+    code += "['%d.%d' % sys.version_info[:2], kit.greeting, os.path.exists(kit.__spec__.cached)]"
+    assert (await run(policy_of(index, environment), code)).value == [version, "hello", True]
 
 
 def test_each_step_of_a_build_and_each_approved_package_that_was_used_is_shown(
@@ -220,7 +221,7 @@ def test_each_step_of_a_build_and_each_approved_package_that_was_used_is_shown(
     assert run_app(["environment", "build", "kit", "--with", "kit-greeting", "--index", index.address]) == 0
     steps = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  ")]
     assert steps[0] == "  kit: choosing versions for 1 requirements"
-    assert [step.partition(" ")[0] for step in map(str.strip, steps)] == ["kit:", "fetching", "kit:"]
+    assert [step.partition(" ")[0] for step in map(str.strip, steps)] == ["kit:", "fetching", "compiling", "kit:"]
 
 
 def test_the_command_line_shows_each_step_of_a_build_before_the_first_use(

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from actbox.core.errors import ActboxError, InvalidValue
 
 from .artifacts import Artifact, Artifacts, hash_of, lock_of
+from .compiling import COMPILED_MODE
 from .lock_files import LockFiles
 from .npm_archives import PACKAGE
 from .temporary_folders import TemporaryFolders
@@ -190,7 +191,7 @@ def _placed(artifacts: Iterable[Artifact], places: Sequence[str]) -> tuple[str, 
         zip(given, places or [""] * len(given), strict=True),
         key=lambda one: (one[0].name, one[0].version, one[0].sha256, one[1]),
     )
-    lines = (f"{one.sha256} {place}".rstrip() for one, place in placed)
+    lines = (f"{one.sha256} {place} {one.compiled_sha256}".rstrip() for one, place in placed)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest(), placed
 
 
@@ -208,6 +209,12 @@ def _files_of(placed: _Placed) -> Mapping[str, _File]:
                 )
             files.setdefault(path, _File(sha256, mode, artifact.sha256, source))
             owners.setdefault(path, artifact)
+    for artifact, _ in placed:
+        for source, (path, sha256) in (artifact.compiled or {}).items():
+            # Another package's own compiled file may stand only beside the same source in that package.
+            if path not in owners or source not in owners[path].files:
+                files[path] = _File(sha256, COMPILED_MODE, artifact.sha256, path)
+                owners[path] = artifact
     return files
 
 

@@ -1,6 +1,7 @@
 """Unpacked wheels and packages of npm in the package cache, each by the hash of its file.
 
-artifacts/SHA256/{site,bin,data}    an unpacked wheel, with its manifest in artifacts/SHA256.json
+artifacts/SHA256/{site,bin,data}    an unpacked wheel, with its manifest in artifacts/SHA256.json, and its compiled
+                                    modules for each interpreter that has needed them
 artifacts/SHA256/package            an unpacked package of npm
 names/SHA512                        the SHA-256 of a file whose lock has its SHA-512 alone
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from .compiling import COMPILED_MODE, Sources, compiled_path
 from .lock_files import LockFiles
 from .npm_archives import sha256_of_tarball, unpack_tarball
 from .temporary_folders import TemporaryFolders
@@ -29,6 +31,8 @@ class Artifact:
     """An unpacked wheel, or package of npm, in the cache. `files` has the SHA-256 and the mode of each file, by path.
 
     `requires` are the names of the distributions that its metadata names, whatever their markers and extras say.
+    `compiled` has the path and the SHA-256 of compiled modules for one interpreter, by the path of the source; it is
+    `None` if nobody has compiled any. Their digest is `compiled_sha256`.
     """
 
     sha256: str
@@ -39,6 +43,8 @@ class Artifact:
     notes: tuple[str, ...]
     requires: tuple[str, ...]
     files: Mapping[str, tuple[str, int]]
+    compiled: Mapping[str, tuple[str, str]] | None = None
+    compiled_sha256: str = ""
 
 
 class Artifacts:
@@ -55,15 +61,54 @@ class Artifacts:
         """Return the directory of an artifact, which may be missing."""
         return self.folder / sha256
 
-    def find(self, digest: str) -> Artifact | None:
-        """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`."""
+    def find(self, digest: str, tag: str = "") -> Artifact | None:
+        """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`.
+
+        `tag` is the cache tag of the interpreter whose compiled modules the artifact is to have.
+        """
         try:
             sha256 = (self._names / digest).read_text() if len(digest) == _SHA512_CHARS else digest
             said = json.loads(self._manifest(sha256).read_text("utf-8"))
             said |= {name: tuple(said[name]) for name in ("modules", "notes", "requires")}
-            return Artifact(**{**said, "files": {path: (one, mode) for path, (one, mode) in said["files"].items()}})
+            said["files"] = {path: (one, mode) for path, (one, mode) in said["files"].items()}
+            compiled = dict(said.pop("compiled", None) or {}).get(tag)
+            if compiled is not None:
+                said["compiled"] = {source: (path, one) for source, (path, one) in compiled.items()}
+                said["compiled_sha256"] = hashlib.sha256(json.dumps(compiled).encode()).hexdigest() if compiled else ""
+            return Artifact(**said)
         except (FileNotFoundError, ValueError, TypeError, KeyError):  # missing, or somebody edited it: it is made anew
             return None
+
+    def sources(self, artifact: Artifact, tag: str) -> Sources:
+        """Return the modules of an artifact that can be compiled."""
+        return {
+            sha256: (path, self.path(artifact.sha256) / path)
+            for path, (sha256, _) in artifact.files.items()
+            if (compiled := compiled_path(path, tag)) and compiled not in artifact.files
+        }
+
+    def add_compiled(self, artifact: Artifact, tag: str, compiled: Mapping[str, bytes]) -> None:
+        """Add modules that were compiled for an interpreter, by the SHA-256 of their source, unless it has some.
+
+        Raises `OSError`.
+        """
+        folder, manifest = self.path(artifact.sha256), self._manifest(artifact.sha256)
+        with self._locks.held(lock_of(artifact.sha256)), self._temporary.made() as aside:
+            said = json.loads(manifest.read_text("utf-8"))
+            if tag in (said.get("compiled") or {}):  # another process was faster, and may use what it has added
+                return
+            found = {}
+            for source, (sha256, _) in artifact.files.items():
+                path = compiled_path(source, tag)
+                if path and path not in artifact.files and (data := compiled.get(sha256)):
+                    (aside / "file").write_bytes(data)
+                    (aside / "file").chmod(COMPILED_MODE)
+                    (folder / path).parent.mkdir(exist_ok=True)
+                    (aside / "file").rename(folder / path)
+                    found[source] = path, hashlib.sha256(data).hexdigest()
+            said["compiled"] = {**(said.get("compiled") or {}), tag: found}
+            (aside / "manifest").write_text(json.dumps(said), "utf-8")
+            (aside / "manifest").rename(manifest)
 
     def add(self, wheel: Path, filename: str, sha256: str) -> Artifact:
         """Unpack a wheel into the cache, unless it is there; return its artifact. Raises `BadWheel` and `OSError`."""

@@ -11,11 +11,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, replace
 
+from actbox.core.errors import ActboxError
 from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
 from actbox.tools import Approver
 
 from .asking import PackageApprovals, Tell, refuse
+from .compiling import find_compiler
 from .interpreters import find_uv
 from .languages import JAVASCRIPT
 from .npm_resolving import NpmInstaller, find_npm
@@ -58,11 +60,11 @@ class PackageFetcher:
             judgements = job.judged([(one, one.requires) for one in locked])
             refuse(judgements, nobody_answers=False)
             approved = await self._approvals.ask(judgements, by_name, job.rules, approver, program, tell)
-        artifacts = self.found(locked)
+        artifacts = self.found(locked, job.cache_tag)
         if len(artifacts) != len(locked):
             hashes = frozenset(one.digest for one in locked)
             await self._flights.do(("fetch", hashes, job.index), lambda: self._fetched(job, locked))
-            artifacts = self.found(locked)
+            artifacts = self.found(locked, job.cache_tag)
             if len(artifacts) != len(locked):
                 raise BadCache(f"{self._store.root} loses what is put into it: find out who writes there")
         # Each wheel's own metadata counts in the end, whatever the index has said of it.
@@ -70,9 +72,9 @@ class PackageFetcher:
         refuse((one for one in judgements if one.name not in approved), nobody_answers=True)
         return locked, artifacts, judgements
 
-    def found(self, locked: Sequence[Locked]) -> tuple[Artifact, ...]:
-        """Return those files that the cache has. Blocks."""
-        found = [self._store.find(one.digest) for one in locked]
+    def found(self, locked: Sequence[Locked], tag: str = "") -> tuple[Artifact, ...]:
+        """Return those files that the cache has, with the compiled modules for a cache tag. Blocks."""
+        found = [self._store.find(one.digest, tag) for one in locked]
         return tuple(artifact for artifact in found if artifact)
 
     @contextlib.asynccontextmanager
@@ -85,16 +87,23 @@ class PackageFetcher:
                 kept = job.base.locked if job.base else ()
                 installer = NpmInstaller(job.index, find_npm(), folder, seconds=seconds, kept=kept)
             else:
-                installer = Installer(job.index, find_uv(), job.python, folder, seconds=seconds, target=job.target)
+                compiler = find_compiler(job.interpreter, job.python, job.target)
+                installer = Installer(
+                    job.index, find_uv(), job.python, folder, seconds=seconds, target=job.target, compiler=compiler
+                )
             async with installer:
                 yield installer
 
     async def fetch(
-        self, installer: Installer, locked: Sequence[Locked], progress: Callable[[str], None] = _log.debug
+        self,
+        installer: Installer,
+        locked: Sequence[Locked],
+        tag: str,
+        progress: Callable[[str], None] = _log.debug,
     ) -> tuple[Locked, ...]:
-        """Put the files that the cache lacks into it, and return them all with their SHA-256.
+        """Put the files that the cache lacks into it, compiled for a cache tag; return them all with their SHA-256.
 
-        `progress` is called with a phrase before files are fetched.
+        `progress` is called with a phrase before files are fetched and compiled.
         Raises `CannotResolve`, `BadWheel`, `BadTarball` and `OSError`.
         """
         if self._store.is_collection_due():
@@ -109,8 +118,29 @@ class PackageFetcher:
                 await run_blocking(self._store.add_tarball, file, one.filename, one.name, one.version, one.sha512)
             else:
                 await run_blocking(self._store.add, file, one.filename, one.sha256)
+        await self._compile(installer, locked, tag, progress)
         found = ((one, self._store.find(one.digest)) for one in locked)
         return tuple(replace(one, sha256=artifact.sha256) if artifact else one for one, artifact in found)
+
+    async def _compile(
+        self, installer: Installer, locked: Sequence[Locked], tag: str, progress: Callable[[str], None]
+    ) -> None:
+        """Put compiled modules into the cache for the packages that have none for a cache tag.
+
+        Packages are right without them too, so a failure is logged only.
+        """
+        artifacts = [one for one in self.found(locked, tag) if one.compiled is None]
+        sources = {key: one for artifact in artifacts for key, one in self._store.sources(artifact, tag).items()}
+        if not sources or not tag:
+            return
+        progress(f"compiling {len(sources):,} modules")
+        try:
+            compiled = await installer.compile(sources)
+            if compiled is not None:
+                for artifact in artifacts:
+                    await run_blocking(self._store.add_compiled, artifact, tag, compiled)
+        except (ActboxError, OSError, ValueError) as error:
+            _log.warning("packages are not compiled: %s", error)
 
     async def _resolved(self, job: PackageJob) -> tuple[Locked, ...]:
         """Return the files of a job, described if somebody may be asked about one, else also fetched."""
@@ -131,7 +161,7 @@ class PackageFetcher:
             if job.may_ask(locked):
                 locked = await installer.describe(locked)
             else:
-                locked = await self.fetch(installer, locked)
+                locked = await self.fetch(installer, locked, job.cache_tag)
         await run_blocking(self._keep, job.key, locked)
         return locked
 
@@ -141,7 +171,7 @@ class PackageFetcher:
                 f"{', '.join(map(str, job.asked))} cannot be had offline: the package cache lacks files"
             )
         async with self.installer(job) as installer:
-            await self.fetch(installer, locked)
+            await self.fetch(installer, locked, job.cache_tag)
 
     def _kept(self, key: str, at_any_age: bool) -> tuple[Locked, ...] | None:
         """Return an earlier resolution that is young enough."""

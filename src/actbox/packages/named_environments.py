@@ -19,6 +19,7 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.dependencies import BUILD_LOG, Layer, Target, of_environment
 
 from .asking import NotAllowed, refuse
+from .compiling import cache_tag
 from .environments import EnvironmentRecord, EnvironmentRecords
 from .fetching import PackageFetcher
 from .languages import JAVASCRIPT, index_of, interpreter_of, judge_of, requirements_of, rules_of
@@ -106,7 +107,8 @@ class NamedEnvironments:
                 remedy = f"`{_command(definition, is_known)}`"
             python, platform = await run_blocking(interpreter_of, definition, target)
             fits = is_known and record is not None and record.platform == platform
-            artifacts = self._fetcher.found(record.locked) if record and fits else ()
+            tag = cache_tag(python.version, target)
+            artifacts = self._fetcher.found(record.locked, tag) if record and fits else ()
             if record is None or not fits or len(artifacts) != len(record.locked):
                 if rules.offline:
                     raise SandboxUnavailable(
@@ -114,7 +116,7 @@ class NamedEnvironments:
                         f" {f'run {remedy}' if remedy else 'open a sandbox with it once'} with a network"
                     )
                 record = await self._flights.do((name, target), lambda: self.build(definition, rules, target=target))
-                artifacts = self._fetcher.found(record.locked)
+                artifacts = self._fetcher.found(record.locked, tag)
             await run_blocking(_check, record, rules)
             folder = await run_blocking(self._in_use, record, artifacts)
             return Layer(
@@ -154,7 +156,7 @@ class NamedEnvironments:
         record = await run_blocking(records.read, definition.name)
         is_locked = record is not None and record.definition == definition and record.platform == platform
         index, judge = index_of(rules, language), judge_of(rules, language)
-        job = PackageJob(asked, {}, rules, index, judge, python.version, language, target=target)
+        job = PackageJob(asked, {}, rules, index, judge, python.version, language, None, target, python.path)
         async with self._fetcher.installer(job) as installer:
             if record is None or not is_locked or refresh:
                 progress(f"{definition.name}: choosing versions for {len(asked)} requirements")
@@ -167,9 +169,11 @@ class NamedEnvironments:
             await run_blocking(refuse_vulnerable, record.locked, rules, language)
             if rules.vulnerabilities is not None:
                 record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
-            record = replace(record, locked=await self._fetcher.fetch(installer, record.locked, progress))
+            record = replace(
+                record, locked=await self._fetcher.fetch(installer, record.locked, job.cache_tag, progress)
+            )
         progress(f"{definition.name}: checking {len(record.locked)} packages")
-        used = await run_blocking(self._use, record, self._fetcher.found(record.locked))
+        used = await run_blocking(self._use, record, self._fetcher.found(record.locked, job.cache_tag))
         used.close()
         record = replace(record, built_at=time.time())
         await run_blocking(records.write, record)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from actbox.core.packages import PackagePolicy, TrustLevel
 from actbox.sandbox.dependencies import Target
 
+from .compiling import cache_tag
 from .environments import EnvironmentRecord, platform_of
 from .index import Index
 from .languages import JAVASCRIPT, requirements_of
@@ -36,6 +37,8 @@ class PackageJob:
     """The named environment that the packages are added to, if they are npm's."""
     target: Target | None = None
     """The interpreter, if it is none of this machine's."""
+    interpreter: str = ""
+    """The path of the interpreter, if it is another one of this machine than that underneath this process."""
 
     @property
     def key(self) -> str:
@@ -45,6 +48,11 @@ class PackageJob:
         lock = self.base.lock_sha256 if self.base else ""
         parts = [platform + lock, str(self.index), *sorted(map(str, self.asked)), *installed]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def cache_tag(self) -> str:
+        """The tag of modules that are compiled for the job's interpreter, "" if none are."""
+        return cache_tag(self.python, self.target)
 
     @property
     def requirements(self) -> list[str]:

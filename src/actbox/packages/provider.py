@@ -158,7 +158,7 @@ class PackageProvider:
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
             version = (layer.version if layer else "") or find_python("").version
-            target, folder = (layer.target, layer.folder) if layer else (None, "")
+            target, folder, path = (layer.target, layer.folder, layer.python) if layer else (None, "", "")
             index, own_rules = index_of(rules, language), rules_of(rules, language)
             platform = (language, version, target, folder)
             conditions = (id(own_rules), rules.offline, rules.vulnerabilities, index)
@@ -169,7 +169,7 @@ class PackageProvider:
                 if language == JAVASCRIPT and layer is not None:
                     base = await run_blocking(self.records.read, policy.environment_name)
                 judge = judge_of(rules, language, installed)
-                job = PackageJob(lacking, installed, rules, index, judge, version, language, base, target)
+                job = PackageJob(lacking, installed, rules, index, judge, version, language, base, target, path)
                 found = await self._installed(job, kind, approver, program, tell)
             ready, used = found
             return _Provided(

@@ -26,10 +26,12 @@ from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.dependencies import Target
 from actbox.sandbox.opening import open_sandbox
 
+from .compiling import COMPILE_SECONDS, Compiler, Sources, read_compiled, write_sources
 from .index import MOST_FILE_HOSTS, Index, reach
 from .wheels import required_names
 
@@ -41,6 +43,7 @@ _GLIBC_OF_UV = (17, 28, *range(31, 41))
 """The minor versions of glibc 2 that uv has a name for."""
 _MOST_HEADER_BYTES = 64 * 1024
 _LEAST_SECONDS = 0.001
+_LEAST_COMPILE_SECONDS = 0.5
 _YANKED = re.compile(r"`?([\w.-]+==[\w.!+-]+)`? is yanked(?: \(reason: \"?(.*?)\"?\))?")
 # Fetches each file to its number, and no more of it than the index says that it has; what it writes is hashed by the
 # host, which trusts none of it.
@@ -127,17 +130,19 @@ class Installer:
         seconds: float,
         target: Target | None = None,
         mounts: tuple[FileMount, ...] = (),
+        compiler: Compiler | None = None,
     ) -> None:
         """`uv` is a path as programs see it, and `python` the version that the wheels are for, as in `3.12`.
 
         They are for this machine, or for `target`. Wheels are fetched into `folder`, on the host. `mounts` are further
-        ones of the sandbox.
+        ones of the sandbox. `compiler` is the interpreter for `compile`.
         """
         self._index = index
         self._uv, self._python, self._target = uv, python, target
         self._folder = folder
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
-        self._mounts = (*mounts, FileMount(folder, _FETCHED, "rw"))
+        self._compiler = compiler
+        self._mounts = (*mounts, *(compiler.mounts if compiler else ()), FileMount(folder, _FETCHED, "rw"))
         self._hosts = _file_hosts.setdefault(index, {})
         self._prepare()
 
@@ -241,6 +246,19 @@ class Installer:
             )
         await self._run_for(wheels, _FETCH_ALL)
         return [self._folder / str(number) for number in range(len(wheels))]
+
+    async def compile(self, sources: Sources) -> dict[str, bytes] | None:
+        """Return compiled modules by the SHA-256 of their source, without those that cannot be compiled.
+
+        `None` if there is no compiler, or no time. Call it once, and last: the sources may do harm to the sandbox.
+        Raises `ActboxError` and `OSError`.
+        """
+        seconds = min(self._left(), COMPILE_SECONDS)
+        if self._compiler is None or seconds < _LEAST_COMPILE_SECONDS:
+            return None
+        await run_blocking(write_sources, self._folder, sources)
+        await self._box.execute(self._compiler.command(_FETCHED, len(sources)), timeout=seconds)
+        return await run_blocking(read_compiled, self._folder, sources)
 
     async def describe(self, wheels: Sequence[Locked]) -> tuple[Locked, ...]:
         """Return wheels with what their metadata says. Raises `CannotResolve`."""

@@ -17,11 +17,12 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .artifact_sets import ArtifactSets, BadCache, UsedSet, bytes_of
 from .artifacts import Artifact, Artifacts
+from .compiling import Sources
 from .lock_files import LockFiles
 from .temporary_folders import TemporaryFolders
 
@@ -53,9 +54,17 @@ class PackageStore:
         self._artifacts = Artifacts(root, self.temporary, self._locks)
         self._sets = ArtifactSets(root, self._artifacts, self.temporary, self._locks)
 
-    def find(self, digest: str) -> Artifact | None:
-        """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`."""
-        return self._artifacts.find(digest)
+    def find(self, digest: str, tag: str = "") -> Artifact | None:
+        """Return an artifact that the cache has, compiled for a cache tag, or `None`; see `Artifacts.find`."""
+        return self._artifacts.find(digest, tag)
+
+    def sources(self, artifact: Artifact, tag: str) -> Sources:
+        """Return the modules of an artifact that can be compiled."""
+        return self._artifacts.sources(artifact, tag)
+
+    def add_compiled(self, artifact: Artifact, tag: str, compiled: Mapping[str, bytes]) -> None:
+        """Add compiled modules to an artifact; see `Artifacts.add_compiled`."""
+        self._artifacts.add_compiled(artifact, tag, compiled)
 
     def add(self, wheel: Path, filename: str, sha256: str) -> Artifact:
         """Unpack a wheel into the cache; see `Artifacts.add`."""
