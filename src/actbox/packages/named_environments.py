@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
@@ -113,7 +114,9 @@ class NamedEnvironments:
                         f"the environment {name!r} is not built, and the policy is offline:"
                         f" {f'run {remedy}' if remedy else 'open a sandbox with it once'} with a network"
                     )
-                record = await self._flights.do((name, target), lambda: self.build(definition, rules, target=target))
+                own = rules_of(rules, language), index_of(rules, language), rules.install_seconds, rules.vulnerabilities
+                build = partial(self.build, definition, rules, target=target)
+                record = await self._flights.do((definition, target, *own), build)
                 artifacts = self._fetcher.found(record.locked)
             await run_blocking(_check, record, rules)
             folder = await run_blocking(self._in_use, record, artifacts)
