@@ -46,8 +46,9 @@ class PackageFetcher:
 
         Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadTarball`, `BadCache` and `OSError`.
         """
+        limits = job.rules.offline, job.rules.install_seconds
         rules = job.rules.python, job.rules.nodejs
-        locked = await self._flights.do(("resolve", job.key, *rules), lambda: self._resolved(job))
+        locked = await self._flights.do(("resolve", job.key, *rules, *limits), lambda: self._resolved(job))
         job.check_hashes(locked)
         await run_blocking(refuse_vulnerable, locked, job.rules, job.language)
         approved: frozenset[str] = frozenset()
@@ -61,7 +62,7 @@ class PackageFetcher:
         artifacts = self.found(locked)
         if len(artifacts) != len(locked):
             hashes = frozenset(one.digest for one in locked)
-            await self._flights.do(("fetch", hashes, job.index), lambda: self._fetched(job, locked))
+            await self._flights.do(("fetch", hashes, job.index, *limits), lambda: self._fetched(job, locked))
             artifacts = self.found(locked)
             if len(artifacts) != len(locked):
                 raise BadCache(f"{self._store.root} loses what is put into it: find out who writes there")
