@@ -9,6 +9,7 @@ import pytest
 import actbox
 from actbox import ErrorKind, ExecutionResult, FileMount, Policy, Program
 from actbox.core.packages import PackagePolicy, PackageRules
+from actbox.packages import provider
 from actbox.packages.import_names import modules_of
 
 from .index_server import IndexServer
@@ -88,6 +89,16 @@ async def test_nothing_can_be_downloaded_from_the_index_by_a_program(index: Inde
 def test_the_modules_of_a_package_are_those_of_its_name_and_of_the_table_but_no_standard_ones() -> None:
     assert modules_of("Pillow") == ("PIL", "Pillow", "pillow")
     assert modules_of("dataclasses") == ()
+    assert "cv2" in modules_of("OpenCV-Python") and "psycopg2" in modules_of("psycopg2-binary")
+
+
+def test_of_the_packages_of_a_module_the_approved_one_is_taken(index: IndexServer) -> None:
+    found = [
+        provider.provider().package_of("cv2", policy_of(index, **rules), may_ask)
+        for rules in ({"auto_approved": ["opencv-contrib-python"]}, {"blocked": ["opencv-python-headless"]})
+        for may_ask in (False, True)
+    ]
+    assert found == ["opencv-contrib-python", "opencv-contrib-python", "", "opencv-python"]
 
 
 async def test_an_approved_package_may_bring_the_module_of_a_blocked_one(index: IndexServer, tmp_path: Path) -> None:
