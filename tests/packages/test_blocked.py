@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
 
 import pytest
 
 import actbox
-from actbox import ErrorKind, ExecutionResult, FileMount, Policy, Program
-from actbox.core.packages import PackagePolicy, PackageRules
+from actbox import ErrorKind, ExecutionResult, FileMount, Policy, Program, SandboxUnavailable
+from actbox.core.packages import Environment, PackagePolicy, PackageRules
 from actbox.packages import provider
 from actbox.packages.import_names import modules_of
 
@@ -101,8 +101,19 @@ def test_of_the_packages_of_a_module_the_approved_one_is_taken(index: IndexServe
     assert found == ["opencv-contrib-python", "opencv-contrib-python", "", "opencv-python"]
 
 
-async def test_an_approved_package_may_bring_the_module_of_a_blocked_one(index: IndexServer, tmp_path: Path) -> None:
-    make_wheel(index.folder, "kit_good", files={"kit_forbidden.py": b"good = True\n"})
-    policy = policy_of(index, auto_approved=["kit-good"])
-    result = await run(policy, "import kit_forbidden\nkit_forbidden.good", "kit-good")
-    assert result.value is True, result
+@pytest.mark.parametrize("path", ["kit_forbidden.py", "kit_forbidden/core.py", "google/cloud/storage/blob.py"])
+async def test_an_approved_package_with_a_copy_of_a_blocked_one_is_refused(path: str, index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_good", files={path: b"", "google/kit.py": b""})
+    rules = {"auto_approved": ["kit-good"], "blocked": ["kit-forbidden", "google-cloud-storage"]}
+    message = blocked(await run(policy_of(index, **rules), "print('ran')", "kit-good"))
+    assert message.startswith("kit-good==1.0 is blocked by the policy: it brings ")
+    environment = Environment(name="kit", packages=("kit-good",))
+    with pytest.raises(SandboxUnavailable, match=r"kit-good==1\.0 is blocked by the policy: it brings "):
+        await run(dataclasses.replace(policy_of(index, **rules), environment=environment), "1")
+
+
+async def test_packages_that_rightly_share_a_module_or_a_namespace_are_had(index: IndexServer) -> None:
+    make_wheel(index.folder, "opencv_contrib_python", files={"cv2/__init__.py": b"", "google/kit.py": b""})
+    rules = {"auto_approved": ["opencv-contrib-python"], "blocked": ["opencv-python", "google", "google-auth"]}
+    result = await run(policy_of(index, **rules), "import cv2\n1", "opencv-contrib-python")
+    assert result.value == 1, result

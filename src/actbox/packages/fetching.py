@@ -16,8 +16,9 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.tools import Approver
 
 from .asking import PackageApprovals, Tell, refuse
+from .copies import refuse_copies
 from .interpreters import find_uv
-from .languages import JAVASCRIPT
+from .languages import JAVASCRIPT, rules_of
 from .npm_resolving import NpmInstaller, find_npm
 from .package_job import PackageJob
 from .resolving import CannotResolve, Installer, Locked
@@ -69,6 +70,7 @@ class PackageFetcher:
         # Each wheel's own metadata counts in the end, whatever the index has said of it.
         judgements = job.judged([(one, one.requires) for one in artifacts])
         refuse((one for one in judgements if one.name not in approved), nobody_answers=True)
+        await run_blocking(refuse_copies, artifacts, rules_of(job.rules, job.language), job.language)
         return locked, artifacts, judgements
 
     def found(self, locked: Sequence[Locked]) -> tuple[Artifact, ...]:

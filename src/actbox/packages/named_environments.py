@@ -8,7 +8,7 @@ import logging
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.dependencies import BUILD_LOG, Layer, Target, of_environment
 
 from .asking import NotAllowed, refuse
+from .copies import refuse_copies
 from .environments import EnvironmentRecord, EnvironmentRecords
 from .fetching import PackageFetcher
 from .languages import JAVASCRIPT, index_of, interpreter_of, judge_of, requirements_of, rules_of
@@ -118,7 +119,7 @@ class NamedEnvironments:
                 build = partial(self.build, definition, rules, target=target)
                 record = await self._flights.do((definition, target, *own), build)
                 artifacts = self._fetcher.found(record.locked)
-            await run_blocking(_check, record, rules)
+            await run_blocking(_check, record, rules, artifacts)
             folder = await run_blocking(self._in_use, record, artifacts)
             return Layer(
                 folder=str(folder),
@@ -172,7 +173,9 @@ class NamedEnvironments:
                 record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
             record = replace(record, locked=await self._fetcher.fetch(installer, record.locked, progress))
         progress(f"{definition.name}: checking {len(record.locked)} packages")
-        used = await run_blocking(self._use, record, self._fetcher.found(record.locked))
+        artifacts = self._fetcher.found(record.locked)
+        await run_blocking(refuse_copies, artifacts, rules_of(rules, language), language)
+        used = await run_blocking(self._use, record, artifacts)
         used.close()
         record = replace(record, built_at=time.time())
         await run_blocking(records.write, record)
@@ -257,10 +260,10 @@ def _command(definition: Environment, is_known: bool) -> str:
     return shlex.join(words)
 
 
-def _check(record: EnvironmentRecord, rules: PackagePolicy) -> None:
+def _check(record: EnvironmentRecord, rules: PackagePolicy, artifacts: Iterable[Artifact] = ()) -> None:
     """Raise `SandboxUnavailable` for a lock with a blocked or vulnerable package, and for one that nobody has reviewed.
 
-    Blocks.
+    `artifacts` are its files, in which copies of blocked packages are looked for. Blocks.
     """
     name, language = record.definition.name, record.definition.language
     packages = {one.name: ResolvedPackage(name=one.name, version=one.version) for one in record.locked}
@@ -269,6 +272,7 @@ def _check(record: EnvironmentRecord, rules: PackagePolicy) -> None:
     try:
         refuse(judge.judge_resolved((), packages.values()))
         refuse_vulnerable(record.locked, rules, language)
+        refuse_copies(artifacts, rules_of(rules, language), language)
     except NotAllowed as refusal:
         raise SandboxUnavailable(f"the environment {name!r} cannot be used: {refusal}") from None
     days = rules.review_days
