@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import os
@@ -154,8 +155,13 @@ async def test_an_index_that_does_not_answer_is_given_up_after_the_time_of_the_p
     policy = policy_of(index)
     assert policy.packages is not None
     impatient = dataclasses.replace(policy, packages=dataclasses.replace(policy.packages, install_seconds=0.5))
-    message = _missing(await run(impatient, "print('ran')", "kit-greeting"))
+    impatient_run, patient_run = (
+        asyncio.ensure_future(run(one, "print('ran')", "kit-greeting")) for one in (impatient, policy)
+    )
+    message = _missing(await impatient_run)
     assert message.startswith("kit-greeting cannot be had: the index has not answered within 0.5 s"), message
+    index.answers.set()
+    assert (await patient_run).stdout == "ran\n", "another policy's time counts"
 
 
 async def test_what_somebody_edited_in_the_cache_is_fetched_anew(index: IndexServer, tmp_path: Path) -> None:

@@ -76,6 +76,15 @@ async def test_what_a_program_asks_for_comes_on_top(index: IndexServer) -> None:
     assert index.files_fetched() == [GREETING, WORDS]
 
 
+async def test_two_of_one_name_that_are_built_at_once_each_have_their_own_packages(index: IndexServer) -> None:
+    find = (
+        "import importlib.util\n[importlib.util.find_spec(one) is not None for one in ('kit_words', 'kit_forbidden')]"
+    )
+    own = [Environment(name="kit", packages=(one,)) for one in ("kit-forbidden", "kit-words")]
+    found = await asyncio.gather(*(run(policy_of(index, one), find) for one in own))
+    assert [one.value for one in found] == [[False, True], [True, False]]
+
+
 async def test_a_package_of_it_is_not_imported_before_there_is_a_sandbox(index: IndexServer) -> None:
     policy = Policy(environment=KIT, packages=PackagePolicy(index=index.address), preload=("kit_words", "colorsys"))
     result = await run(policy, "import sys\n['kit_words' in sys.modules, 'colorsys' in sys.modules]")

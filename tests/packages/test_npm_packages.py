@@ -389,3 +389,12 @@ def test_the_command_line_and_npms_settings_name_packages_and_the_registry(
     code = "console.log(require('greeting').greeting)"
     assert run_app(["run", "--language", "javascript", "--with", "greeting", "-c", code]) == 0
     assert capfd.readouterr().out == "hello\n"
+
+
+@pytest.mark.parametrize("path", ["lib/node_modules/forbidden/index.js", "lib/node_modules/forbidden.js"])
+async def test_a_package_with_a_copy_of_a_blocked_one_is_refused(path: str, registry: RegistryServer) -> None:
+    registry.add("greeting", "1.1.0", {path: "", "lib/node_modules/other/index.js": ""})
+    async with actbox.open_sandbox("node", policy=policy_of(registry)) as box:
+        result = await box.run(Program("1", language="javascript", dependencies=("greeting",)))
+    assert result.error is not None and result.error.type == "PackageBlocked", result
+    assert "greeting==1.1.0 is blocked by the policy: it brings forbidden" in result.error.message

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import multiprocessing
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from actbox import InvalidValue
 from actbox.packages import artifact_sets, artifacts
+from actbox.packages.resolving import Locked
 from actbox.packages.store import Artifact, BadCache, PackageStore, UsedSet
 from actbox.packages.wheels import BadWheel
 
@@ -102,6 +105,19 @@ def test_a_cache_that_somebody_edited_is_not_used(
     assert store.find(artifact.sha256) is None
     again = store.use([added(store, wheel)])
     assert (again.path / "site" / "kit_wheel" / "__init__.py").read_text() == "here = True\n"
+
+
+def test_what_is_no_hash_names_nothing_outside_the_cache(store: PackageStore, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (tmp_path / "m.json").write_text(json.dumps(asdict(Artifact("../../mine", "f", "kit", "1.0", (), (), (), {}))))
+    assert store.find("../../m") is None
+    link = store.root / "artifacts" / f"{'0' * 64}.json"
+    link.write_text((tmp_path / "m.json").read_text())
+    assert store.find("0" * 64) is None
+    with pytest.raises(InvalidValue, match="no hexadecimal hash"):
+        Locked("kit", "1.0", "http://127.0.0.1/", "kit-1.0-py3-none-any.whl", "../../m")
+    assert mine.is_dir()
 
 
 @pytest.mark.parametrize("what", ["a file more", "a link", "a file less"])

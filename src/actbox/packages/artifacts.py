@@ -11,11 +11,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import shutil
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from actbox.core.errors import InvalidValue
 
 from .compiling import COMPILED_MODE, Sources, compiled_path
 from .lock_files import LockFiles
@@ -58,8 +61,8 @@ class Artifacts:
         self._locks = locks
 
     def path(self, sha256: str) -> Path:
-        """Return the directory of an artifact, which may be missing."""
-        return self.folder / sha256
+        """Return the directory of an artifact, which may be missing. Raises `InvalidValue` for what is no hash."""
+        return self.folder / _checked(sha256)
 
     def find(self, digest: str, tag: str = "") -> Artifact | None:
         """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`.
@@ -67,8 +70,10 @@ class Artifacts:
         `tag` is the cache tag of the interpreter whose compiled modules the artifact is to have.
         """
         try:
-            sha256 = (self._names / digest).read_text() if len(digest) == _SHA512_CHARS else digest
+            sha256 = (self._names / _checked(digest)).read_text() if len(digest) == _SHA512_CHARS else digest
             said = json.loads(self._manifest(sha256).read_text("utf-8"))
+            if said["sha256"] != sha256:
+                return None
             said |= {name: tuple(said[name]) for name in ("modules", "notes", "requires")}
             said["files"] = {path: (one, mode) for path, (one, mode) in said["files"].items()}
             compiled = dict(said.pop("compiled", None) or {}).get(tag)
@@ -157,12 +162,18 @@ class Artifacts:
             return artifact
 
     def _manifest(self, sha256: str) -> Path:
-        return self.folder / f"{sha256}.json"
+        return self.folder / f"{_checked(sha256)}.json"
 
 
 def lock_of(sha256: str) -> str:
     """Return the name of an artifact's lock file."""
     return f"artifact-{sha256}"
+
+
+def _checked(digest: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}|[0-9a-f]{128}", digest):
+        raise InvalidValue(f"{digest!a:.80} is no hexadecimal hash of a file of the package cache")
+    return digest
 
 
 def hash_of(path: Path) -> str:

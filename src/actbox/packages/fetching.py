@@ -18,8 +18,9 @@ from actbox.tools import Approver
 
 from .asking import PackageApprovals, Tell, refuse
 from .compiling import find_compiler
+from .copies import refuse_copies
 from .interpreters import find_uv
-from .languages import JAVASCRIPT
+from .languages import JAVASCRIPT, rules_of
 from .npm_resolving import NpmInstaller, find_npm
 from .package_job import PackageJob
 from .resolving import CannotResolve, Installer, Locked
@@ -48,8 +49,9 @@ class PackageFetcher:
 
         Raises `NotAllowed`, `CannotResolve`, `BadWheel`, `BadTarball`, `BadCache` and `OSError`.
         """
+        limits = job.rules.offline, job.rules.install_seconds
         rules = job.rules.python, job.rules.nodejs
-        locked = await self._flights.do(("resolve", job.key, *rules), lambda: self._resolved(job))
+        locked = await self._flights.do(("resolve", job.key, *rules, *limits), lambda: self._resolved(job))
         job.check_hashes(locked)
         await run_blocking(refuse_vulnerable, locked, job.rules, job.language)
         approved: frozenset[str] = frozenset()
@@ -63,13 +65,14 @@ class PackageFetcher:
         artifacts = self.found(locked, job.cache_tag)
         if len(artifacts) != len(locked):
             hashes = frozenset(one.digest for one in locked)
-            await self._flights.do(("fetch", hashes, job.index), lambda: self._fetched(job, locked))
+            await self._flights.do(("fetch", hashes, job.index, *limits), lambda: self._fetched(job, locked))
             artifacts = self.found(locked, job.cache_tag)
             if len(artifacts) != len(locked):
                 raise BadCache(f"{self._store.root} loses what is put into it: find out who writes there")
         # Each wheel's own metadata counts in the end, whatever the index has said of it.
         judgements = job.judged([(one, one.requires) for one in artifacts])
         refuse((one for one in judgements if one.name not in approved), nobody_answers=True)
+        await run_blocking(refuse_copies, artifacts, rules_of(job.rules, job.language), job.language)
         return locked, artifacts, judgements
 
     def found(self, locked: Sequence[Locked], tag: str = "") -> tuple[Artifact, ...]:

@@ -8,8 +8,9 @@ import logging
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
@@ -20,6 +21,7 @@ from actbox.sandbox.dependencies import BUILD_LOG, Layer, Target, of_environment
 
 from .asking import NotAllowed, refuse
 from .compiling import cache_tag
+from .copies import refuse_copies
 from .environments import EnvironmentRecord, EnvironmentRecords
 from .fetching import PackageFetcher
 from .languages import JAVASCRIPT, index_of, interpreter_of, judge_of, requirements_of, rules_of
@@ -115,9 +117,11 @@ class NamedEnvironments:
                         f"the environment {name!r} is not built, and the policy is offline:"
                         f" {f'run {remedy}' if remedy else 'open a sandbox with it once'} with a network"
                     )
-                record = await self._flights.do((name, target), lambda: self.build(definition, rules, target=target))
+                own = rules_of(rules, language), index_of(rules, language), rules.install_seconds, rules.vulnerabilities
+                build = partial(self.build, definition, rules, target=target)
+                record = await self._flights.do((definition, target, *own), build)
                 artifacts = self._fetcher.found(record.locked, tag)
-            await run_blocking(_check, record, rules)
+            await run_blocking(_check, record, rules, artifacts)
             folder = await run_blocking(self._in_use, record, artifacts)
             return Layer(
                 folder=str(folder),
@@ -173,7 +177,9 @@ class NamedEnvironments:
                 record, locked=await self._fetcher.fetch(installer, record.locked, job.cache_tag, progress)
             )
         progress(f"{definition.name}: checking {len(record.locked)} packages")
-        used = await run_blocking(self._use, record, self._fetcher.found(record.locked, job.cache_tag))
+        artifacts = self._fetcher.found(record.locked, job.cache_tag)
+        await run_blocking(refuse_copies, artifacts, rules_of(rules, language), language)
+        used = await run_blocking(self._use, record, artifacts)
         used.close()
         record = replace(record, built_at=time.time())
         await run_blocking(records.write, record)
@@ -258,10 +264,10 @@ def _command(definition: Environment, is_known: bool) -> str:
     return shlex.join(words)
 
 
-def _check(record: EnvironmentRecord, rules: PackagePolicy) -> None:
+def _check(record: EnvironmentRecord, rules: PackagePolicy, artifacts: Iterable[Artifact] = ()) -> None:
     """Raise `SandboxUnavailable` for a lock with a blocked or vulnerable package, and for one that nobody has reviewed.
 
-    Blocks.
+    `artifacts` are its files, in which copies of blocked packages are looked for. Blocks.
     """
     name, language = record.definition.name, record.definition.language
     packages = {one.name: ResolvedPackage(name=one.name, version=one.version) for one in record.locked}
@@ -270,6 +276,7 @@ def _check(record: EnvironmentRecord, rules: PackagePolicy) -> None:
     try:
         refuse(judge.judge_resolved((), packages.values()))
         refuse_vulnerable(record.locked, rules, language)
+        refuse_copies(artifacts, rules_of(rules, language), language)
     except NotAllowed as refusal:
         raise SandboxUnavailable(f"the environment {name!r} cannot be used: {refusal}") from None
     days = rules.review_days

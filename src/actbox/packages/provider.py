@@ -88,11 +88,11 @@ class PackageProvider:
         """
         language = language_of(language)
         judge = judge_of(policy.packages or PackagePolicy(), language)
-        for requirement in packages_of(module, language):
-            demand = judge.judge(requirement).demand
-            if not demand.refused and (may_ask or not demand.asks):
-                return requirement.name
-        return ""
+        found = [(one.name, judge.judge(one).demand) for one in packages_of(module, language)]
+        admitted = [
+            (demand.asks, name) for name, demand in found if not demand.refused and (may_ask or not demand.asks)
+        ]
+        return min(admitted, key=lambda one: one[0])[1] if admitted else ""
 
     def choose(self, program: Program, policy: Policy, images: bool) -> str:
         """Return the name of the environment that has most of what a program asks for; see `NamedEnvironments`. Blocks.

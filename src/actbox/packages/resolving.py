@@ -19,7 +19,7 @@ from packaging.markers import default_environment
 from packaging.pylock import PackageWheel, Pylock, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags, sys_tags
 
-from actbox.core.errors import ActboxError, ErrorKind
+from actbox.core.errors import ActboxError, ErrorKind, InvalidValue
 from actbox.core.events import Completed, Event, NetworkRequest
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
@@ -110,6 +110,11 @@ class Locked:
     """Where npm puts the package, such as `node_modules/a/node_modules/b`."""
     entry: str = ""
     """The entry of npm's lock, as JSON."""
+
+    def __post_init__(self) -> None:
+        # The package cache makes paths of hashes.
+        if not re.fullmatch("(?:[0-9a-f]{64})?", self.sha256) or not re.fullmatch("(?:[0-9a-f]{128})?", self.sha512):
+            raise InvalidValue(f"{self.filename} has no hexadecimal hash, but {self.sha256 or self.sha512!a:.80}")
 
     @property
     def digest(self) -> str:
@@ -313,7 +318,10 @@ def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
         if not sha256:
             raise CannotResolve(f"the index gives no SHA-256 hash for {filename}, so nobody can tell what it is")
         released = file.upload_time.isoformat() if file.upload_time else ""
-        yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1, released)
+        try:
+            yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1, released)
+        except InvalidValue as error:
+            raise CannotResolve(f"the index lies: {error}") from None
 
 
 def _tags(python: str, platforms: list[str]) -> Iterable[Tag]:
