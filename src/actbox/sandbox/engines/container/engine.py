@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from actbox.core.errors import InvalidValue, Unsupported
+from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.mounts import INPUT, OUTPUT, WORKSPACE, FileMount
 from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import PACKAGES, Layer, Provided, image_of, layer_of
+from actbox.sandbox.dependencies import PACKAGES, HeldFolder, Layer, Provided, image_of, layer_of
 from actbox.sandbox.engines.linux.interpreter import base_of
 from actbox.sandbox.engines.linux.nursery import GUEST_VARIABLES
 from actbox.sandbox.local import GuestStart
@@ -196,11 +196,11 @@ class ContainerSandbox(AgentSandbox):
         return limits
 
     def _guest_at_hand(self, start: GuestStart) -> AgentGuest | None:
-        return super()._guest_at_hand(start) if start.packages is None else None
+        return super()._guest_at_hand(start) if start.session or start.packages is None else None
 
     async def _start_guest(self, start: GuestStart) -> AgentGuest:
         place, packages = self._agent_place, start.packages
-        if packages is None or not isinstance(place, Container):
+        if start.session or packages is None or not isinstance(place, Container):
             return await super()._start_guest(start)
         await run_blocking(place.late.show, packages)
         try:
@@ -216,6 +216,13 @@ class ContainerSandbox(AgentSandbox):
             place = f"{PACKAGES}/{packages.folder.name}"
             message["variables"] = {"PATH": f"{self._search}:{place}/bin", **message["variables"]}
         super()._show_packages(message, packages, place)
+
+    def _new_session_folder(self) -> tuple[HeldFolder, str]:
+        place = self._agent_place
+        if not isinstance(place, Container):
+            raise SandboxUnavailable("the sandbox was stopped while a session was about to begin")
+        folder = place.late.new_session_folder()
+        return folder, f"{PACKAGES}/{folder.path.name}/layers"
 
     def _guest_of(self, agent: Agent, start: GuestStart) -> AgentGuest:
         guest = super()._guest_of(agent, start)
