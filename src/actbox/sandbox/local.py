@@ -34,7 +34,6 @@ from .contract import NOT_RUNNING, Command, Session, Tools
 from .dependencies import (
     NOTHING,
     PACKAGES,
-    HeldFolder,
     Layer,
     Provided,
     asks_for_packages,
@@ -59,7 +58,7 @@ from .requests import (
 from .run_end import Stop
 from .run_slots import Slots, slots
 from .runs import Request, Run, failed_result, reason_of
-from .session_packages import SessionPackages
+from .session_packages import LayersPlace, SessionPackages
 from .sessions import LocalSession, SessionPlace
 from .siblings import AloneInSiblings, Siblings
 from .storage import Output, Storage
@@ -155,12 +154,9 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def _base_variables(self) -> Mapping[str, str]:
         """Return the environment variables that every guest has."""
 
-    def _new_session_folder(self) -> tuple[HeldFolder, str]:
-        """Make a directory for a session's packages. Blocks. Raises `OSError`.
-
-        Return it with the path at which the guest sees its `layers`.
-        """
-        return new_session_folder(), PACKAGES
+    def _new_session_folder(self) -> LayersPlace:
+        """Make a directory for a session's packages. Blocks. Raises `ActboxError` and `OSError`."""
+        return LayersPlace(new_session_folder(), PACKAGES)
 
     def _guest_limits(self) -> Mapping[str, float]:
         """Return the limits that the guest sets for itself and cannot raise again.

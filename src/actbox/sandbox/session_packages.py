@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
 from actbox.core.events import ApprovalDecided, ApprovalRequested, Event
 from actbox.core.packages import Distribution, Distributions
 from actbox.core.policy import Policy
@@ -55,18 +55,30 @@ _SCRIPTS = {
 _START = "import sys\n\nfrom pip import main\n\nsys.exit(main())\n"
 
 
+class LayersPlace(NamedTuple):
+    """The empty directory of a session's packages on the host, and where the guest sees its directory `layers`."""
+
+    held: HeldFolder
+    seen_at: str
+    send: Callable[[Path, str], None] = lambda folder, place: None
+    """Copies a layer to a place on the guest's machine, if that is another one. Blocks.
+
+    Raises `OSError` and `SandboxUnavailable`.
+    """
+
+
 class _LayersFolder:
     """The directory that a session and its copies see; it is removed when the last of them is closed."""
 
-    def __init__(self, held: HeldFolder, seen_at: str) -> None:
-        """Take over an empty directory, and put the `pip` command into it. Blocks. Raises `OSError`.
+    def __init__(self, place: LayersPlace) -> None:
+        """Take over an empty directory, and put the `pip` command into it. Blocks.
 
-        Guests see its directory `layers` at `seen_at`.
+        Raises `OSError` and `SandboxUnavailable`.
         """
-        self._held = held
-        self._seen_at = seen_at
-        self.pip = f"{seen_at}/0"
-        self.path = held.path / "layers"
+        self._place = place
+        self._held = place.held
+        self.pip = f"{place.seen_at}/0"
+        self.path = place.held.path / "layers"
         self.users = 1
         self._number = 0
         self._lock = threading.Lock()
@@ -80,9 +92,10 @@ class _LayersFolder:
         for name, text in _SCRIPTS.items():
             (scripts / name).write_text(text)
             (scripts / name).chmod(0o755)
+        place.send(self.path / "0", self.pip)
 
     def add(self, layer: Path) -> str:
-        """Add a layer; return the path at which guests see it. Blocks. Raises `OSError`."""
+        """Add a layer; return the path at which guests see it. Blocks. Raises `OSError` and `SandboxUnavailable`."""
         with self._lock:
             self._number += 1
             number = self._number
@@ -93,7 +106,9 @@ class _LayersFolder:
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
-        return f"{self._seen_at}/{number}"
+        seen_at = f"{self._place.seen_at}/{number}"
+        self._place.send(self.path / str(number), seen_at)
+        return seen_at
 
     def join(self) -> None:
         """Count one more session that uses the directory."""
@@ -117,11 +132,11 @@ class SessionPackages:
         policy: Policy,
         traits: Traits,
         layer: Callable[[], Layer | None],
-        new_folder: Callable[[], tuple[HeldFolder, str]],
+        new_folder: Callable[[], LayersPlace],
     ) -> None:
         """`layer` returns the files of the policy's environment if it is a named one.
 
-        `new_folder` makes an empty directory; it returns this with the path at which the guest sees its `layers`.
+        `new_folder` makes the directory of the session's packages. Blocks. Raises `ActboxError` and `OSError`.
         """
         self.policy = policy
         self._traits = traits
@@ -149,8 +164,16 @@ class SessionPackages:
             if self._folder is None and self.are_governed:
                 # Without the packaging library, or with a cache that cannot be used, whoever asks is told why.
                 with contextlib.suppress(ActboxError, OSError):
-                    self._folder = await run_blocking(lambda: _LayersFolder(*self._new_folder()))
+                    self._folder = await run_blocking(self._make_folder)
         return self._folder.path if self._folder is not None else None
+
+    def _make_folder(self) -> _LayersFolder:
+        place = self._new_folder()
+        try:
+            return _LayersFolder(place)
+        except BaseException:
+            place.held.close()
+            raise
 
     def copied(self) -> SessionPackages:
         """Return the packages of a copy of the session, which has what this one has now."""
@@ -200,7 +223,7 @@ class SessionPackages:
                 if self._folder is None:
                     raise NotProvided(_no_place(), program, engine)
                 added = await run_blocking(self._folder.add, provided.folder)
-            except OSError as error:
+            except (OSError, SandboxUnavailable) as error:
                 raise NotProvided(_cannot_add(error), program, engine) from None
             finally:
                 provided.close()
@@ -403,6 +426,6 @@ def _no_place() -> ErrorInfo:
     return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type="NotInstalled", message=message)
 
 
-def _cannot_add(error: OSError) -> ErrorInfo:
-    message = f"the packages cannot be added to the session: {error.strerror}"
+def _cannot_add(error: OSError | SandboxUnavailable) -> ErrorInfo:
+    message = f"the packages cannot be added to the session: {getattr(error, 'strerror', '') or error}"
     return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type="NotInstalled", message=message)

@@ -13,7 +13,7 @@ from actbox.core.mounts import INPUT, OUTPUT, WORKSPACE, FileMount
 from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import PACKAGES, HeldFolder, Layer, Provided, image_of, layer_of
+from actbox.sandbox.dependencies import PACKAGES, Layer, Provided, image_of, layer_of
 from actbox.sandbox.engines.linux.interpreter import base_of
 from actbox.sandbox.engines.linux.nursery import GUEST_VARIABLES
 from actbox.sandbox.local import GuestStart
@@ -23,6 +23,7 @@ from actbox.sandbox.remote.agent_guest import AgentGuest
 from actbox.sandbox.remote.interpreter import on_top
 from actbox.sandbox.remote.sandbox import AgentSandbox
 from actbox.sandbox.remote.workspace import RemoteWorkspace
+from actbox.sandbox.session_packages import LayersPlace
 from actbox.sandbox.traits import Traits, check_lacking, check_packages
 from actbox.sandbox.workspace import Workspace, open_folder
 
@@ -217,12 +218,12 @@ class ContainerSandbox(AgentSandbox):
             message["variables"] = {"PATH": f"{self._search}:{place}/bin", **message["variables"]}
         super()._show_packages(message, packages, place)
 
-    def _new_session_folder(self) -> tuple[HeldFolder, str]:
+    def _new_session_folder(self) -> LayersPlace:
         place = self._agent_place
         if not isinstance(place, Container):
             raise SandboxUnavailable("the sandbox was stopped while a session was about to begin")
         folder = place.late.new_session_folder()
-        return folder, f"{PACKAGES}/{folder.path.name}/layers"
+        return LayersPlace(folder, f"{PACKAGES}/{folder.path.name}/layers")
 
     def _guest_of(self, agent: Agent, start: GuestStart) -> AgentGuest:
         guest = super()._guest_of(agent, start)
