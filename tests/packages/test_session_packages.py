@@ -171,7 +171,7 @@ async def test_somebody_is_asked_while_the_program_waits_and_its_time_does_not_p
         async for event in session.stream(f"{code}\n{GREETS}", timeout=50):
             events.append(event)
             if isinstance(event, ApprovalRequested):
-                clock.turn(100)
+                clock.turn(200)  # more than `install_seconds`, too
                 decided.set()
     assert isinstance(events[-1], Completed) and events[-1].result.value == "hello", events[-1]
     assert events[-1].result.usage.wall_ms < 50_000
@@ -183,8 +183,8 @@ async def test_a_run_waits_for_packages_only_so_long_in_all(clock: Clock, index:
     make_wheel(index.folder, "kit_more", files={"kit_more.py": b"word = 'more'\n"})
 
     def hang() -> None:
-        index.answers.clear()
         index.is_asked.clear()
+        index.answers.clear()  # last: the test waits for it
 
     code = """
 import pip
