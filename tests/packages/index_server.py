@@ -42,6 +42,8 @@ class IndexServer:
         self.answers = threading.Event()
         """Cleared by a test whose index is to answer nothing for now."""
         self.answers.set()
+        self.is_asked = threading.Event()
+        """Set when something is asked for, also if the index answers nothing for now."""
 
     def files_fetched(self) -> list[str]:
         """Return the names of the wheels that were fetched whole, each as often as it was."""
@@ -93,6 +95,7 @@ def serving_index(folder: Path) -> Iterator[IndexServer]:
         def do_GET(self) -> None:
             kind, _, name = self.path.strip("/").partition("/")
             body: bytes | None = None
+            served.is_asked.set()
             served.answers.wait()
             if kind == "simple" and (page := served.page(name)) is not None:
                 body = page.encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,12 +171,55 @@ async def test_somebody_is_asked_while_the_program_waits_and_its_time_does_not_p
         async for event in session.stream(f"{code}\n{GREETS}", timeout=50):
             events.append(event)
             if isinstance(event, ApprovalRequested):
-                clock.turn(100)
+                clock.turn(200)  # more than `install_seconds`, too
                 decided.set()
     assert isinstance(events[-1], Completed) and events[-1].result.value == "hello", events[-1]
     assert events[-1].result.usage.wall_ms < 50_000
     assert [(request.what, request.packages[0].name) for request in asked] == [("install", "kit-greeting")]
     assert asked[0].program == f"{code}\n{GREETS}"
+
+
+async def test_a_run_waits_for_packages_only_so_long_in_all(clock: Clock, index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_more", files={"kit_more.py": b"word = 'more'\n"})
+
+    def hang() -> None:
+        index.is_asked.clear()
+        index.answers.clear()  # last: the test waits for it
+
+    code = """
+import pip
+hang()
+%pip install kit-words
+hang()
+refused = []
+for name in ("kit-greeting", "kit-more"):
+    try: pip.main(["install", name])
+    except ImportError as error: refused.append(str(error))
+import kit_words
+kit_words.word, refused
+"""
+    policy = policy_of(index, auto_approved=["kit-words", "kit-greeting", "kit-more"])
+    assert policy.packages is not None
+    policy = replace(policy, packages=replace(policy.packages, install_seconds=50))
+    async with session_with(policy) as session:
+        run = asyncio.create_task(session.run(code, tools=[hang]))
+        try:
+            assert await asyncio.to_thread(index.is_asked.wait, 60)
+            clock.turn(30)
+            index.answers.set()
+            while index.answers.is_set():
+                await asyncio.sleep(0.01)
+            assert await asyncio.to_thread(index.is_asked.wait, 60)
+            clock.turn(30)
+            result = await run
+            assert result.error is None
+            sentence = "a run may wait for packages 50 seconds in all (PackagePolicy.install_seconds), and this one has"
+            assert (result.value, result.state_kept) == (("hello", [sentence, sentence]), True), result
+            assert result.usage.approval_ms < 30_000, "nobody was asked"
+            assert "/simple/kit-more/" not in index.requests
+        finally:
+            index.answers.set()
+        assert (await session.run("%pip install kit-more\nimport kit_more\nkit_more.word")).value == "more"
 
 
 async def test_copies_of_a_session_have_its_packages_and_get_their_own(index: IndexServer) -> None:

@@ -202,8 +202,8 @@ class PackagePolicy:
     without one they are refused, unless the program's tools have an approver. `index` is the address of the package
     index; default: the one that this machine's uv and pip settings name, else the one that uv takes by itself.
     `npm_registry` is that of the registry of npm; default: the one that npm's settings name, else the public one.
-    `install_seconds` limits resolving and installing, which are no part of a program's time. `offline` uses the package
-    cache alone. `vulnerabilities` is the path of a file or directory in the OSV format: packages that it names, in
+    `install_seconds` limits resolving and installing, which are no part of a program's time, and all that one run of a
+    session waits for packages. `offline` uses the package cache alone. `vulnerabilities` is the path of a file or directory in the OSV format: packages that it names, in
     affected versions, are refused. `review_days` refuses named environments whose lock nobody has reviewed in so many
     days. `cache` is the directory of the package cache, to which only this user may write; default: `actbox/wheels` in
     the user's cache directory. With "" nothing is kept beyond this process.
