@@ -219,8 +219,11 @@ class Installer:
 
     async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
         """Return the wheels that satisfy requirements together. Raises `CannotResolve`."""
-        files = {"in.txt": "\n".join(requirements) + "\n", "constraints.txt": "\n".join(constraints) + "\n"}
-        command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
+        files = {"in.txt": "\n".join(requirements) + "\n"}
+        command = [self._uv, "pip", "compile", "in.txt", "--format", "pylock.toml"]
+        if bounds := "\n".join(constraints):
+            files["constraints.txt"] = bounds + "\n"
+            command += ["--constraint", "constraints.txt"]
         command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
         command += ["--python", sys.executable, "--python-version", self._python, *_uv_platform(self._target)]
         done = await self._execute(files, [*command, *self._reach.options])
@@ -270,8 +273,14 @@ class Installer:
         assert done.error is not None
         if done.error.kind is ErrorKind.TIMEOUT:
             return f"the index has not answered within {self._seconds:g} s (index: {self._index.source})"
-        said = " ".join(done.stderr.split())[-2000:]
+        said = _said(done.stderr)[-2000:]
         return f"{said or done.error.message} (index: {self._index.source})"
+
+
+def _said(text: str) -> str:
+    """Return what a resolver says, in one line, without its warnings and the drawing around its words."""
+    lines = (re.sub(r"^[\s×╰─▶│├]*((error|cause): )?", "", line).strip() for line in text.splitlines())
+    return " ".join(line for line in lines if line and not line.startswith(("warning: ", "No solution found")))
 
 
 def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
