@@ -56,6 +56,13 @@ async def test_a_program_without_dependencies_has_none_of_an_earlier_one(index: 
     assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
 
 
+def test_run_takes_dependencies(index: IndexServer) -> None:
+    code = "import kit_greeting\nkit_greeting.greeting"
+    assert actbox.run(code, dependencies=["kit-greeting"], policy=policy_of(index)).value == "hello"
+    with pytest.raises(TypeError, match="its own inputs, files and dependencies"):
+        actbox.run(Program(code), dependencies=["kit-greeting"])
+
+
 async def test_a_script_block_names_dependencies_too(index: IndexServer) -> None:
     code = '# /// script\n# dependencies = ["kit-greeting"]\n# ///\nimport kit_greeting\nkit_greeting.greeting'
     assert (await run(policy_of(index), code)).value == "hello"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from actbox.core.errors import ActboxError
+from actbox.core.errors import ActboxError, SandboxUnavailable
 from actbox.core.packages import Environment, PackagePolicy
 from actbox.packages import provider as providers
 from actbox.packages.asking import NotAllowed
@@ -33,30 +33,44 @@ def build(
     rules: PackagePolicy,
     refresh: bool,
 ) -> int:
-    """Build an environment, or all of a configuration file if `name` is empty, and print what each has."""
+    """Build an environment, or all of a configuration file if `name` is empty, and print what each has.
+
+    One that cannot be built does not keep the others from it.
+    """
     provider = providers.provider()
+    failed = []
     for definition in _definitions(provider, name, packages, python, language, config):
         print(f"building {definition.name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()
         try:
             record = asyncio.run(provider.environments.build(definition, rules, refresh=refresh, progress=_show))
         except (ActboxError, NotAllowed, OSError) as error:
-            print(f"actbox: the environment {definition.name!r} cannot be built: {error}", file=sys.stderr)
-            return 1
+            base = definition.image
+            why = f" (its base is {base}, so that interpreter has to be on this machine)" if base else ""
+            why = why if isinstance(error, SandboxUnavailable) else ""
+            print(f"actbox: the environment {definition.name!r} cannot be built: {error}{why}", file=sys.stderr)
+            failed.append(definition.name)
+            continue
         print(f"built {definition.name} in {time.perf_counter() - start:.1f} s", file=sys.stderr)
         print(_line(record))
-    return 0
+    if failed and config is not None:
+        print(f"not built: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def list_all() -> int:
-    """Print a line for each environment, and one for each approved package that programs have had beyond these."""
-    provider = providers.provider()
-    for name in provider.records.names():
-        record = provider.records.read(name)
-        if record is not None:
-            print(_line(record))
-    for one in provider.first_uses.read():
-        print(f"{one.name}=={one.version}: approved by its list, first used {_ago(one.at)}")
+    """Print the environments, the approved packages that programs have had beyond these, and the cache's size."""
+    provider, found = providers.provider(), contents()
+    for one in found["environments"]:
+        if (record := provider.records.read(one["name"])) is not None:
+            print(f"{_line(record)}, {_mib(one['bytes'])}")
+    if not found["environments"]:
+        print("there are no environments; `actbox environment build NAME --with PACKAGE` makes one")
+    if used := provider.first_uses.read():
+        print("\npackages that programs were given because a policy approves them:")
+        for first in used:
+            print(f"  {first.name}=={first.version}, first used {_ago(first.at)}")
+    print("", next(lines_of(found)), sep="\n")
     return 0
 
 
@@ -99,10 +113,8 @@ def show(name: str, form: str) -> int:
         print(_line(record))
         for one in record.locked:
             print(f"  {one.name}=={one.version}  sha256:{one.sha256}")
-        if record.checked_at:
-            print(f"  compared with known vulnerabilities in {record.checked} {_ago(record.checked_at)}")
-        if record.reviewed_at:
-            print(f"  reviewed by {record.reviewed_by} {_ago(record.reviewed_at)}")
+        compared = f"in {record.checked} {_ago(record.checked_at)}" if record.checked_at else "never"
+        print(f"  compared with known vulnerabilities {compared}")
     return 0
 
 
@@ -178,7 +190,8 @@ def _unknown(provider: PackageProvider, name: str) -> UsageError:
 
 def _line(record: EnvironmentRecord) -> str:
     packages = f"{len(record.locked)} packages" if len(record.locked) != 1 else "1 package"
-    lock = f"lock {record.lock_sha256[:12]}, built {_ago(record.built_at)}"
+    reviewed = f"reviewed by {record.reviewed_by} {_ago(record.reviewed_at)}" if record.reviewed_at else "not reviewed"
+    lock = f"lock {record.lock_sha256[:12]}, built {_ago(record.built_at)}, {reviewed}"
     return f"{record.definition.name}: {packages} for {record.platform}, {lock}"
 
 
@@ -188,11 +201,11 @@ def _document(record: EnvironmentRecord) -> dict[str, object]:
         "packages": list(record.definition.packages),
         "platform": record.platform,
         "lock_sha256": record.lock_sha256,
-        "locked_at": record.locked_at,
-        "built_at": record.built_at,
-        "checked_at": record.checked_at,
+        "locked_at": record.locked_at or None,
+        "built_at": record.built_at or None,
+        "checked_at": record.checked_at or None,
         "checked": record.checked,
-        "reviewed_at": record.reviewed_at,
+        "reviewed_at": record.reviewed_at or None,
         "reviewed_by": record.reviewed_by,
         "distributions": [one.to_dict() for one in record.distributions],
     }

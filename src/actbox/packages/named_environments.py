@@ -174,7 +174,7 @@ class NamedEnvironments:
             if rules.vulnerabilities is not None:
                 record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
             record = replace(record, locked=await self._fetcher.fetch(installer, record.locked, progress))
-        progress(f"{definition.name}: checking {len(record.locked)} packages")
+        progress(f"{definition.name}: checking the hashes of {len(record.locked)} packages")
         used = await run_blocking(self._use, record, self._fetcher.found(record.locked))
         used.close()
         record = replace(record, built_at=time.time())
