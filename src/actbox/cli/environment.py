@@ -113,8 +113,8 @@ def show(name: str, form: str) -> int:
         print(_line(record))
         for one in record.locked:
             print(f"  {one.name}=={one.version}  sha256:{one.sha256}")
-        compared = f"in {record.checked} {_ago(record.checked_at)}" if record.checked_at else "never"
-        print(f"  compared with known vulnerabilities {compared}")
+        when = f"compared with {record.checked} {_ago(record.checked_at)}" if record.checked_at else "not compared"
+        print(f"  known vulnerabilities: {when}")
     return 0
 
 
@@ -145,6 +145,7 @@ def remove(name: str) -> int:
     provider = providers.provider()
     if not provider.environments.remove(name):
         raise _unknown(provider, name)
+    print(f"removed {name}; its files stay in the package cache until nothing has used them for seven days")
     return 0
 
 

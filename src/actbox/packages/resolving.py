@@ -41,6 +41,8 @@ _GLIBC_OF_UV = (17, 28, *range(31, 41))
 """The minor versions of glibc 2 that uv has a name for."""
 _MOST_HEADER_BYTES = 64 * 1024
 _LEAST_SECONDS = 0.001
+_OF_DOMAINS = re.compile(r", and the policy means [^()]*\(an entry with private=True[^()]*\)")
+"""Words of the proxy about entries of a policy: an index has no such setting."""
 _YANKED = re.compile(r"`?([\w.-]+==[\w.!+-]+)`? is yanked(?: \(reason: \"?(.*?)\"?\))?")
 # Fetches each file to its number, and no more of it than the index says that it has; what it writes is hashed by the
 # host, which trusts none of it.
@@ -280,7 +282,8 @@ class Installer:
 def _said(text: str) -> str:
     """Return what a resolver says, in one line, without its warnings and the drawing around its words."""
     lines = (re.sub(r"^[\s×╰─▶│├]*((error|cause): )?", "", line).strip() for line in text.splitlines())
-    return " ".join(line for line in lines if line and not line.startswith(("warning: ", "No solution found")))
+    said = " ".join(line for line in lines if line and not line.startswith(("warning: ", "No solution found")))
+    return _OF_DOMAINS.sub("", said)
 
 
 def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
