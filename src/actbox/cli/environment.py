@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from actbox.core.errors import ActboxError, SandboxUnavailable
+from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
 from actbox.core.packages import Environment, PackagePolicy
 from actbox.packages import provider as providers
 from actbox.packages.asking import NotAllowed
@@ -61,10 +62,16 @@ def build(
 def list_all() -> int:
     """Print the environments, the approved packages that programs have had beyond these, and the cache's size."""
     provider, found = providers.provider(), contents()
-    for one in found["environments"]:
-        if (record := provider.records.read(one["name"])) is not None:
-            print(f"{_line(record)}, {_mib(one['bytes'])}")
-    if not found["environments"]:
+    sizes, names = {one["name"]: one["bytes"] for one in found["environments"]}, provider.records.names()
+    for name in names:
+        try:
+            record = provider.records.read(name)
+        except InvalidValue as error:  # somebody has damaged it
+            print(f"actbox: {error}", file=sys.stderr)
+            continue
+        if record is not None:
+            print(f"{_line(record)}, {_mib(sizes.get(name, 0))}")
+    if not names:
         print("there are no environments; `actbox environment build NAME --with PACKAGE` makes one")
     if used := provider.first_uses.read():
         print("\npackages that programs were given because a policy approves them:")
@@ -75,15 +82,16 @@ def list_all() -> int:
 
 
 def contents() -> dict[str, Any]:
-    """Return the size and age of the package cache and of each environment, as JSON data."""
+    """Return the size and age of the package cache and of each environment that can be read, as JSON data."""
     provider = providers.provider()
     held = provider.contents()
     environments = []
     for name in provider.records.names():
-        if (record := provider.records.read(name)) is not None:
-            size = sum(held[one.sha256][0] for one in record.locked if one.sha256 in held)
-            about = {"packages": len(record.locked), "bytes": size, "built_at": record.built_at}
-            environments.append({"name": name, **about, "reviewed_at": record.reviewed_at})
+        with contextlib.suppress(InvalidValue):
+            if (record := provider.records.read(name)) is not None:
+                size = sum(held[one.sha256][0] for one in record.locked if one.sha256 in held)
+                about = {"packages": len(record.locked), "bytes": size, "built_at": record.built_at}
+                environments.append({"name": name, **about, "reviewed_at": record.reviewed_at})
     return {
         "cache": str(provider.cache),
         "packages": len(held),
