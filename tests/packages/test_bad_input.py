@@ -41,6 +41,10 @@ def _for_windows(index: IndexServer) -> None:
     make_wheel(index.folder, "kit_bad", tag="cp313-cp313-win_amd64")
 
 
+def _for_another_python(index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_bad", tag="cp39-cp39-any")
+
+
 def _of(**files: bytes) -> Callable[[IndexServer], None]:
     def make(index: IndexServer) -> None:
         make_wheel(index.folder, "kit_bad", files={name.replace("__", "."): data for name, data in files.items()})
@@ -63,10 +67,15 @@ def _larger_than_it_says(index: IndexServer) -> None:
 
 
 BAD: dict[str, tuple[Callable[[IndexServer], None], tuple[str, ...], tuple[str, ...]]] = {
-    "pins that conflict": (_old, (ASKED, "kit-greeting"), ("kit-bad, kit-greeting cannot be had", "kit-words<1")),
+    "pins that conflict": (
+        _old,
+        (ASKED, "kit-greeting"),
+        ("kit-bad, kit-greeting cannot be had: Because ", "kit-words<1"),
+    ),
     "a yanked version": (_yanked, (ASKED,), ("kit-bad cannot be had", "yanked")),
     "a yanked version by its number": (_yanked, ("kit-bad==1.0",), ("kit-bad==1.0 was withdrawn", "another version")),
     "another platform": (_for_windows, (ASKED,), ("kit-bad cannot be had", "win_amd64")),
+    "another interpreter": (_for_another_python, (ASKED,), ("kit-bad cannot be had: Because", "Environment(python=")),
     "a standard module": (_of(json__py=b""), (ASKED,), ("kit-bad cannot be", "its module json would stand in")),
     "a compiled standard module": (_of(json__pyc=b""), (ASKED,), ("kit-bad cannot be", "its module json would")),
     "our guest": (_of(_actbox__py=b""), (ASKED,), ("kit-bad cannot be", "its module _actbox would stand in")),
@@ -96,7 +105,7 @@ async def test_what_is_wrong_is_named_and_nothing_of_it_is_kept(
 def _missing(result: ExecutionResult) -> str:
     assert result.error is not None and result.stdout == ""
     assert result.error.kind is ErrorKind.MISSING_DEPENDENCY, result.error
-    return result.error.message
+    return f"{result.error.message} ({result.error.hint})"
 
 
 @pytest.mark.parametrize(

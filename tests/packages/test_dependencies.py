@@ -56,9 +56,47 @@ async def test_a_program_without_dependencies_has_none_of_an_earlier_one(index: 
     assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
 
 
+def test_run_takes_dependencies(index: IndexServer) -> None:
+    code = "import kit_greeting\nkit_greeting.greeting"
+    assert actbox.run(code, dependencies=["kit-greeting"], policy=policy_of(index)).value == "hello"
+    with pytest.raises(TypeError, match="its own inputs, files and dependencies"):
+        actbox.run(Program(code), dependencies=["kit-greeting"])
+
+
 async def test_a_script_block_names_dependencies_too(index: IndexServer) -> None:
     code = '# /// script\n# dependencies = ["kit-greeting"]\n# ///\nimport kit_greeting\nkit_greeting.greeting'
     assert (await run(policy_of(index), code)).value == "hello"
+
+
+@pytest.mark.parametrize(
+    ("block", "kind", "message", "hint"),
+    [
+        (
+            "dependencies = [kit]",
+            ErrorKind.SYNTAX,
+            "the script block is not TOML",
+            '# dependencies = ["openpyxl>=3.1"]',
+        ),
+        (
+            "requires-python = '>=3.99'",
+            ErrorKind.UNSUPPORTED,
+            "the program requires Python >=3.99",
+            "build NAME --python",
+        ),
+    ],
+)
+async def test_a_script_block_that_cannot_be_met_is_a_result(
+    block: str, kind: ErrorKind, message: str, hint: str, index: IndexServer
+) -> None:
+    result = await run(policy_of(index), f"# /// script\n# {block}\n# ///\nprint(1)")
+    assert result.error is not None and (result.error.kind, result.stdout) == (kind, "")
+    assert result.error.message.startswith(message) and hint in result.error.hint, result.error
+
+
+async def test_a_script_block_without_end_is_ignored_with_a_warning(index: IndexServer) -> None:
+    result = await run(policy_of(index), "# /// script\n# dependencies = ['kit-greeting']\n1")
+    assert (result.value, result.distributions.asked) == (1, ())
+    assert any("line 1 is ignored" in warning for warning in result.warnings), result.warnings
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_environments_are_built_listed_shown_reviewed_and_removed_from_the_shell
     assert components[1]["purl"] == "pkg:pypi/kit-words@1.0" and components[1]["hashes"][0]["alg"] == "SHA-256"
     assert f"kit-words==1.0 --hash=sha256:{components[1]['hashes'][0]['content']}" in said("lock", "kit")
     assert "reviewed by ann" in said("review", "kit", "--by", "ann")
-    assert "reviewed by ann today" in said("show", "kit")
+    assert "reviewed by ann today" in said("show", "kit") and "reviewed by ann today" in said("list")
     assert said("gc", "--days", "0.000001", "--gib", "0").endswith("MiB removed\n")
     record = provider.provider().records.read("kit")
     assert record is not None
@@ -209,6 +209,18 @@ def test_a_file_defines_environments(index: IndexServer, tmp_path: Path, capsys:
     assert "'words' cannot be built: kit-words is blocked" in capsys.readouterr().err
 
 
+def test_an_environment_that_cannot_be_built_does_not_keep_the_others_of_a_file_from_it(
+    index: IndexServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "images.yaml"
+    file.write_text("images:\n- name: old\n  base: python:3.99-slim\n- name: scripts\n  base: node:20-slim\n")
+    assert run_app(["environment", "build", "--config", str(file)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.startswith("scripts: 0 packages")
+    assert "its base is python:3.99-slim, so that interpreter has to be on this machine" in captured.err
+    assert captured.err.endswith("not built: old\n")
+
+
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 async def test_another_interpreter_is_used_if_the_machine_has_it(version: str, index: IndexServer) -> None:
     environment = Environment(name=f"kit{version}", packages=("kit-greeting",), python=version)
@@ -243,7 +255,7 @@ def test_the_command_line_shows_each_step_of_a_build_before_the_first_use(
     assert record is not None
     records.write(replace(record, platform="cpython-3.11 of another machine"))
     capfd.readouterr()
-    for steps in (["kit: choosing versions for 1 requirements", "kit: checking 2 packages"], []):
+    for steps in (["kit: choosing versions for 1 requirements", "kit: checking the hashes of 2 packages"], []):
         assert run_app(["run", "--environment", "kit", "-c", "import kit_words; print(kit_words.word)"]) == 0
         shown = capfd.readouterr()
         assert (shown.out, shown.err.splitlines()) == ("hello\n", steps)
@@ -268,7 +280,8 @@ async def test_the_first_use_of_an_approved_package_is_recorded_once(
         ("kit-words", "1.0", 64),
     ]
     assert run_app(["environment", "list"]) == 0
-    assert "kit-greeting==1.0: approved by its list, first used today" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "kit-greeting==1.0, first used today" in listed and "there are no environments" in listed
     found = contents()
     assert found["packages"] == 2 and found["bytes"] > 0
     assert next(lines_of(found)).endswith("the oldest used today")

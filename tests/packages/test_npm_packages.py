@@ -157,7 +157,7 @@ async def test_a_blocked_package_that_an_archive_requires_behind_the_registrys_b
     registry.tarballs[path] = tarball
     registry.dist("sly")["integrity"] = integrity
     result = await run(policy_of(registry, auto_approved=["sly"]), "require('forbidden')", "sly")
-    assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
+    assert result.error is not None and result.error.kind is ErrorKind.POLICY
 
 
 async def test_a_registry_that_lies_about_a_file_is_not_believed(registry: RegistryServer, tmp_path: Path) -> None:

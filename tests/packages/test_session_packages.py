@@ -149,7 +149,7 @@ async def test_a_refusal_names_the_requirement_and_the_session_goes_on(
 async def test_a_program_may_catch_a_refusal_as_an_import_error(index: IndexServer) -> None:
     code = "try:\n    import kit_forbidden\nexcept ImportError as error:\n    found = str(error)\nfound"
     async with session_with(policy_of(index)) as session:
-        assert (await session.run(code)).value == "No module named 'kit_forbidden'"
+        assert (await session.run(code)).value == "kit-forbidden is blocked by the policy"
     assert index.requests.total() == 0
 
 

@@ -50,7 +50,7 @@ async def test_what_is_blocked_is_not_there_although_something_approved_needs_it
     async with actbox.open_sandbox("linux", policy=policy) as box:
         result = await box.run("import pydantic")
     assert result.error is not None
-    assert result.error.message == "No module named 'pydantic_core'"
+    assert result.error.message == "pydantic-core is blocked by the policy"
 
 
 async def test_what_is_not_approved_cannot_be_preloaded() -> None:

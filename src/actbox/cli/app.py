@@ -476,7 +476,7 @@ def environment_build(
 
 @environment.command("list")
 def environment_list() -> int:
-    """List the environments."""
+    """List the environments, the packages that programs were given beyond these, and the size of the package cache."""
     from .environment import list_all
 
     return list_all()
@@ -487,7 +487,7 @@ def environment_show(
     name: Annotated[str, _ENVIRONMENT],
     form: Annotated[str, typer.Option("--format", metavar="FORM", help="text, json or cyclonedx.")] = "text",
 ) -> int:
-    """Show what an environment has, with hashes, and when it was built and checked."""
+    """Show what an environment has, with hashes, and when it was built, compared with advisories, and reviewed."""
     from .environment import show
 
     return show(name, form)

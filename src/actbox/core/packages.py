@@ -171,6 +171,10 @@ class Distributions(Sequence[Distribution]):
     def __getitem__(self, index: int | slice) -> Distribution | Sequence[Distribution]:
         return self._read()[index]
 
+    def __repr__(self) -> str:
+        asked = [f"{one.name}=={one.version}" for one in self.asked]
+        return f"<Distributions: {', '.join(asked) or 'none'} beyond the environment; list() has all>"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageFacts:
@@ -203,10 +207,11 @@ class PackagePolicy:
     index; default: the one that this machine's uv and pip settings name, else the one that uv takes by itself.
     `npm_registry` is that of the registry of npm; default: the one that npm's settings name, else the public one.
     `install_seconds` limits resolving and installing, which are no part of a program's time, and all that one run of a
-    session waits for packages. `offline` uses the package cache alone. `vulnerabilities` is the path of a file or directory in the OSV format: packages that it names, in
-    affected versions, are refused. `review_days` refuses named environments whose lock nobody has reviewed in so many
-    days. `cache` is the directory of the package cache, to which only this user may write; default: `actbox/wheels` in
-    the user's cache directory. With "" nothing is kept beyond this process.
+    session waits for packages. `offline` uses the package cache alone. `vulnerabilities` is the path of a file or
+    directory in the OSV format: packages that it names, in affected versions, are refused. `review_days` refuses named
+    environments whose lock nobody has reviewed in so many days. `cache` is the directory of the package cache, to which
+    only this user may write; default: `actbox/wheels` in the user's cache directory. With "" nothing is kept beyond
+    this process.
     """
 
     python: PackageRules = field(default_factory=PackageRules)

@@ -20,6 +20,13 @@ from .rules import Judgement
 
 Tell = Callable[[Event], None]
 
+_LIST_IT = "Whoever writes the policy can list it in PackageRules(auto_approved=…), or give"
+_NEEDED = {
+    TrustLevel.REQUIRES_APPROVAL: "the policy requires approval for it",
+    TrustLevel.REGISTRY: "no list of the policy has it",
+    TrustLevel.GIT: "it comes from an address for which no index vouches",
+}
+
 
 class NotAllowed(Exception):
     """Raised for a package that the policy blocks, or that nobody has approved; `error` is that of the run."""
@@ -120,22 +127,34 @@ def blocked(judgement: Judgement) -> NotAllowed:
     return NotAllowed(
         "PackageBlocked",
         f"{_subject(judgement)} is blocked by the policy{_why(judgement)}",
-        "do without it; another spelling or address of it is blocked too",
+        "do without it; another spelling or address of it is blocked too. Whoever writes the policy can take it out of"
+        " PackageRules(blocked=…)",
     )
 
 
 def not_approved(judgement: Judgement, answer: ApprovalDecision | None = None) -> NotAllowed:
     """Return the error for a package that nobody has approved, or that an approver's answer refuses."""
+    hint = "do without it, or ask for a package that is approved"
     if answer is None:
-        message = f"needs an approval that nobody has given ({judgement.trust}){_why(judgement)}"
+        message = f"needs an approval that nobody has given: {_NEEDED[judgement.trust]}{_why(judgement)}"
+        by_list = judgement.trust is not TrustLevel.GIT
+        hint += f". {_LIST_IT if by_list else 'Whoever writes the policy can give'} PackagePolicy(approver=…)"
     else:
         how = "was not approved in time" if answer.cause == "timeout" else "was refused"
         message = how + (f": {answer.reason}" if answer.reason else "")
-    return NotAllowed(
-        "PackageNotApproved",
-        f"{_subject(judgement)} {message}",
-        "do without it, or ask for a package that is approved",
+    return NotAllowed("PackageNotApproved", f"{_subject(judgement)} {message}", hint)
+
+
+def missed(module: str, judgements: Sequence[Judgement]) -> ErrorInfo:
+    """Return the error of a program that misses a module whose packages are not admitted, by their judgements."""
+    listed = [one for one in judgements if one.trust is not TrustLevel.REGISTRY]
+    if listed:
+        return (blocked if listed[0].demand.refused else not_approved)(listed[0]).error
+    hint = (
+        f"the policy has no rule for {judgements[0].name}, so programs do not have it: use the standard library, or a"
+        f" package that the policy lists. {_LIST_IT} PackagePolicy(approver=…)"
     )
+    return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, message=f"{module} is missing", hint=hint)
 
 
 def refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:
@@ -181,11 +200,7 @@ def _facts(judgement: Judgement, locked: Locked | None) -> PackageFacts:
 
 def _reason(judgement: Judgement) -> str:
     """Return why somebody is asked: a sentence without its full stop."""
-    why = {
-        TrustLevel.REQUIRES_APPROVAL: "the policy requires approval for it",
-        TrustLevel.REGISTRY: "no list of the policy has it",
-        TrustLevel.GIT: "it comes from an address for which no index vouches",
-    }[judgement.trust]
+    why = _NEEDED[judgement.trust]
     return "; ".join([f"{_subject(judgement)} is to be installed: {why}{_why(judgement)}", *judgement.warnings])
 
 

@@ -72,11 +72,22 @@ class NamedEnvironments:
                 python, platform = interpreter_of(record.definition, None)
                 markers = markers_of(python.version)
                 has = sum(one.applies(markers) and one.is_met_by(installed) for one in asked.requirements)
-                fits = language != "python" or asked.python.contains(f"{python.version}.0")
+                fits = language != "python" or asked.runs_on(python.version)
                 if has >= most and fits and record.platform == platform and self._is_fetched(record):
                     _check(record, policy.packages or PackagePolicy())
                     found.append((-has, len(record.locked), name))
         return min(found)[2] if found else HOST
+
+    def with_python(self, declared: DeclaredDependencies) -> list[str]:
+        """Return the environments of this machine whose Python a script works with, each with its version. Blocks."""
+        found = []
+        for name in self.records.names():
+            with contextlib.suppress(ActboxError):  # one that cannot be read or used here
+                record = self.records.read(name)
+                if record is not None and record.definition.language == "python":
+                    version = interpreter_of(record.definition, None)[0].version
+                    found += [f"{name} ({version})"] if declared.runs_on(version) else []
+        return found
 
     def image(self, policy: Policy) -> str:
         """Return the OCI image of a policy's environment, "" if it names none. Blocks."""
@@ -176,7 +187,7 @@ class NamedEnvironments:
             record = replace(
                 record, locked=await self._fetcher.fetch(installer, record.locked, job.cache_tag, progress)
             )
-        progress(f"{definition.name}: checking {len(record.locked)} packages")
+        progress(f"{definition.name}: checking the hashes of {len(record.locked)} packages")
         artifacts = self._fetcher.found(record.locked, job.cache_tag)
         await run_blocking(refuse_copies, artifacts, rules_of(rules, language), language)
         used = await run_blocking(self._use, record, artifacts)

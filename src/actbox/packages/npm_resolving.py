@@ -8,6 +8,7 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -38,6 +39,8 @@ _OPTIONS = (
     *("--userconfig=/tmp/npm-user", "--globalconfig=/tmp/npm-global"),
 )
 # The value is the time of upload of each package, as the registry's page of the package has it.
+_ADVICE = re.compile(r"code E\d+ (\d+ )*|In most cases, you or one .*? have access to\. |Log files were not .*?=0 ")
+"""Words of npm that say nothing about this failure."""
 _TIMES = """
 import json
 def released(number, page):
@@ -121,7 +124,7 @@ class NpmInstaller(Installer):
         return tuple(described)
 
     def _why(self, done: ExecutionResult) -> str:
-        return super()._why(done).replace("npm error ", "")
+        return _ADVICE.sub("", super()._why(done).replace("npm error ", ""))
 
 
 def _of_settings() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import re
 import tempfile
 import time
 from collections.abc import Hashable, Sequence
@@ -16,14 +17,14 @@ from functools import partial
 from pathlib import Path
 
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
-from actbox.core.packages import Distribution, Distributions, PackagePolicy, PackageRules
+from actbox.core.packages import HOST, Distribution, Distributions, PackagePolicy, PackageRules
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.dependencies import Environs, Layer, NotProvided, Provided, Target, name_of, of_environment
 from actbox.tools import Approver
 
-from .asking import NotAllowed, Tell, checked_approver, refuse
+from .asking import NotAllowed, Tell, checked_approver, missed, refuse
 from .fetching import PackageFetcher
 from .first_uses import FirstUses
 from .interpreters import find_python
@@ -32,7 +33,7 @@ from .named_environments import NamedEnvironments
 from .npm_archives import BadTarball
 from .package_job import PackageJob
 from .private_directory import private_directory
-from .project_files import DeclaredDependencies, read_script
+from .project_files import BadScriptBlock, DeclaredDependencies, read_script, releases_of
 from .requirements import Requirement, markers_of
 from .resolving import CannotResolve
 from .store import KEEP_SECONDS, MOST_BYTES, Artifact, BadCache, PackageStore, UsedSet
@@ -41,6 +42,9 @@ from .wheels import BadWheel
 
 _READY_SECONDS = 3600
 _MOST_READY = 256
+_OF_INTERPRETER = re.compile(r"\bPython\b|\bABI\b")
+"""Words of uv for packages that other interpreters may have."""
+_BLOCK = '# /// script\n# dependencies = ["openpyxl>=3.1"]\n# ///'
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
@@ -81,25 +85,30 @@ class PackageProvider:
         self.records = self.environments.records
         self.first_uses = FirstUses(store.root / "first-uses.jsonl")
 
-    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
-        """Return the package that brings a module, "" if the policy does not admit it.
+    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str = "python") -> str | ErrorInfo:
+        """Return the package that brings a module, or the error of a program that misses it if it is not admitted.
 
-        With `may_ask` a package that needs an approval counts as admitted: its approver will be asked.
+        "" stands for a module that no package brings. With `may_ask` a package that needs an approval counts as
+        admitted: its approver will be asked.
         """
         language = language_of(language)
         judge = judge_of(policy.packages or PackagePolicy(), language)
-        found = [(one.name, judge.judge(one).demand) for one in packages_of(module, language)]
-        admitted = [
-            (demand.asks, name) for name, demand in found if not demand.refused and (may_ask or not demand.asks)
-        ]
-        return min(admitted, key=lambda one: one[0])[1] if admitted else ""
+        judgements = [judge.judge(requirement) for requirement in packages_of(module, language)]
+        admitted = [one for one in judgements if not one.demand.refused and (may_ask or not one.demand.asks)]
+        if admitted:
+            return min(admitted, key=lambda one: one.demand.asks).name
+        return missed(module, judgements) if judgements else ""
 
     def choose(self, program: Program, policy: Policy, images: bool) -> str:
         """Return the name of the environment that has most of what a program asks for; see `NamedEnvironments`. Blocks.
 
         Raises `InvalidValue` for a requirement that cannot be read.
         """
-        return self.environments.choose(_asked_by(program), language_of(program.language), policy, images)
+        try:
+            asked = _asked_by(program)
+        except BadScriptBlock:  # its run says so
+            return HOST
+        return self.environments.choose(asked, language_of(program.language), policy, images)
 
     def image(self, policy: Policy) -> str:
         """Return the OCI image of a policy's named environment, "" if it names none. Blocks."""
@@ -146,7 +155,15 @@ class PackageProvider:
         """
         start = time.perf_counter()
         language = language_of(program.language)
-        asked = _asked_by(program).requirements
+        version = (layer.version if layer else "") or find_python("").version
+        try:
+            declared = _asked_by(program)
+        except BadScriptBlock as error:
+            raise NotProvided(_unreadable(error), program, engine) from None
+        if language == "python" and not declared.runs_on(version):
+            fitting = await run_blocking(self.environments.with_python, declared)
+            raise NotProvided(_other_python(declared, name_of(policy, layer), version, fitting), program, engine)
+        asked = declared.requirements
         try:
             environs = partial(of_environment, policy, layer, language)
             # Of the versions of a package of npm, the outermost counts; of Python's, that of the session.
@@ -154,10 +171,9 @@ class PackageProvider:
             markers = markers_of(layer.version if layer else "")
             lacking = tuple(one for one in asked if one.applies(markers) and not one.is_met_by(installed))
             if not lacking:
-                return Environs(name_of(policy, layer), Distributions((), environs))
+                return Environs(name_of(policy, layer), Distributions((), environs), warnings=declared.warnings)
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
-            version = (layer.version if layer else "") or find_python("").version
             target, folder, path = (layer.target, layer.folder, layer.python) if layer else (None, "", "")
             index, own_rules = index_of(rules, language), rules_of(rules, language)
             platform = (language, version, target, folder)
@@ -176,7 +192,7 @@ class PackageProvider:
                 environment=name_of(policy, layer),
                 distributions=Distributions(ready.distributions, environs),
                 folder=used.path,
-                warnings=ready.warnings,
+                warnings=(*declared.warnings, *ready.warnings),
                 install_ms=(time.perf_counter() - start) * 1000,
                 used=used,
             )
@@ -266,11 +282,32 @@ def _failure(error: Exception, asked: Sequence[Requirement], root: Path) -> Erro
     message = str(error) if isinstance(error, CannotResolve) else f"{names} cannot be installed: {error}"
     if isinstance(error, SandboxUnavailable):
         return ErrorInfo(kind=ErrorKind.SANDBOX, type=type(error).__name__, message=message)
-    hint = (
-        "do without it, or ask for another version of it"
-        if isinstance(error, (CannotResolve, BadWheel, BadTarball))
-        else ""
-    )
+    hint = ""
+    if isinstance(error, (CannotResolve, BadWheel, BadTarball)):
+        hint = "do without it, or ask for another version of it"
+        if _OF_INTERPRETER.search(message):
+            hint += ". An environment with another interpreter may have it, such as Environment(python='3.12')"
     if isinstance(error, OSError):
         hint = f"make room in {root}, or name another directory by {CACHE_VARIABLE}"
     return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message, hint=hint)
+
+
+def _unreadable(error: BadScriptBlock) -> ErrorInfo:
+    """Return the error of a program whose script block cannot be read."""
+    hint = f"correct the block and send the whole program again; it looks like this:\n{_BLOCK}"
+    return ErrorInfo(kind=ErrorKind.SYNTAX, type=type(error).__name__, message=str(error), line=error.line, hint=hint)
+
+
+def _other_python(declared: DeclaredDependencies, environment: str, version: str, fitting: Sequence[str]) -> ErrorInfo:
+    """Return the error of a program whose `requires-python` an environment does not meet; `fitting` are others."""
+    has = (
+        f"Environments that have it: {', '.join(fitting)}"
+        if fitting
+        else "No named environment has it; `actbox environment build NAME --python VERSION` makes one"
+    )
+    there = releases_of(version)[0]
+    return ErrorInfo(
+        kind=ErrorKind.UNSUPPORTED,
+        message=f"the program requires Python {declared.python}; the environment {environment!r} has {there}",
+        hint=f"write for Python {version} and change requires-python. {has}",
+    )

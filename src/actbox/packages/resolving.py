@@ -44,6 +44,8 @@ _GLIBC_OF_UV = (17, 28, *range(31, 41))
 _MOST_HEADER_BYTES = 64 * 1024
 _LEAST_SECONDS = 0.001
 _LEAST_COMPILE_SECONDS = 0.5
+_OF_DOMAINS = re.compile(r", and the policy means [^()]*\(an entry with private=True[^()]*\)")
+"""Words of the proxy about entries of a policy: an index has no such setting."""
 _YANKED = re.compile(r"`?([\w.-]+==[\w.!+-]+)`? is yanked(?: \(reason: \"?(.*?)\"?\))?")
 # Fetches each file to its number, and no more of it than the index says that it has; what it writes is hashed by the
 # host, which trusts none of it.
@@ -229,8 +231,11 @@ class Installer:
 
     async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
         """Return the wheels that satisfy requirements together. Raises `CannotResolve`."""
-        files = {"in.txt": "\n".join(requirements) + "\n", "constraints.txt": "\n".join(constraints) + "\n"}
-        command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
+        files = {"in.txt": "\n".join(requirements) + "\n"}
+        command = [self._uv, "pip", "compile", "in.txt", "--format", "pylock.toml"]
+        if bounds := "\n".join(constraints):
+            files["constraints.txt"] = bounds + "\n"
+            command += ["--constraint", "constraints.txt"]
         command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
         command += ["--python", sys.executable, "--python-version", self._python, *_uv_platform(self._target)]
         done = await self._execute(files, [*command, *self._reach.options])
@@ -293,8 +298,15 @@ class Installer:
         assert done.error is not None
         if done.error.kind is ErrorKind.TIMEOUT:
             return f"the index has not answered within {self._seconds:g} s (index: {self._index.source})"
-        said = " ".join(done.stderr.split())[-2000:]
+        said = _said(done.stderr)[-2000:]
         return f"{said or done.error.message} (index: {self._index.source})"
+
+
+def _said(text: str) -> str:
+    """Return what a resolver says, in one line, without its warnings and the drawing around its words."""
+    lines = (re.sub(r"^[\s×╰─▶│├]*((error|cause): )?", "", line).strip() for line in text.splitlines())
+    said = " ".join(line for line in lines if line and not line.startswith(("warning: ", "No solution found")))
+    return _OF_DOMAINS.sub("", said)
 
 
 def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:

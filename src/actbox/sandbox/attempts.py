@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Protocol
 
-from actbox.core.errors import ErrorKind
+from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import Completed, Event, Output, RunRestarted
 from actbox.core.policy import Policy
 from actbox.core.program import Program
@@ -33,6 +33,8 @@ _MOST_TICKS = 25
 _NAME_THEM = (
     "name the packages in a script block (PEP 723) or with dependencies=[…]; in a session, `%pip install` works"
 )
+_NOT_THERE = ("is not installed in this environment", "is not installed here", "has the standard library only")
+"""Words of the engines' hints for a module that is not installed."""
 _MISSING = re.compile(r"No module named '([\w.]+)'", re.ASCII)
 _MISSING_IN_NODE = re.compile(r"Cannot find (?:module|package) '([\w@./-]+)'", re.ASCII)
 
@@ -100,13 +102,16 @@ class Attempts:
                     else:
                         yield event
             assert result is not None, "a run ended without Completed"
-            package = self._package_missed(result)
+            found = self._package_missed(result)
+            package = found if isinstance(found, str) else ""
             effects += self._left(result) if package else []
             if package and not effects:
                 self._added = (*self._added, package)
                 self._program = replace(self._program, dependencies=(*self._program.dependencies, package))
                 yield RunRestarted(package)
                 continue
+            if isinstance(found, ErrorInfo):
+                result = _not_admitted(result, found)
             yield Completed(self._concluded(result, package, effects))
             return
 
@@ -134,8 +139,11 @@ class Attempts:
                 if not isinstance(packages, BaseException):
                     packages.close()
 
-    def _package_missed(self, result: ExecutionResult) -> str:
-        """Return the package that the program missed, "" for any other end. The program may have lied about it."""
+    def _package_missed(self, result: ExecutionResult) -> str | ErrorInfo:
+        """Return the package that the program missed, its error if it may not have it, "" for any other end.
+
+        The program may have lied about it.
+        """
         error = result.error
         if error is None or error.kind is not ErrorKind.MISSING_DEPENDENCY or self._policy.packages is None:
             return ""
@@ -185,3 +193,14 @@ class Attempts:
                 hint += ", or with a script block that names it (PEP 723)"
             result = replace(result, error=replace(result.error, hint=hint))
         return result
+
+
+def _not_admitted(result: ExecutionResult, refusal: ErrorInfo) -> ExecutionResult:
+    """Return the result of a program that misses a package which the policy does not admit."""
+    error = result.error
+    assert error is not None
+    if refusal.kind is ErrorKind.POLICY:
+        error = replace(error, kind=refusal.kind, type=refusal.type, message=refusal.message, hint=refusal.hint)
+    elif any(words in error.hint for words in _NOT_THERE):  # other hints know more
+        error = replace(error, hint=refusal.hint)
+    return replace(result, error=error)

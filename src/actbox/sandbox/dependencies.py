@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from actbox.core.errors import ErrorInfo
+from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import Event
 from actbox.core.packages import CLEAN, HOST, Distribution, Distributions
 from actbox.core.policy import Policy
@@ -38,7 +38,11 @@ class NotProvided(Exception):
     def __init__(self, error: ErrorInfo, program: Program, engine: str) -> None:
         super().__init__(error.message)
         self.result = ExecutionResult(
-            exit_code=125, error=error, sandbox=engine, code=program.code, language=program.language
+            exit_code=1 if error.kind is ErrorKind.SYNTAX else 125,
+            error=error,
+            sandbox=engine,
+            code=program.code,
+            language=program.language,
         )
 
 
@@ -120,8 +124,11 @@ class HeldFolder(Protocol):
 class Provider(Protocol):
     """The resolver and installer of packages."""
 
-    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str) -> str:
-        """Return the package that brings a module, "" if the policy does not admit it."""
+    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str) -> str | ErrorInfo:
+        """Return the package that brings a module, or the error of a program that misses it if it is not admitted.
+
+        "" stands for a module that no package brings.
+        """
 
     async def layer(self, policy: Policy, target: Target | None, language: str) -> Layer:
         """Return the files of a policy's named environment for a language; build them first if need be.
@@ -223,10 +230,11 @@ def choose(program: Program, policy: Policy, images: bool) -> str:
     return _provider(policy).choose(program, policy, images)
 
 
-def package_of(module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
-    """Return the package to install for a module that a program misses, "" if the policy admits none.
+def package_of(module: str, policy: Policy, may_ask: bool, language: str = "python") -> str | ErrorInfo:
+    """Return the package to install for a module that a program misses, or the program's error.
 
-    With `may_ask` somebody can be asked about it.
+    With `may_ask` somebody can be asked about it. The error is of kind `POLICY` if a rule of the policy refuses the
+    package; if no rule has it, the kind is `MISSING_DEPENDENCY`, and only the hint is new.
     """
     return _provider(policy).package_of(module, policy, may_ask, language)
 

@@ -277,7 +277,9 @@ class RunPackages:
         try:
             if isinstance(missed, str):
                 name = package_of(missed, self.session.policy, self._may_ask)
-                requirements = [name] if name else []
+                if isinstance(name, ErrorInfo) and name.kind is ErrorKind.POLICY:
+                    return _refused(name)
+                requirements = [name] if isinstance(name, str) and name else []
             if not isinstance(requirements, list):
                 raise InvalidValue("packages are asked for by a list of requirements")
             if requirements:  # `Program` checks that they are text
