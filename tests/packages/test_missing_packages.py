@@ -85,6 +85,7 @@ async def test_a_missing_module_that_the_policy_does_not_admit_says_why(
     assert result.error is not None
     assert (result.error.kind, result.error.line) == (kind, 2)
     assert result.error.message.startswith(message) and hint in result.error.hint, result.error
+    assert result.error.message in result.error.traceback
     assert index.requests.total() == 0
 
 

@@ -200,7 +200,9 @@ def _not_admitted(result: ExecutionResult, refusal: ErrorInfo) -> ExecutionResul
     error = result.error
     assert error is not None
     if refusal.kind is ErrorKind.POLICY:
-        error = replace(error, kind=refusal.kind, type=refusal.type, message=refusal.message, hint=refusal.hint)
+        said = f"{refusal.type}: {refusal.message}"
+        trace = error.traceback.replace(f"{error.type}: {error.message}", said)
+        error = replace(refusal, line=error.line, traceback=trace)
     elif any(words in error.hint for words in _NOT_THERE):  # other hints know more
         error = replace(error, hint=refusal.hint)
     return replace(result, error=error)
