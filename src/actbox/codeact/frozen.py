@@ -135,8 +135,7 @@ class FrozenRun:
     @property
     def input_schema(self) -> dict[str, Any]:
         """The JSON schema of the model's arguments, as a new dict."""
-        schema = copy.deepcopy(INPUT_SCHEMA)
-        return schema if self.policy.packages is None else with_dependencies(schema)
+        return input_schema_of(self.settings)
 
     @property
     def asks_about_packages(self) -> bool:
@@ -203,6 +202,12 @@ class FrozenRun:
         return document
 
 
+def input_schema_of(settings: CodeActSettings) -> dict[str, Any]:
+    """Return the JSON schema of the arguments of `execute_code`, as a new dict."""
+    schema = copy.deepcopy(INPUT_SCHEMA)
+    return schema if settings.packages is None else with_dependencies(schema)
+
+
 def _are_searched(own: Toolset, settings: CodeActSettings, pinned: Listing | None) -> bool:
     """Return True if programs search for these tools; a conversation that began with search keeps it while there are
     any tools.
@@ -234,7 +239,7 @@ def instructions_of(run: FrozenRun) -> str:
 
 def description_of(run: FrozenRun, *, with_session: bool = True) -> str:
     """Return the whole description of `execute_code`. With `with_session=False` it says that files last only in a
-    session.
+    session, and that nobody is asked about packages unless their rules have an approver.
     """
     return joined(_purpose(run), _rules(run, with_session), _tools(run))
 
@@ -273,7 +278,7 @@ def _rules(run: FrozenRun, with_session: bool) -> str:
     limits = run.policy.limits
     lines = [
         run.settings.about,
-        _packages(run),
+        _packages(run, may_ask=with_session or not run.asks_about_packages),
         _freshness(run, with_session),
         *_files(run),
         _network(run.policy.domains),
@@ -287,11 +292,11 @@ def _rules(run: FrozenRun, with_session: bool) -> str:
     return "\n".join(f"- {line}" for line in lines if line)
 
 
-def _packages(run: FrozenRun) -> str:
+def _packages(run: FrozenRun, *, may_ask: bool) -> str:
     packages = run.policy.packages
     if packages is None:
         return ""
-    return packages_sentence(packages, run.settings.language, by_argument=True, may_ask=True)
+    return packages_sentence(packages, run.settings.language, by_argument=True, may_ask=may_ask)
 
 
 def _freshness(run: FrozenRun, with_session: bool) -> str:
