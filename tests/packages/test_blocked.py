@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 import actbox
-from actbox import ErrorKind, ExecutionResult, FileMount, Policy, Program, SandboxUnavailable
+from actbox import ErrorInfo, ErrorKind, ExecutionResult, FileMount, Policy, Program, SandboxUnavailable
 from actbox.core.packages import Environment, PackagePolicy, PackageRules
 from actbox.packages import provider
 from actbox.packages.import_names import modules_of
@@ -98,7 +98,9 @@ def test_of_the_packages_of_a_module_the_approved_one_is_taken(index: IndexServe
         for rules in ({"auto_approved": ["opencv-contrib-python"]}, {"blocked": ["opencv-python-headless"]})
         for may_ask in (False, True)
     ]
-    assert found == ["opencv-contrib-python", "opencv-contrib-python", "", "opencv-python"]
+    refused = found.pop(2)
+    assert isinstance(refused, ErrorInfo) and refused.type == "PackageBlocked"
+    assert found == ["opencv-contrib-python", "opencv-contrib-python", "opencv-python"]
 
 
 @pytest.mark.parametrize("path", ["kit_forbidden.py", "kit_forbidden/core.py", "google/cloud/storage/blob.py"])

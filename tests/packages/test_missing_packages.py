@@ -53,7 +53,7 @@ async def test_a_program_that_has_had_an_effect_is_told_what_to_send(before: str
         result = await box.run(f"{before}\n{CODE}", tools=[note])
     assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
     assert result.error.hint.startswith(f"kit-greeting can be had, but the program was not begun again, because {why}")
-    assert "dependencies=['kit-greeting']" in result.error.hint
+    assert "'kit-greeting' in `dependencies`, or in a script block" in result.error.hint
     assert calls == [1] * (before == "note()")
 
 

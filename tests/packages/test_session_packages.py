@@ -333,4 +333,4 @@ async def test_a_run_without_a_session_is_told_to_name_its_packages(index: Index
     async with actbox.open_sandbox("linux", policy=policy_of(index)) as box:
         result = await box.run("%pip install kit-greeting")
     assert result.error is not None and result.error.kind is ErrorKind.SYNTAX
-    assert "name the packages in a script block (PEP 723)" in result.error.hint
+    assert "name the packages in `dependencies`, or in a script block" in result.error.hint

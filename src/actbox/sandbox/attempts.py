@@ -30,8 +30,10 @@ MOST_PACKAGES = 8
 _TICK_SECONDS = 0.001
 _MOST_TICKS = 25
 
+# True for programs from Python, for tool calls and for fenced blocks: each has at least the script block.
 _NAME_THEM = (
-    "name the packages in a script block (PEP 723) or with dependencies=[…]; in a session, `%pip install` works"
+    "name the packages in `dependencies`, or in a script block at the top of the program (`# /// script`,"
+    ' `# dependencies = ["NAME"]`, `# ///`); in a session, `%pip install` works'
 )
 _NOT_THERE = ("is not installed in this environment", "is not installed here", "has the standard library only")
 """Words of the engines' hints for a module that is not installed."""
@@ -187,10 +189,11 @@ class Attempts:
         if package and result.error is not None:
             hint = (
                 f"{package} can be had, but the program was not begun again, because {' and '.join(effects)}: send what"
-                f" is left of it with dependencies=[{package!r}]"
+                f" is left of it with {package!r} in `dependencies`"
             )
             if self._program.language == "python":
-                hint += ", or with a script block that names it (PEP 723)"
+                block = f'`# /// script`, `# dependencies = ["{package}"]`, `# ///`'
+                hint += f", or in a script block at its top ({block})"
             result = replace(result, error=replace(result.error, hint=hint))
         return result
 
