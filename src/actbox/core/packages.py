@@ -201,7 +201,8 @@ class PackagePolicy:
     default: the one that npm's settings name, else the public one. `install_seconds` limits resolving and
     installing, which are no part of a program's time. `offline` uses the package cache alone. `vulnerabilities` is the
     path of a file or directory in the OSV format: packages that it names, in affected versions, are refused.
-    `review_days` refuses named environments whose lock nobody has reviewed in so many days.
+    `review_days` refuses named environments whose lock nobody has reviewed in so many days. `source_builds` admits
+    packages that have no wheel: one is built from the source distribution, in a sandbox without a network.
     """
 
     python: PackageRules = field(default_factory=PackageRules)
@@ -213,6 +214,7 @@ class PackagePolicy:
     offline: bool = False
     vulnerabilities: str | None = None
     review_days: float | None = None
+    source_builds: bool = False
 
     def __post_init__(self) -> None:
         for name in ("python", "nodejs"):

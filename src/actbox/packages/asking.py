@@ -45,24 +45,30 @@ class PackageApprovals:
         approver: Approver | None,
         program: Program,
         tell: Tell,
+        answered: set[tuple[str, ...]],
     ) -> frozenset[str]:
         """Ask about each package that needs it, one after the other, and return the names of those approved.
 
         `locked` are all packages that would be installed, by name; of npm there may be several versions of one.
+        `answered` are those approved for this program before, each with what it brings; more are added.
         Raises `NotAllowed` at the first refusal.
         """
         approved = set()
         for judgement in judgements:
             if judgement.demand.asks and not judgement.covered and judgement.name not in approved:
-                await self._ask(judgement, _brought(judgement, judgements), locked, policy, approver, program, tell)
+                brought = _brought(judgement, judgements)
+                files = [(one, file) for one in (judgement, *brought) for file in locked.get(one.name, (None,))]
+                key = tuple(f"{one.name} {file.version if file else ''}" for one, file in files)
+                if key not in answered:
+                    await self._ask(judgement, files, policy, approver, program, tell)
+                answered.add(key)
                 approved.add(judgement.name)
         return frozenset(approved)
 
     async def _ask(
         self,
         judgement: Judgement,
-        brought: Sequence[Judgement],
-        locked: Mapping[str, Sequence[Locked]],
+        files: Sequence[tuple[Judgement, Locked | None]],
         policy: PackagePolicy,
         approver: Approver | None,
         program: Program,
@@ -70,7 +76,8 @@ class PackageApprovals:
     ) -> None:
         if approver is None:
             raise not_approved(judgement)
-        facts = tuple(_facts(one, file) for one in (judgement, *brought) for file in locked.get(one.name, (None,)))
+        facts = tuple(_facts(one, file) for one, file in files)
+        sources = [file.filename for _, file in files if file and file.is_source]
         demand = judgement.demand
         key = (policy.python, policy.nodejs, judgement.name, frozenset(one.sha256 for one in facts))
         with self._lock:
@@ -80,7 +87,7 @@ class PackageApprovals:
             id=secrets.token_hex(8),
             what="install",
             program=program.code,
-            reason=_reason(judgement),
+            reason="; ".join([_reason(judgement), *(f"{one} is built first, in a sandbox" for one in sources)]),
             packages=facts,
             elevated=demand.elevated,
         )

@@ -92,7 +92,9 @@ class NpmInstaller(Installer):
         self._npm, self._kept = npm, kept
         self._registry = self._reach.options[-1]  # its address without credentials
 
-    async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
+    async def resolve(
+        self, requirements: Sequence[str], constraints: Iterable[str] = (), stand_ins: Iterable[object] = ()
+    ) -> tuple[Locked, ...]:
         """Return the packages that satisfy requirements together, each at its place. Raises `CannotResolve`."""
         if from_git := [one for one in requirements if "@git+" in one]:
             raise CannotResolve(f"{from_git[0]} cannot be had: only packages of the registry are installed")

@@ -18,6 +18,8 @@ from .resolving import CannotResolve, Locked
 from .rules import Judgement, PackageJudge, ResolvedPackage
 from .store import Artifact
 
+_LEAST_SECONDS = 0.001
+
 
 @dataclass(frozen=True, slots=True)
 class PackageJob:
@@ -36,6 +38,15 @@ class PackageJob:
     """The named environment that the packages are added to, if they are npm's."""
     target: Target | None = None
     """The interpreter, if it is none of this machine's."""
+    built: tuple[Locked, ...] = ()
+    """Wheels that were built from sources for it."""
+    spent: float = 0.0
+    """The seconds of the time for installing that have passed."""
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that are left for resolving, building and fetching; above zero."""
+        return max(self.rules.install_seconds - self.spent, _LEAST_SECONDS)
 
     @property
     def key(self) -> str:
@@ -44,6 +55,7 @@ class PackageJob:
         platform = npm_platform() if self.language == JAVASCRIPT else platform_of(self.target, self.python)
         lock = self.base.lock_sha256 if self.base else ""
         parts = [platform + lock, str(self.index), *sorted(map(str, self.asked)), *installed]
+        parts += sorted(one.sha256 for one in self.built)
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @property
@@ -85,10 +97,9 @@ class PackageJob:
         found = {one.name: one for one in locked}
         for one in self.asked:
             file = found.get(one.normalized)
-            if file and one.hashes and f"sha256:{file.sha256}" not in one.hashes:
-                raise CannotResolve(
-                    f"{one} is to have another hash than {file.filename}, which has sha256:{file.sha256}"
-                )
+            found_hash = (file.source or f"sha256:{file.sha256}") if file else ""
+            if file and one.hashes and found_hash not in one.hashes:
+                raise CannotResolve(f"{one} is to have another hash than {file.filename}, which has {found_hash}")
 
     def _once_each(self, packages: Iterable[ResolvedPackage]) -> Iterable[ResolvedPackage]:
         """Yield one package for all versions of each name: rules hold for names.

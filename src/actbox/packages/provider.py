@@ -215,6 +215,7 @@ class PackageProvider:
             except InvalidValue as error:
                 raise BadWheel(str(error)) from None
         notes = tuple(note for artifact in each for note in artifact.notes)
+        notes += tuple(f"{one.name} {one.version} was built here from {one.source}" for one in locked if one.source)
         until = time.monotonic() + _READY_SECONDS
         rules = rules_of(job.rules, job.language)
         ready = _Ready(artifacts, places, distributions, (*warnings, *notes), rules, until)

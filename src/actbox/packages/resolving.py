@@ -8,11 +8,12 @@ import shutil
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from email.policy import compat32
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import default_environment
@@ -32,9 +33,15 @@ from actbox.sandbox.opening import open_sandbox
 from .index import Index, reach
 from .wheels import required_names
 
+if TYPE_CHECKING:
+    from .source_distributions import StandIn
+
 _FETCHED = "/opt/fetched"
 _SIZES = Limits(memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600)
 _MOST_LICENCE = 200
+SOURCE_ENDINGS = (".tar.gz", ".zip")
+_STAND_INS = "stand-ins"
+_NO_WHEEL = re.compile(r"Wheels are required for `([\w.-]+)` because building from source is disabled")
 _OLDER_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _GLIBC_OF_UV = (17, 28, *range(31, 41))
 """The minor versions of glibc 2 that uv has a name for."""
@@ -78,6 +85,14 @@ class CannotResolve(ActboxError):
     """Raised where requirements cannot be had together; the message names them and has the resolver's reason."""
 
 
+class NeedsSource(CannotResolve):
+    """Raised for a package that has no wheel; `name` is the package."""
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True)
 class Locked:
     """A wheel of a resolution: the distribution, where the file is, and what it must be."""
@@ -102,6 +117,13 @@ class Locked:
     """Where npm puts the package, such as `node_modules/a/node_modules/b`."""
     entry: str = ""
     """The entry of npm's lock, as JSON."""
+    source: str = ""
+    """What a wheel was built from here: the hash of a source distribution, or the address of a commit."""
+
+    @property
+    def is_source(self) -> bool:
+        """True for a source distribution of Python, from which a wheel has to be built."""
+        return self.filename.endswith(SOURCE_ENDINGS) and not self.sha512
 
     @property
     def digest(self) -> str:
@@ -153,20 +175,44 @@ class Installer:
         await asyncio.gather(self._ready, return_exceptions=True)
         await self._box.stop()
 
-    async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
-        """Return the wheels that satisfy requirements together. Raises `CannotResolve`."""
+    async def resolve(
+        self, requirements: Sequence[str], constraints: Iterable[str] = (), stand_ins: Iterable[StandIn] = ()
+    ) -> tuple[Locked, ...]:
+        """Return the files that satisfy requirements together.
+
+        uv never builds. It may choose one of `stand_ins`, in place of which the result has that one's file.
+        Raises `NeedsSource` for a package without a wheel, and `CannotResolve`.
+        """
+        known = {one.write(self._folder / _STAND_INS): one.file for one in stand_ins}
         await self._box.write_text("in.txt", "\n".join(requirements) + "\n")
         await self._box.write_text("constraints.txt", "\n".join(constraints) + "\n")
         command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
         command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
         command += ["--python", sys.executable, "--python-version", self._python, *_uv_platform(self._target)]
+        command += ["--find-links", f"{_FETCHED}/{_STAND_INS}"] if known else []
         done = await self._box.execute([*command, *self._reach.options], timeout=self._left())
         if not done.success:
-            raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
+            message = f"{', '.join(requirements)} cannot be had: {self._why(done)}"
+            if needed := _NO_WHEEL.search(" ".join(done.stderr.split())):
+                raise NeedsSource(message, needed[1])
+            raise CannotResolve(message)
         if yanked := _YANKED.search(" ".join(done.stderr.split())):
             reason = f": {yanked[2]}" if yanked[2] else ""
             raise CannotResolve(f"{yanked[1]} was withdrawn by its authors{reason}; ask for another version of it")
-        return tuple(_locked(await self._box.read_text("pylock.toml"), self._python, self._target))
+        locked = _locked(await self._box.read_text("pylock.toml"), self._python, self._target)
+        return tuple(known.get(one.filename, one) if one.url.startswith("file:") else one for one in locked)
+
+    def path_inside(self, file: Path) -> str:
+        """Return the path that a file that was fetched has in the sandbox."""
+        return f"{_FETCHED}/{file.name}"
+
+    async def evaluate(self, code: str, inputs: Mapping[str, object], failure: str) -> object:
+        """Run Python code of ours in the sandbox and return its value. Raises `CannotResolve` with `failure`."""
+        await self._ready
+        done = await self._session.run(Program(code, inputs=dict(inputs)), timeout=self._left())
+        if not done.success:
+            raise CannotResolve(f"{failure}: {self._why(done)}")
+        return done.value
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
         """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
@@ -182,7 +228,7 @@ class Installer:
     async def describe(self, wheels: Sequence[Locked]) -> tuple[Locked, ...]:
         """Return wheels with what their metadata says. Raises `CannotResolve`."""
         found = (await self._run_for(wheels, _DESCRIBE)).value
-        return tuple(_described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
+        return tuple(described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
 
     async def _run_for(self, wheels: Sequence[Locked], code: str, **more: list[str]) -> ExecutionResult:
         inputs = {"urls": [wheel.url for wheel in wheels], "sizes": [wheel.size for wheel in wheels]}
@@ -207,19 +253,18 @@ class Installer:
 
 def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
     """Yield the wheels for a version of Python in a lock in the form of PEP 751, on this machine or for a target."""
-    markers, fitting = default_environment(), list(sys_tags())
+    markers, fitting = default_environment(), fitting_tags(python, target)
     if target is not None or python != f"{sys.version_info[0]}.{sys.version_info[1]}":
         markers |= {"python_version": python, "python_full_version": f"{python}.0", "implementation_version": python}
         if target is not None and target.machine:
             markers["platform_machine"] = target.machine
-        fitting = list(_tags(python, list(platform_tags()) if target is None else list(_platforms(target))))
     try:
         chosen = list(Pylock.from_dict(tomllib.loads(text)).select(environment=markers, tags=fitting))
     except PylockSelectError as error:
-        raise CannotResolve(f"{error}; source distributions are not built") from None
+        raise CannotResolve(str(error)) from None
     for package, file in chosen:
         if not isinstance(file, PackageWheel):
-            raise CannotResolve(f"{package.name} {package.version} has no wheel that fits; others are not built")
+            raise CannotResolve(f"{package.name} {package.version} has no wheel that fits")
         url = file.url or Path(file.path or "").as_uri()
         filename = file.name or unquote(PurePosixPath(urlsplit(url).path).name)
         sha256 = file.hashes.get("sha256", "")
@@ -227,6 +272,13 @@ def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
             raise CannotResolve(f"the index gives no SHA-256 hash for {filename}, so nobody can tell what it is")
         released = file.upload_time.isoformat() if file.upload_time else ""
         yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1, released)
+
+
+def fitting_tags(python: str, target: Target | None) -> list[Tag]:
+    """Return the tags of wheels that fit a version of Python, on this machine or for a target, the best first."""
+    if target is None and python == f"{sys.version_info[0]}.{sys.version_info[1]}":
+        return list(sys_tags())
+    return list(_tags(python, list(platform_tags()) if target is None else list(_platforms(target))))
 
 
 def _tags(python: str, platforms: list[str]) -> Iterable[Tag]:
@@ -259,7 +311,8 @@ def _uv_platform(target: Target | None) -> list[str]:
     return ["--python-platform", name if target.libc == "glibc" else f"{target.machine}-unknown-linux-musl"]
 
 
-def _described(wheel: Locked, headers: str) -> Locked:
+def described(wheel: Locked, headers: str) -> Locked:
+    """Return a wheel with what the headers of its metadata say."""
     said = HeaderParser(policy=compat32).parsestr(headers)
     licence = said.get("License-Expression") or said.get("License") or ""
     if not licence.strip() or licence.strip().upper() == "UNKNOWN":

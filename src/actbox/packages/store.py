@@ -5,7 +5,7 @@
     sets/KEY/{site,bin,data}            hard links to the files of several artifacts
     sets/KEY/node_modules               the same for packages of npm
     names/SHA512                        the SHA-256 of a file whose lock has its SHA-512 alone
-    resolutions/KEY.json                what a resolver has answered
+    resolutions/KEY.json                what a resolver has answered, and which wheels were built from sources
     temporary/…                         what is under way
     locks/…                             a lock file for each of these, held while it is made, used or removed
 
@@ -23,11 +23,13 @@ import json
 import os
 import shutil
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from actbox.core.errors import ActboxError, InvalidValue
 
@@ -101,7 +103,7 @@ class PackageStore:
         for name in ("artifacts", "sets", "names", "resolutions", "locks", "temporary"):
             (root / name).mkdir(mode=0o700, exist_ok=True)
         self.temporary = TemporaryFolders(root / "temporary")
-        self.resolutions = root / "resolutions"
+        self._resolutions = root / "resolutions"
 
     def find(self, digest: str) -> Artifact | None:
         """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`."""
@@ -138,6 +140,30 @@ class PackageStore:
                 (aside / "manifest").write_text(json.dumps(asdict(artifact)), "utf-8")
                 (aside / "manifest").rename(self._manifest(sha256))
             return artifact
+
+    def metadata(self, artifact: Artifact) -> bytes:
+        """Return the metadata of a wheel's distribution. Raises `BadCache` if they are not those that were put in."""
+        path = next(path for path in artifact.files if path.endswith(".dist-info/METADATA") and path.count("/") == 2)
+        data = (self._path(artifact.sha256) / path).read_bytes()
+        if hashlib.sha256(data).hexdigest() != artifact.files[path][0]:
+            raise self._edited(artifact.sha256, path)
+        return data
+
+    def recall(self, key: str, at_any_age: bool = False) -> Any:
+        """Return what `remember` was given for a key, `None` if that is missing, too old or no JSON."""
+        path = self._resolution(key)
+        try:
+            if not at_any_age and time.time() - path.stat().st_mtime > KEEP_SECONDS:
+                return None
+            return json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def remember(self, key: str, value: Any) -> None:
+        """Keep a resolver's or a build's answer, as JSON. Raises `OSError`."""
+        with tempfile.NamedTemporaryFile("w", dir=self._resolutions, delete=False) as file:
+            json.dump(value, file)
+        os.replace(file.name, self._resolution(key))
 
     def use(self, artifacts: Iterable[Artifact], places: Sequence[str] = ()) -> UsedSet:
         """Return the set of these artifacts, made of hard links if it is missing, and checked.
@@ -195,7 +221,7 @@ class PackageStore:
         with self._locked("collect"):
             os.utime(self.root / "locks" / "collect")
             self.temporary.collect(keep_seconds)
-            for path in self.resolutions.iterdir():
+            for path in self._resolutions.iterdir():
                 with contextlib.suppress(FileNotFoundError):
                     if time.time() - path.stat().st_mtime > keep_seconds:
                         path.unlink()
@@ -241,16 +267,20 @@ class PackageStore:
                 source, target = self._path(sha256) / path_in_it, made / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if _hash_of(source) != expected:
-                    self.forget(sha256)
-                    raise BadCache(
-                        f"{source} is not what was put into the package cache; its package was removed from it, so try"
-                        " again"
-                    )
+                    raise self._edited(sha256, path_in_it)
                 os.link(source, target, follow_symlinks=False)
             for folder, _, _ in os.walk(made):  # guests of some engines are other users, whatever the umask is
                 os.chmod(folder, 0o755)
             shutil.rmtree(path, ignore_errors=True)
             made.rename(path)
+
+    def _edited(self, sha256: str, path: str) -> BadCache:
+        """Remove an artifact that somebody has edited, and return the error that says so."""
+        self.forget(sha256)
+        return BadCache(
+            f"{self._path(sha256) / path} is not what was put into the package cache; its package was removed from it,"
+            " so try again"
+        )
 
     def forget(self, sha256: str) -> None:
         """Remove an artifact, so that the next use makes it anew."""
@@ -280,6 +310,9 @@ class PackageStore:
 
     def _name(self, sha512: str) -> Path:
         return self.root / "names" / sha512
+
+    def _resolution(self, key: str) -> Path:
+        return self._resolutions / f"{key}.json"
 
     def _manifest(self, sha256: str) -> Path:
         return self.root / "artifacts" / f"{sha256}.json"
