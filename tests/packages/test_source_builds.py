@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ import pytest
 
 from actbox import ErrorKind, Policy
 from actbox.codeact import CallbackApprover
+from actbox.core.packages import Environment
+from actbox.packages import provider
+from actbox.packages.resolving import CannotResolve
+from actbox.sandbox.dependencies import Target
 from actbox.tools import ApprovalDecision, ApprovalRequest
 
 from .index_server import IndexServer
@@ -125,3 +130,37 @@ async def test_a_wheel_that_somebody_has_edited_is_built_anew(index: IndexServer
     (module,) = (tmp_path / "cache" / "artifacts").glob("*/site/kit_source.py")
     module.write_text("facts = 'edited'\n")
     assert (await run(building(index), USE, "kit-source")).value == 1
+
+
+async def test_a_backend_gets_what_its_hook_asks_for(index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_tool", files={"kit_tool.py": b"word = 'asked for'\n"})
+    make_source(index.folder, code="import kit_tool\nfacts = kit_tool.word", asks="kit-tool")
+    assert (await run(building(index), USE, "kit-source")).value == "asked for"
+
+
+async def test_a_hash_of_a_requirement_is_that_of_the_source(index: IndexServer) -> None:
+    right = sha256_of(make_source(index.folder))
+    wrong = await run(building(index), USE, f"kit-source --hash=sha256:{'0' * 64}")
+    assert wrong.error is not None and "another hash than kit_source-1.0.tar.gz" in wrong.error.message
+    assert (await run(building(index), USE, f"kit-source --hash=sha256:{right}")).value == 1
+
+
+async def test_a_named_environment_has_what_was_built(index: IndexServer, tmp_path: Path) -> None:
+    make_source(index.folder)
+    made = replace(building(index), environment=Environment(name="made", packages=("kit-source",)))
+    assert (await run(made, USE)).value == 1
+    (module,) = (tmp_path / "cache" / "artifacts").glob("*/site/kit_source.py")
+    shutil.rmtree(module.parents[1])
+    module.parents[1].with_suffix(".json").unlink()
+    await provider.provider().environments.build(made.environment, made.packages)
+    assert len([*(tmp_path / "cache" / "artifacts").glob("*/site/kit_source.py")]) == 1
+
+
+async def test_a_compiled_result_is_for_this_machine_only(index: IndexServer, tmp_path: Path) -> None:
+    make_source(index.folder, tag="cp313-cp313-linux_x86_64")
+    with pytest.raises(CannotResolve, match=r"does not fit cpython-3\.13 x86_64 musl 2"):
+        await provider.provider().environments.build(
+            Environment(name="made", packages=("kit-source",)),
+            building(index).packages,
+            target=Target("3.13", "x86_64", "musl", 2),
+        )

@@ -75,10 +75,12 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
         for path, text in files.items()
     ]
     files[f"{{about}}/RECORD"] = "".join(lines) + f"{{about}}/RECORD,,\\n"
-    with zipfile.ZipFile(f"{{folder}}/{{NAME}}-{{VERSION}}-py3-none-any.whl", "w") as archive:
+    with zipfile.ZipFile(f"{{folder}}/{{NAME}}-{{VERSION}}-{tag}.whl", "w") as archive:
         for path, text in files.items():
             archive.writestr(path, text)
-    return f"{{NAME}}-{{VERSION}}-py3-none-any.whl"
+    return f"{{NAME}}-{{VERSION}}-{tag}.whl"
+def get_requires_for_build_wheel(config_settings=None):
+    return {asks!r}.split()
 """
 
 
@@ -89,14 +91,18 @@ def source_files(
     code: str = "facts = 1",
     requires: tuple[str, ...] = (),
     tools: tuple[str, ...] = (),
+    asks: str = "",
     made: str = "",
+    tag: str = "py3-none-any",
 ) -> dict[str, bytes]:
     """Return the files of a project with a build backend of its own, whose wheel has a module with `facts`.
 
-    `code` runs in the build and sets `facts`. `tools` are what the build requires, and `made` is the wheel's name if it
-    is another than the project's.
+    `code` runs in the build and sets `facts`. `tools` are what the build requires, and `asks` what the backend's hook
+    does. `made` is the wheel's name if it is another than the project's, and `tag` what its file is for.
     """
-    backend = BACKEND.format(name=made or name, version=version, requires=requires, code=code.replace("\n", "\n    "))
+    backend = BACKEND.format(
+        name=made or name, version=version, requires=requires, asks=asks, tag=tag, code=code.replace("\n", "\n    ")
+    )
     project = f'[build-system]\nrequires = {list(tools)!r}\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     return {"pyproject.toml": project.encode(), "backend.py": backend.encode()}
 

@@ -58,7 +58,7 @@ class PackageApprovals:
             if judgement.demand.asks and not judgement.covered and judgement.name not in approved:
                 brought = _brought(judgement, judgements)
                 files = [(one, file) for one in (judgement, *brought) for file in locked.get(one.name, (None,))]
-                key = tuple(f"{one.name} {file.version if file else ''}" for one, file in files)
+                key = tuple(f"{one.name} {file.origin if file else ''}" for one, file in files)
                 if key not in answered:
                     await self._ask(judgement, files, policy, approver, program, tell)
                 answered.add(key)
@@ -77,7 +77,7 @@ class PackageApprovals:
         if approver is None:
             raise not_approved(judgement)
         facts = tuple(_facts(one, file) for one, file in files)
-        sources = [file.filename for _, file in files if file and file.is_source]
+        sources = [file.source or file.filename for _, file in files if file and file.is_source]
         demand = judgement.demand
         key = (policy.python, policy.nodejs, judgement.name, frozenset(one.sha256 for one in facts))
         with self._lock:
@@ -174,7 +174,7 @@ def _brought(judgement: Judgement, judgements: Sequence[Judgement]) -> list[Judg
 def _facts(judgement: Judgement, locked: Locked | None) -> PackageFacts:
     return PackageFacts(
         name=judgement.name,
-        version=locked.version if locked else "unknown",
+        version=(locked.version if locked else "") or "unknown",
         requirement=judgement.requirement,
         trust=judgement.trust,
         reason=judgement.reason,

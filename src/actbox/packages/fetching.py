@@ -13,11 +13,15 @@ from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
 from actbox.tools import Approver
 
+from .addressed_sources import commit_of, index_at, is_git, is_wheel, source_at
+from .addresses import is_fixed, revision_of
 from .asking import PackageApprovals, Tell, refuse
+from .index import Reach
 from .interpreters import find_uv
 from .languages import JAVASCRIPT
 from .npm_resolving import NpmInstaller, find_npm
 from .package_job import PackageJob
+from .requirements import Requirement
 from .resolving import CannotResolve, Installer, Locked, NeedsSource
 from .rules import Judgement
 from .single_flight import SingleFlight
@@ -51,6 +55,13 @@ class PackageFetcher:
         """
         approved: frozenset[str] = frozenset()
         answered: set[tuple[str, ...]] = set()
+        for one in _addressed(job):
+            job, source = await self._at_address(job, one)
+            judgements = job.judged([(source, ())], [one])
+            refuse(judgements)
+            asking = (job.rules, approver, program, tell, answered)
+            approved |= await self._approvals.ask(judgements, {source.name: [source]}, *asking)
+            job = await self._with_built(job, [source])
         for _ in range(_MOST_ROUNDS):
             start = time.monotonic()
             key = ("resolve", job.key, job.rules.python, job.rules.nodejs)
@@ -90,8 +101,11 @@ class PackageFetcher:
         return tuple(artifact for artifact in found if artifact)
 
     @contextlib.asynccontextmanager
-    async def installer(self, job: PackageJob) -> AsyncIterator[Installer]:
-        """Open the sandbox that resolves and fetches for a job. Raises `InvalidValue` and `SandboxUnavailable`."""
+    async def installer(self, job: PackageJob, reached: Reach | None = None) -> AsyncIterator[Installer]:
+        """Open the sandbox that resolves and fetches for a job, from `reached` if not from its index.
+
+        Raises `InvalidValue` and `SandboxUnavailable`.
+        """
         with self._store.temporary.made() as folder:
             seconds = job.seconds
             installer: Installer
@@ -99,7 +113,10 @@ class PackageFetcher:
                 kept = job.base.locked if job.base else ()
                 installer = NpmInstaller(job.index, find_npm(), folder, seconds=seconds, kept=kept)
             else:
-                installer = Installer(job.index, find_uv(), job.python, folder, seconds=seconds, target=job.target)
+                target = job.target
+                installer = Installer(
+                    job.index, find_uv(), job.python, folder, seconds=seconds, target=target, reached=reached
+                )
             async with installer:
                 yield installer
 
@@ -145,7 +162,7 @@ class PackageFetcher:
             if locked is None:
                 locked = await self._chosen(installer, job)
                 if job.language == "python":  # packages of npm are one tree with those of the environment
-                    locked = tuple(one for one in locked if job.installed.get(one.name) != one.version)
+                    locked = tuple(one for one in locked if one.source or job.installed.get(one.name) != one.version)
             refuse(job.judged([(one, ()) for one in locked], ()))
             if job.may_ask(locked) or any(one.is_source for one in locked):
                 unknown = [one for one in locked if not one.is_described]
@@ -181,9 +198,27 @@ class PackageFetcher:
     def _stand_ins(self, built: Sequence[Locked]) -> list[StandIn]:
         return [StandIn(one, self._store.metadata(artifact)) for one in built for artifact in self.found([one])]
 
+    async def _at_address(self, job: PackageJob, one: Requirement) -> tuple[PackageJob, Locked]:
+        """Return what is at the address of a requirement, and the job with the time that this has taken."""
+        start, commit = time.monotonic(), ""
+        if not is_wheel(one.address) and not job.rules.source_builds:
+            raise CannotResolve(f"{one} cannot be had: it is no wheel, and {_NOT_BUILT}")
+        if is_git(one.address):
+            if job.rules.offline and not is_fixed(one.address):
+                raise CannotResolve(f"{one} cannot be had offline: its address names no commit")
+            at, reached = index_at(one.address)
+            if is_fixed(one.address):
+                commit = revision_of(one.address)
+            else:
+                async with self.installer(replace(job, index=at), reached) as installer:
+                    commit = await commit_of(installer, one.address)
+        return replace(job, spent=job.spent + time.monotonic() - start), source_at(one, commit)
+
     async def _with_built(self, job: PackageJob, sources: Sequence[Locked]) -> PackageJob:
         """Return a job with the wheels of source distributions, one built after the other."""
-        if not job.rules.source_builds:  # an earlier resolution, under another policy
+        if not job.rules.source_builds and any(
+            one.is_source for one in sources
+        ):  # an earlier resolution, under another policy
             raise CannotResolve(
                 f"{', '.join(map(str, job.asked))} cannot be had: {sources[0].name} has no wheel that fits, and"
                 f" {_NOT_BUILT}"
@@ -200,6 +235,10 @@ class PackageFetcher:
 
         Raises `NotAllowed` for a blocked package, `CannotResolve`, `BadCache` and `OSError`.
         """
+        for one in _addressed(job):
+            job, source = await self._at_address(job, one)
+            refuse(job.judged([(source, ())], [one]))
+            job = await self._with_built(job, [source])
         for _ in range(_MOST_ROUNDS):
             locked = await self._chosen(installer, job)
             refuse(job.judged([(one, one.requires) for one in locked]))
@@ -224,6 +263,11 @@ class PackageFetcher:
             return tuple(Locked(**{**one, "requires": tuple(one["requires"])}) for one in found)
         except (TypeError, KeyError):
             return None
+
+
+def _addressed(job: PackageJob) -> list[Requirement]:
+    """Return the requirements of a job with addresses."""
+    return [one for one in job.asked if one.address and job.language != JAVASCRIPT]
 
 
 def _never_settles(job: PackageJob) -> CannotResolve:

@@ -114,7 +114,7 @@ class NpmInstaller(Installer):
         done = await self._run_for(wheels, _TIMES, pages=pages, versions=[one.version for one in wheels])
         described = []
         for number, (one, time) in enumerate(zip(wheels, done.value, strict=True)):
-            file = self._folder / str(number)
+            file = self.folder / str(number)
             sha256 = sha256_of_tarball(file, one.filename, one.sha512)
             described.append(
                 replace(one, sha256=sha256, size=file.stat().st_size, released=str(time), is_described=True)

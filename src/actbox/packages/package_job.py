@@ -14,7 +14,7 @@ from .index import Index
 from .languages import JAVASCRIPT, requirements_of
 from .npm_lock import npm_platform
 from .requirements import Requirement
-from .resolving import CannotResolve, Locked
+from .resolving import STAND_INS, CannotResolve, Locked
 from .rules import Judgement, PackageJudge, ResolvedPackage
 from .store import Artifact
 
@@ -63,7 +63,7 @@ class PackageJob:
         """The requirements for the resolver: those asked for, and for npm those of the environment too."""
         names = {one.name for one in self.asked}
         kept = requirements_of(self.base.definition.packages, self.language) if self.base else ()
-        return [*(str(one) for one in kept if one.name not in names), *map(str, self.asked)]
+        return [*(str(one) for one in kept if one.name not in names), *map(self._resolvable, self.asked)]
 
     @property
     def constraints(self) -> list[str]:
@@ -71,7 +71,7 @@ class PackageJob:
         return [
             f"{name}=={version}"
             for name, version in self.installed.items()
-            if all(one.accepts(version) for one in self.asked if one.normalized == name)
+            if all(one.accepts(version) and not one.address for one in self.asked if one.normalized == name)
         ]
 
     def may_ask(self, locked: Sequence[Locked]) -> bool:
@@ -97,9 +97,17 @@ class PackageJob:
         found = {one.name: one for one in locked}
         for one in self.asked:
             file = found.get(one.normalized)
-            found_hash = (file.source or f"sha256:{file.sha256}") if file else ""
-            if file and one.hashes and found_hash not in one.hashes:
-                raise CannotResolve(f"{one} is to have another hash than {file.filename}, which has {found_hash}")
+            # The builder has checked the archive at an address.
+            if file and one.hashes and not one.address and file.origin not in one.hashes:
+                raise CannotResolve(f"{one} is to have another hash than {file.filename}, which has {file.origin}")
+
+    def _resolvable(self, one: Requirement) -> str:
+        """Return a requirement for the resolver; one with an address names the wheel that stands for what was built."""
+        built = next((each for each in self.built if one.address and each.name == one.normalized), None)
+        if built is None:
+            return str(one)
+        extras = f"[{','.join(one.extras)}]" if one.extras else ""
+        return f"{one.name}{extras} @ file://{STAND_INS}/{built.stand_in}"
 
     def _once_each(self, packages: Iterable[ResolvedPackage]) -> Iterable[ResolvedPackage]:
         """Yield one package for all versions of each name: rules hold for names.

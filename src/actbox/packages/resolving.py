@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import default_environment
-from packaging.pylock import PackageWheel, Pylock, PylockSelectError
+from packaging.pylock import PackageArchive, PackageWheel, Pylock, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags, sys_tags
 
 from actbox.core.errors import ActboxError, ErrorKind
@@ -30,7 +30,7 @@ from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.dependencies import Target
 from actbox.sandbox.opening import open_sandbox
 
-from .index import Index, reach
+from .index import Index, Reach, reach
 from .wheels import required_names
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ _SIZES = Limits(memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=
 _MOST_LICENCE = 200
 SOURCE_ENDINGS = (".tar.gz", ".zip")
 _STAND_INS = "stand-ins"
+STAND_INS = f"{_FETCHED}/{_STAND_INS}"
+"""The directory of stand-ins in the sandbox."""
 _NO_WHEEL = re.compile(r"Wheels are required for `([\w.-]+)` because building from source is disabled")
 _OLDER_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _GLIBC_OF_UV = (17, 28, *range(31, 41))
@@ -126,6 +128,16 @@ class Locked:
         return self.filename.endswith(SOURCE_ENDINGS) and not self.sha512
 
     @property
+    def stand_in(self) -> str:
+        """The file name of the wheel that stands for this file while uv resolves."""
+        return f"{self.name.replace('-', '_')}-{self.version}-py3-none-any.whl"
+
+    @property
+    def origin(self) -> str:
+        """What identifies the content: that of the source if it was built here, else the hash of the file."""
+        return self.source or (f"sha256:{self.sha256}" if self.sha256 else f"sha512:{self.sha512}")
+
+    @property
     def digest(self) -> str:
         """The hash by which the package cache finds the file."""
         return self.sha256 or self.sha512
@@ -144,16 +156,17 @@ class Installer:
         seconds: float,
         target: Target | None = None,
         mounts: tuple[FileMount, ...] = (),
+        reached: Reach | None = None,
     ) -> None:
         """`uv` is a path as programs see it, and `python` the version that the wheels are for, as in `3.12`.
 
         They are for this machine, or for `target`. Wheels are fetched into `folder`, on the host. `mounts` are further
-        ones of the sandbox.
+        ones of the sandbox. `reached` is what it reaches in place of the index.
         """
-        self._reach = reach(index)
+        self._reach = reached or reach(index)
         self._index = index
         self._uv, self._python, self._target = uv, python, target
-        self._folder = folder
+        self.folder = folder
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
         policy = Policy(
             limits=replace(_SIZES, wall_seconds=seconds),
@@ -183,16 +196,17 @@ class Installer:
         uv never builds. It may choose one of `stand_ins`, in place of which the result has that one's file.
         Raises `NeedsSource` for a package without a wheel, and `CannotResolve`.
         """
-        known = {one.write(self._folder / _STAND_INS): one.file for one in stand_ins}
+        known = {one.write(self.folder / _STAND_INS): one.file for one in stand_ins}
         await self._box.write_text("in.txt", "\n".join(requirements) + "\n")
         await self._box.write_text("constraints.txt", "\n".join(constraints) + "\n")
         command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
         command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
         command += ["--python", sys.executable, "--python-version", self._python, *_uv_platform(self._target)]
-        command += ["--find-links", f"{_FETCHED}/{_STAND_INS}"] if known else []
+        command += ["--find-links", STAND_INS] if known else []
         done = await self._box.execute([*command, *self._reach.options], timeout=self._left())
         if not done.success:
-            message = f"{', '.join(requirements)} cannot be had: {self._why(done)}"
+            asked = ", ".join(requirements).replace(f"file://{STAND_INS}/", "")
+            message = f"{asked} cannot be had: {self._why(done)}"
             if needed := _NO_WHEEL.search(" ".join(done.stderr.split())):
                 raise NeedsSource(message, needed[1])
             raise CannotResolve(message)
@@ -216,14 +230,14 @@ class Installer:
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
         """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
-        needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self._folder).free
+        needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self.folder).free
         if needed > free:
             raise CannotResolve(
                 f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: of {needed / 2**30:,.1f} GiB the"
                 f" package cache's disk has only {free / 2**30:,.1f} GiB free"
             )
         await self._run_for(wheels, _FETCH_ALL)
-        return [self._folder / str(number) for number in range(len(wheels))]
+        return [self.folder / str(number) for number in range(len(wheels))]
 
     async def describe(self, wheels: Sequence[Locked]) -> tuple[Locked, ...]:
         """Return wheels with what their metadata says. Raises `CannotResolve`."""
@@ -263,10 +277,11 @@ def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
     except PylockSelectError as error:
         raise CannotResolve(str(error)) from None
     for package, file in chosen:
-        if not isinstance(file, PackageWheel):
+        if not isinstance(file, PackageWheel | PackageArchive):
             raise CannotResolve(f"{package.name} {package.version} has no wheel that fits")
-        url = file.url or Path(file.path or "").as_uri()
-        filename = file.name or unquote(PurePosixPath(urlsplit(url).path).name)
+        url = file.url or Path(file.path or "").absolute().as_uri()
+        name = file.name if isinstance(file, PackageWheel) else None
+        filename = name or unquote(PurePosixPath(urlsplit(url).path).name)
         sha256 = file.hashes.get("sha256", "")
         if not sha256:
             raise CannotResolve(f"the index gives no SHA-256 hash for {filename}, so nobody can tell what it is")

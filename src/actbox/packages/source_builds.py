@@ -25,6 +25,8 @@ from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.opening import open_sandbox
 
+from .addressed_sources import export, index_at, is_git, subdirectory_of
+from .addresses import revision_of
 from .asking import refuse
 from .environments import platform_of
 from .interpreters import find_python
@@ -94,7 +96,7 @@ class SourceBuilder:
 
     def key(self, job: PackageJob, source: Locked) -> str:
         """Return a digest of all that decides which wheel is built."""
-        parts = [source.name, source.version, source_of(source), platform_of(job.target, job.python)]
+        parts = [source.name, source.version, source.origin, source.sha256, platform_of(job.target, job.python)]
         return "build-" + hashlib.sha256("\n".join([*parts, str(job.rules.python)]).encode()).hexdigest()
 
     async def build(self, job: PackageJob, source: Locked) -> Locked:
@@ -103,15 +105,24 @@ class SourceBuilder:
         Packages that the build requires are wheels of the index, and judged by what they are built for.
         """
         start = time.monotonic()
-        if kept := await run_blocking(self._kept, job, source):
+        is_fixed = bool(source.sha256) or is_git(source.url)  # else its content may have changed since
+        if is_fixed and (kept := await run_blocking(self._kept, job, source)):
             return kept
         if job.rules.offline:
-            raise CannotResolve(f"{source.filename} cannot be had offline: the package cache has no wheel built of it")
+            raise CannotResolve(f"{source.filename} cannot be had offline: the package cache has no wheel of it")
         tools = replace(job, asked=(), installed={}, built=(), python=find_python("").version, target=None)
         try:
             with self._store.temporary.made() as folder:
+                if source.source:
+                    at, reached = index_at(source.url)
+                    async with self._fetcher.installer(replace(tools, index=at), reached) as installer:
+                        required = await self._fetched(installer, source, folder)
+                if not source.is_source:
+                    return await run_blocking(self._added, job, source, folder / source.filename)
+                tools = replace(tools, spent=job.spent + time.monotonic() - start)
                 async with self._fetcher.installer(tools) as installer:
-                    required = await self._fetched(installer, source, folder)
+                    if not source.source:
+                        required = await self._fetched(installer, source, folder)
                     had: tuple[str, ...] = ()
                     while True:
                         used = await self._tools(installer, tools, source, (*required, *had))
@@ -130,7 +141,8 @@ class SourceBuilder:
                 built = await run_blocking(self._added, job, source, wheel)
         except (CannotResolve, BadWheel, InvalidValue) as error:
             raise CannotResolve(f"{source.filename} cannot be built into a wheel: {error}") from None
-        await run_blocking(self._store.remember, self.key(job, source), asdict(built))
+        if is_fixed:
+            await run_blocking(self._store.remember, self.key(job, source), asdict(built))
         return built
 
     def _kept(self, job: PackageJob, source: Locked) -> Locked | None:
@@ -143,14 +155,24 @@ class SourceBuilder:
         return built if artifact and _is_of(source, artifact.name, artifact.version) else None
 
     async def _fetched(self, installer: Installer, source: Locked, folder: Path) -> list[str]:
-        """Fetch a source distribution into a directory, and return what its build requires."""
-        (file,) = await installer.fetch([source])
-        found = await run_blocking(_sha256_of, file)
-        if found != source.sha256:
-            raise CannotResolve(f"it has the hash sha256:{found}, and the index says sha256:{source.sha256}")
-        inputs = {"path": installer.path_inside(file), "filename": source.filename, "legacy": _LEGACY}
-        inputs |= {"project": "pyproject.toml"}
-        required = await installer.evaluate(_READ, inputs, "its pyproject.toml cannot be read")
+        """Fetch a source distribution or a wheel into a directory, and return what its build requires."""
+        if is_git(source.url):
+            file = installer.folder / "archive"
+            await export(installer, source.url, revision_of(source.source), installer.path_inside(file))
+        else:
+            (file,) = await installer.fetch([source])
+            found = await run_blocking(_sha256_of, file)
+            if source.sha256 and found != source.sha256:
+                raise CannotResolve(f"it has the hash sha256:{found}, and is to have sha256:{source.sha256}")
+        if file.is_symlink() or not file.is_file():
+            raise CannotResolve("it is no file")
+        required: object = []
+        if source.is_source:
+            project = f"{subdirectory_of(source.url)}/pyproject.toml".removeprefix("/")
+            inputs = {"path": installer.path_inside(file), "filename": source.filename, "legacy": _LEGACY}
+            required = await installer.evaluate(
+                _READ, {**inputs, "project": project}, "its pyproject.toml cannot be read"
+            )
         os.replace(file, folder / source.filename)
         return _texts(required)
 
@@ -185,13 +207,15 @@ class SourceBuilder:
             raise CannotResolve(str(error)) from None
         if not _is_of(source, name, str(version)):
             raise CannotResolve(f"the result is {name} {version}")
-        if tags.isdisjoint(fitting_tags(job.python, job.target)):
+        # This machine's libraries are none of the target's.
+        is_foreign = job.target is not None and source.is_source and any(one.platform != "any" for one in tags)
+        if is_foreign or tags.isdisjoint(fitting_tags(job.python, job.target)):
             raise CannotResolve(f"the result {wheel.name} does not fit {platform_of(job.target, job.python)}")
         sha256 = _sha256_of(wheel)
         artifact = self._store.add(wheel, wheel.name, sha256)
         made = Locked(artifact.name, artifact.version, "", wheel.name, sha256, wheel.stat().st_size, source.released)
         headers = self._store.metadata(artifact).decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0]
-        return replace(described(made, headers), source=source_of(source))
+        return replace(described(made, headers), source=source.origin)
 
 
 async def _run(
@@ -206,7 +230,8 @@ async def _run(
         mounts=(FileMount(folder, _SOURCE, "ro"), FileMount(tools, _TOOLS, "ro")),
         variables={"PYTHONPATH": f"{_TOOLS}/site", "SOURCE_DATE_EPOCH": _EPOCH},
     )
-    inputs = {"path": f"{_SOURCE}/{source.filename}", "tools": f"{_TOOLS}/site", "subdirectory": "", "had": [*had]}
+    inputs = {"path": f"{_SOURCE}/{source.filename}", "tools": f"{_TOOLS}/site", "had": [*had]}
+    inputs["subdirectory"] = subdirectory_of(source.url)
     async with open_sandbox("linux", policy=policy) as box:
         done = await box.run(Program(_BUILD, inputs=inputs))
         if not done.success:
@@ -227,13 +252,9 @@ async def _run(
             raise CannotResolve(f"its build has made no {name}, as it says") from None
 
 
-def source_of(source: Locked) -> str:
-    """Return which content a source has: the hash of its archive, or the address of a commit."""
-    return source.source or f"sha256:{source.sha256}"
-
-
 def _requirement(source: Locked) -> Requirement:
-    return parse_requirement(f"{source.name}=={source.version}")
+    text = f"{source.name} @ {source.url}" if source.source else f"{source.name}=={source.version}"
+    return parse_requirement(text)
 
 
 def _is_of(source: Locked, name: str, version: str) -> bool:

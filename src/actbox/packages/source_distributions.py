@@ -90,8 +90,8 @@ class StandIn:
     def write(self, folder: Path) -> str:
         """Write the wheel into a directory, which is made if it is missing; return its file name."""
         folder.mkdir(exist_ok=True)
-        stem = f"{canonicalize_name(self.file.name).replace('-', '_')}-{self.file.version}"
-        name = f"{stem}-py3-none-any.whl"
+        name = self.file.stand_in
+        stem = name.removesuffix("-py3-none-any.whl")
         with zipfile.ZipFile(folder / name, "w") as archive:
             archive.writestr(f"{stem}.dist-info/METADATA", self.metadata)
             archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
