@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,12 +55,12 @@ async def test_a_commit_is_asked_about_at_each_use_and_built_once(
     assert f"kit-source 1.0 was built here from git+{host}/kit.git@{made}" in first.warnings
     assert [str(one.trust) for one in first.distributions] == ["git"]
     assert len(asked.requests) == 2
-    assert all(f"git+{host}/kit.git@{made} is built first" in one.reason for one in asked.requests)
+    assert all(f"git+{host}/kit.git@main is built first" in one.reason for one in asked.requests)
     later = commit(tmp_path / "host" / "kit", source_files("kit_source", code="facts = 'later'"))
     third = await run(policy, USE, wanted)
-    assert third.value == "later" and later in asked.requests[2].reason
+    assert third.value == "later" and f"kit.git@{later}" in third.warnings[-1], third
     pinned = await run(policy, USE, f"kit-source @ git+{host}/kit.git@{made}")
-    assert pinned.value == first.value
+    assert pinned.value == first.value and made in asked.requests[3].reason
 
 
 async def test_a_project_below_the_top_of_its_repository_is_built(
@@ -72,6 +73,7 @@ async def test_a_project_below_the_top_of_its_repository_is_built(
     result = await run(policy, USE, f"kit-source @ git+{host}/kit.git#subdirectory=below/here")
     assert result.value == 1, result
     assert [[one.name for one in each.packages] for each in asked.requests][1:] == [["kit-source", "kit-words"]]
+    assert f"kit_source-1.0-py3-none-any.whl is from git+{host}/kit.git@" in asked.requests[1].reason
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,17 @@ async def test_nobody_is_asked_about_a_commit_that_is_not_built(index: IndexServ
     result = await run(policy, USE, "kit-source @ git+https://127.0.0.1:9/kit.git@main")
     assert result.error is not None and "PackagePolicy(source_builds=True)" in result.error.message
     assert asked.requests == []
+
+
+async def test_a_host_hears_nothing_before_somebody_has_approved(index: IndexServer, host: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        no = CallbackApprover(lambda request: ApprovalDecision(False, by="ann"))
+        address = f"git+https://127.0.0.1:{silent.getsockname()[1]}/secret.git@main"
+        result = await run(building(index, no), USE, f"kit-source @ {address}")
+        assert result.error is not None and result.error.type == "PackageNotApproved"
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 async def test_an_archive_at_an_address_is_had_with_what_it_needs(

@@ -433,6 +433,9 @@ def environment_build(
     language: Annotated[
         str, typer.Option(metavar="NAME", help="The language of its programs: python or javascript.")
     ] = "python",
+    source_builds: Annotated[
+        bool, typer.Option("--source-builds", help="Build packages that have no wheel, in a sandbox.")
+    ] = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Lock the newest versions anew.")] = False,
 ) -> int:
     """Lock an environment, fetch its packages, and keep it for programs. For a fresh lock each week run it with
@@ -442,7 +445,7 @@ def environment_build(
 
     from .environment import build
 
-    rules = PackagePolicy(index=index, npm_registry=npm_registry)
+    rules = PackagePolicy(index=index, npm_registry=npm_registry, source_builds=source_builds)
     return build(name, packages or (), python, language, config, rules, refresh)
 
 

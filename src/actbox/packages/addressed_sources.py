@@ -91,7 +91,10 @@ def index_at(address: str) -> tuple[Index, Reach]:
 
 
 def source_at(requirement: Requirement, commit: str) -> Locked:
-    """Return what has to be fetched for a requirement with an address; `commit` is that of a Git repository."""
+    """Return what has to be fetched for a requirement with an address; `commit` is that of a Git repository.
+
+    For a question, it may be any revision.
+    """
     address = requirement.address
     if is_git(address):
         git = GitAddress.of(address)

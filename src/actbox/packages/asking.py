@@ -58,7 +58,7 @@ class PackageApprovals:
             if judgement.demand.asks and not judgement.covered and judgement.name not in approved:
                 brought = _brought(judgement, judgements)
                 files = [(one, file) for one in (judgement, *brought) for file in locked.get(one.name, (None,))]
-                key = tuple(f"{one.name} {file.origin if file else ''}" for one, file in files)
+                key = tuple(_approved_as(one, file) for one, file in files)
                 if key not in answered:
                     await self._ask(judgement, files, policy, approver, program, tell)
                 answered.add(key)
@@ -77,7 +77,7 @@ class PackageApprovals:
         if approver is None:
             raise not_approved(judgement)
         facts = tuple(_facts(one, file) for one, file in files)
-        sources = [file.source or file.filename for _, file in files if file and file.is_source]
+        builds = [_build(file) for _, file in files if file and (file.is_source or file.source)]
         demand = judgement.demand
         key = (policy.python, policy.nodejs, judgement.name, frozenset(one.sha256 for one in facts))
         with self._lock:
@@ -87,7 +87,7 @@ class PackageApprovals:
             id=secrets.token_hex(8),
             what="install",
             program=program.code,
-            reason="; ".join([_reason(judgement), *(f"{one} is built first, in a sandbox" for one in sources)]),
+            reason="; ".join([_reason(judgement), *builds]),
             packages=facts,
             elevated=demand.elevated,
         )
@@ -169,6 +169,16 @@ def checked_approver(given: object) -> Approver | None:
 def _brought(judgement: Judgement, judgements: Sequence[Judgement]) -> list[Judgement]:
     """Return what a package brings that is judged by it."""
     return [one for one in judgements if one.covered and judgement.name in one.path]
+
+
+def _approved_as(judgement: Judgement, file: Locked | None) -> str:
+    """Return what an answer covers: what is at an address, or the content of a file."""
+    return judgement.requirement if judgement.trust is TrustLevel.GIT else f"{judgement.name} {file and file.origin}"
+
+
+def _build(file: Locked) -> str:
+    origin = file.source or file.filename
+    return f"{origin} is built first, in a sandbox" if file.is_source else f"{file.filename} is from {origin}"
 
 
 def _facts(judgement: Judgement, locked: Locked | None) -> PackageFacts:

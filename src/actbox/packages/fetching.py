@@ -56,12 +56,13 @@ class PackageFetcher:
         approved: frozenset[str] = frozenset()
         answered: set[tuple[str, ...]] = set()
         for one in _addressed(job):
-            job, source = await self._at_address(job, one)
+            # The address is the program's choice: nothing of it is asked for before somebody has approved it.
+            source = _at_address(job, one)
             judgements = job.judged([(source, ())], [one])
             refuse(judgements)
             asking = (job.rules, approver, program, tell, answered)
             approved |= await self._approvals.ask(judgements, {source.name: [source]}, *asking)
-            job = await self._with_built(job, [source])
+            job = await self._built_at(job, one)
         for _ in range(_MOST_ROUNDS):
             start = time.monotonic()
             key = ("resolve", job.key, job.rules.python, job.rules.nodejs)
@@ -198,21 +199,16 @@ class PackageFetcher:
     def _stand_ins(self, built: Sequence[Locked]) -> list[StandIn]:
         return [StandIn(one, self._store.metadata(artifact)) for one in built for artifact in self.found([one])]
 
-    async def _at_address(self, job: PackageJob, one: Requirement) -> tuple[PackageJob, Locked]:
-        """Return what is at the address of a requirement, and the job with the time that this has taken."""
-        start, commit = time.monotonic(), ""
-        if not is_wheel(one.address) and not job.rules.source_builds:
-            raise CannotResolve(f"{one} cannot be had: it is no wheel, and {_NOT_BUILT}")
-        if is_git(one.address):
-            if job.rules.offline and not is_fixed(one.address):
-                raise CannotResolve(f"{one} cannot be had offline: its address names no commit")
+    async def _built_at(self, job: PackageJob, one: Requirement) -> PackageJob:
+        """Return a job with the wheel of a requirement with an address: fetched, or built of what is there."""
+        source = _at_address(job, one)
+        if is_git(one.address) and not is_fixed(one.address):
+            start = time.monotonic()
             at, reached = index_at(one.address)
-            if is_fixed(one.address):
-                commit = revision_of(one.address)
-            else:
-                async with self.installer(replace(job, index=at), reached) as installer:
-                    commit = await commit_of(installer, one.address)
-        return replace(job, spent=job.spent + time.monotonic() - start), source_at(one, commit)
+            async with self.installer(replace(job, index=at), reached) as installer:
+                source = source_at(one, await commit_of(installer, one.address))
+            job = replace(job, spent=job.spent + time.monotonic() - start)
+        return await self._with_built(job, [source])
 
     async def _with_built(self, job: PackageJob, sources: Sequence[Locked]) -> PackageJob:
         """Return a job with the wheels of source distributions, one built after the other."""
@@ -236,9 +232,8 @@ class PackageFetcher:
         Raises `NotAllowed` for a blocked package, `CannotResolve`, `BadCache` and `OSError`.
         """
         for one in _addressed(job):
-            job, source = await self._at_address(job, one)
-            refuse(job.judged([(source, ())], [one]))
-            job = await self._with_built(job, [source])
+            refuse(job.judged([(_at_address(job, one), ())], [one]))
+            job = await self._built_at(job, one)
         for _ in range(_MOST_ROUNDS):
             locked = await self._chosen(installer, job)
             refuse(job.judged([(one, one.requires) for one in locked]))
@@ -268,6 +263,15 @@ class PackageFetcher:
 def _addressed(job: PackageJob) -> list[Requirement]:
     """Return the requirements of a job with addresses."""
     return [one for one in job.asked if one.address and job.language != JAVASCRIPT]
+
+
+def _at_address(job: PackageJob, one: Requirement) -> Locked:
+    """Return what is at the address of a requirement, as far as it says that. Raises `CannotResolve`."""
+    if not is_wheel(one.address) and not job.rules.source_builds:
+        raise CannotResolve(f"{one} cannot be had: it is no wheel, and {_NOT_BUILT}")
+    if is_git(one.address) and job.rules.offline and not is_fixed(one.address):
+        raise CannotResolve(f"{one} cannot be had offline: its address names no commit")
+    return source_at(one, revision_of(one.address) or "HEAD")
 
 
 def _never_settles(job: PackageJob) -> CannotResolve:

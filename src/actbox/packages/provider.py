@@ -157,7 +157,7 @@ class PackageProvider:
             target, folder = (layer.target, layer.folder) if layer else (None, "")
             index, own_rules = index_of(rules, language), rules_of(rules, language)
             platform = (language, version, target, folder)
-            conditions = (id(own_rules), rules.offline, rules.vulnerabilities, index)
+            conditions = (id(own_rules), rules.offline, rules.source_builds, rules.vulnerabilities, index)
             kind = (lacking, frozenset(installed.items()), platform, conditions)
             found = await self._at_hand(kind)
             if found is None:

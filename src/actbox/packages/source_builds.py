@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -244,7 +245,7 @@ async def _run(
         if isinstance(said, dict) and (needed := _texts(said.get("needed", []))):
             return tuple(needed), None
         name = said.get("wheel") if isinstance(said, dict) else None
-        if not isinstance(name, str) or "/" in name or not name.endswith(".whl"):
+        if not isinstance(name, str) or not re.fullmatch(r"[\w.+!-]{1,200}\.whl", name, re.ASCII):
             raise CannotResolve("its build has made no wheel")
         try:
             return (name,), await box.read_file(f"made/{name}")
