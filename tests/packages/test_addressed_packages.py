@@ -59,8 +59,9 @@ async def test_a_commit_is_asked_about_at_each_use_and_built_once(
     later = commit(tmp_path / "host" / "kit", source_files("kit_source", code="facts = 'later'"))
     third = await run(policy, USE, wanted)
     assert third.value == "later" and f"kit.git@{later}" in third.warnings[-1], third
-    pinned = await run(policy, USE, f"kit-source @ git+{host}/kit.git@{made}")
-    assert pinned.value == first.value and made in asked.requests[3].reason
+    offline = building(index, asked.approver, offline=True, auto_approved=[])
+    pinned = await run(offline, USE, f"kit-source @ git+{host}/kit.git@{made}")
+    assert pinned.value == first.value and made in asked.requests[3].reason, pinned
 
 
 async def test_a_project_below_the_top_of_its_repository_is_built(

@@ -34,10 +34,10 @@ facts = [reaches({port}), os.path.exists({home!r}), os.getcwd().startswith("/wor
 USE = "import kit_source\nkit_source.facts"
 
 
-def building(index: IndexServer, approver: Any = None, **rules: Any) -> Policy:
+def building(index: IndexServer, approver: Any = None, *, offline: bool = False, **rules: Any) -> Policy:
     policy = policy_of(index, approver, **{"auto_approved": ["kit-source"], **rules})
     assert policy.packages is not None
-    return replace(policy, packages=replace(policy.packages, source_builds=True))
+    return replace(policy, packages=replace(policy.packages, source_builds=True, offline=offline))
 
 
 async def test_a_wheel_is_built_once_in_a_sandbox_without_a_network(index: IndexServer, tmp_path: Path) -> None:
@@ -57,6 +57,7 @@ async def test_a_wheel_is_built_once_in_a_sandbox_without_a_network(index: Index
     second = await run(building(index), USE, "kit-source")
     assert (second.value, index.requests.total()) == (first.value, 0)
     assert list(second.distributions) == list(first.distributions)
+    assert (await run(building(index, offline=True), USE, "kit-source")).value == first.value
 
 
 async def test_without_leave_nothing_is_built_or_fetched(index: IndexServer) -> None:

@@ -54,7 +54,7 @@ class PackageJob:
         installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
         platform = npm_platform() if self.language == JAVASCRIPT else platform_of(self.target, self.python)
         lock = self.base.lock_sha256 if self.base else ""
-        parts = [platform + lock, str(self.index), *sorted(map(str, self.asked)), *installed]
+        parts = [platform + lock, str(self.index), *sorted(map(self._resolvable, self.asked)), *installed]
         parts += sorted(one.sha256 for one in self.built)
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
