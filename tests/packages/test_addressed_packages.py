@@ -15,8 +15,8 @@ from actbox.tools import ApprovalDecision, ApprovalRequest
 
 from .git_server import commit, serving_git
 from .index_server import IndexServer
-from .kits import policy_of, run
-from .test_source_builds import USE, building
+from .kits import USE_SOURCE as USE
+from .kits import building, policy_of, run
 from .wheel_factory import make_source, make_wheel, sha256_of, source_files
 
 pytestmark = pytest.mark.slow

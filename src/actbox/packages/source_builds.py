@@ -238,7 +238,9 @@ async def _run(
         if not done.success:
             assert done.error is not None
             if done.error.kind is ErrorKind.TIMEOUT:
-                raise CannotResolve(f"its build has not ended within the {seconds:.0f} s that were left")
+                raise CannotResolve(
+                    f"its build has not ended within the {seconds:.0f} s that were left (install_seconds)"
+                )
             printed = " ".join(f"{done.stdout} {done.stderr}".split())[-_MOST_SAID:]
             raise CannotResolve(f"its build fails: {done.error.message} {printed}".rstrip())
         said: Any = done.value
