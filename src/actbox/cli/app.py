@@ -457,6 +457,9 @@ def environment_build(
     language: Annotated[
         str, typer.Option(metavar="NAME", help="The language of its programs: python or javascript.")
     ] = "python",
+    source_builds: Annotated[
+        bool, typer.Option("--source-builds", help="Build packages that have no wheel, in a sandbox.")
+    ] = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Lock the newest versions anew.")] = False,
     vulnerabilities: Annotated[
         str | None,
@@ -470,7 +473,9 @@ def environment_build(
 
     from .environment import build
 
-    rules = PackagePolicy(index=index, npm_registry=npm_registry, vulnerabilities=vulnerabilities)
+    rules = PackagePolicy(
+        index=index, npm_registry=npm_registry, vulnerabilities=vulnerabilities, source_builds=source_builds
+    )
     return build(name, packages or (), python, language, config, rules, refresh)
 
 

@@ -211,7 +211,8 @@ class PackagePolicy:
     directory in the OSV format: packages that it names, in affected versions, are refused. `review_days` refuses named
     environments whose lock nobody has reviewed in so many days. `cache` is the directory of the package cache, to which
     only this user may write; default: `actbox/wheels` in the user's cache directory. With "" nothing is kept beyond
-    this process.
+    this process. `source_builds` admits packages that have
+    no wheel, and those of Git: one is built from its sources, in a sandbox without a network.
     """
 
     python: PackageRules = field(default_factory=PackageRules)
@@ -224,6 +225,7 @@ class PackagePolicy:
     vulnerabilities: str | None = None
     review_days: float | None = None
     cache: str | None = None
+    source_builds: bool = False
 
     def __post_init__(self) -> None:
         for name in ("python", "nodejs"):

@@ -52,24 +52,30 @@ class PackageApprovals:
         approver: Approver | None,
         program: Program,
         tell: Tell,
+        answered: set[tuple[str, ...]],
     ) -> frozenset[str]:
         """Ask about each package that needs it, one after the other, and return the names of those approved.
 
         `locked` are all packages that would be installed, by name; of npm there may be several versions of one.
+        `answered` are those approved for this program before, each with what it brings; more are added.
         Raises `NotAllowed` at the first refusal.
         """
         approved = set()
         for judgement in judgements:
             if judgement.demand.asks and not judgement.covered and judgement.name not in approved:
-                await self._ask(judgement, _brought(judgement, judgements), locked, policy, approver, program, tell)
+                brought = _brought(judgement, judgements)
+                files = [(one, file) for one in (judgement, *brought) for file in locked.get(one.name, (None,))]
+                key = tuple(_approved_as(one, file) for one, file in files)
+                if key not in answered:
+                    await self._ask(judgement, files, policy, approver, program, tell)
+                answered.add(key)
                 approved.add(judgement.name)
         return frozenset(approved)
 
     async def _ask(
         self,
         judgement: Judgement,
-        brought: Sequence[Judgement],
-        locked: Mapping[str, Sequence[Locked]],
+        files: Sequence[tuple[Judgement, Locked | None]],
         policy: PackagePolicy,
         approver: Approver | None,
         program: Program,
@@ -77,7 +83,8 @@ class PackageApprovals:
     ) -> None:
         if approver is None:
             raise not_approved(judgement)
-        facts = tuple(_facts(one, file) for one in (judgement, *brought) for file in locked.get(one.name, (None,)))
+        facts = tuple(_facts(one, file) for one, file in files)
+        builds = [_build(file) for _, file in files if file and (file.is_source or file.source)]
         demand = judgement.demand
         key = (policy.python, policy.nodejs, judgement.name, frozenset(one.sha256 for one in facts))
         with self._lock:
@@ -87,7 +94,7 @@ class PackageApprovals:
             id=secrets.token_hex(8),
             what="install",
             program=program.code,
-            reason=_reason(judgement),
+            reason="; ".join([_reason(judgement), *builds]),
             packages=facts,
             elevated=demand.elevated,
         )
@@ -183,10 +190,20 @@ def _brought(judgement: Judgement, judgements: Sequence[Judgement]) -> list[Judg
     return [one for one in judgements if one.covered and judgement.name in one.path]
 
 
+def _approved_as(judgement: Judgement, file: Locked | None) -> str:
+    """Return what an answer covers: what is at an address, or the content of a file."""
+    return judgement.requirement if judgement.trust is TrustLevel.GIT else f"{judgement.name} {file and file.origin}"
+
+
+def _build(file: Locked) -> str:
+    origin = file.source or file.filename
+    return f"{origin} is built first, in a sandbox" if file.is_source else f"{file.filename} is from {origin}"
+
+
 def _facts(judgement: Judgement, locked: Locked | None) -> PackageFacts:
     return PackageFacts(
         name=judgement.name,
-        version=locked.version if locked else "unknown",
+        version=(locked.version if locked else "") or "unknown",
         requirement=judgement.requirement,
         trust=judgement.trust,
         reason=judgement.reason,

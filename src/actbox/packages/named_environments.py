@@ -170,12 +170,14 @@ class NamedEnvironments:
         records = self._records_for(target)
         record = await run_blocking(records.read, definition.name)
         is_locked = record is not None and record.definition == definition and record.platform == platform
+        built = [one for one in record.locked if one.source] if record else []
+        is_locked = is_locked and len(self._fetcher.found(built)) == len(built)  # nobody can fetch these
         index, judge = index_of(rules, language), judge_of(rules, language)
         job = PackageJob(asked, {}, rules, index, judge, python.version, language, None, target, python.path)
         async with self._fetcher.installer(job) as installer:
             if record is None or not is_locked or refresh:
                 progress(f"{definition.name}: choosing versions for {len(asked)} requirements")
-                locked = await installer.resolve([str(one) for one in asked]) if asked else ()
+                locked = await self._fetcher.locked(installer, job) if asked else ()
                 record = EnvironmentRecord(
                     definition=definition, platform=platform, locked=locked, locked_at=time.time()
                 )

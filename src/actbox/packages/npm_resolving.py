@@ -96,7 +96,9 @@ class NpmInstaller(Installer):
         self._npm, self._kept = npm, kept
         self._registry = self._reach.options[-1]  # its address without credentials
 
-    async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
+    async def resolve(
+        self, requirements: Sequence[str], constraints: Iterable[str] = (), stand_ins: Iterable[object] = ()
+    ) -> tuple[Locked, ...]:
         """Return the packages that satisfy requirements together, each at its place. Raises `CannotResolve`."""
         if from_git := [one for one in requirements if "@git+" in one]:
             raise CannotResolve(f"{from_git[0]} cannot be had: only packages of the registry are installed")
@@ -116,7 +118,7 @@ class NpmInstaller(Installer):
         done = await self._run_for(wheels, _TIMES, pages=pages, versions=[one.version for one in wheels])
         described = []
         for number, (one, time) in enumerate(zip(wheels, done.value, strict=True)):
-            file = self._folder / str(number)
+            file = self.folder / str(number)
             sha256 = await run_blocking(sha256_of_tarball, file, one.filename, one.sha512)
             described.append(
                 replace(one, sha256=sha256, size=file.stat().st_size, released=str(time), is_described=True)

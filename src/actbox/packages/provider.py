@@ -24,6 +24,7 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.dependencies import Environs, Layer, NotProvided, Provided, Target, name_of, of_environment
 from actbox.tools import Approver
 
+from .addressed_sources import is_wheel
 from .asking import NotAllowed, Tell, checked_approver, missed, refuse
 from .fetching import PackageFetcher
 from .first_uses import FirstUses
@@ -177,7 +178,7 @@ class PackageProvider:
             target, folder, path = (layer.target, layer.folder, layer.python) if layer else (None, "", "")
             index, own_rules = index_of(rules, language), rules_of(rules, language)
             platform = (language, version, target, folder)
-            conditions = (id(own_rules), rules.offline, rules.vulnerabilities, index)
+            conditions = (id(own_rules), rules.offline, rules.source_builds, rules.vulnerabilities, index)
             kind = (lacking, frozenset(installed.items()), platform, conditions)
             found = await self._at_hand(kind)
             if found is None:
@@ -236,6 +237,11 @@ class PackageProvider:
             except InvalidValue as error:
                 raise BadWheel(str(error)) from None
         notes = tuple(note for artifact in each for note in artifact.notes)
+        notes += tuple(
+            f"{one.name} {one.version} was built here from {one.source}"
+            for one in locked
+            if one.source and not is_wheel(one.source)
+        )
         until = time.monotonic() + _READY_SECONDS
         rules = rules_of(job.rules, job.language)
         ready = _Ready(artifacts, places, distributions, (*warnings, *notes), rules, until)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from email.policy import compat32
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import default_environment
-from packaging.pylock import PackageWheel, Pylock, PylockSelectError
+from packaging.pylock import PackageArchive, PackageWheel, Pylock, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags, sys_tags
 
 from actbox.core.errors import ActboxError, ErrorKind, InvalidValue
@@ -32,12 +33,20 @@ from actbox.sandbox.dependencies import Target
 from actbox.sandbox.opening import open_sandbox
 
 from .compiling import COMPILE_SECONDS, Compiler, Sources, read_compiled, write_sources
-from .index import MOST_FILE_HOSTS, Index, reach
+from .index import MOST_FILE_HOSTS, Index, Reach, reach
 from .wheels import required_names
+
+if TYPE_CHECKING:
+    from .source_distributions import StandIn
 
 _FETCHED = "/opt/fetched"
 _SIZES = Limits(memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600)
 _MOST_LICENCE = 200
+SOURCE_ENDINGS = (".tar.gz", ".zip")
+_STAND_INS = "stand-ins"
+STAND_INS = f"{_FETCHED}/{_STAND_INS}"
+"""The directory of stand-ins in the sandbox."""
+_NO_WHEEL = re.compile(r"Wheels are required for `([\w.-]+)` because building from source is disabled")
 _OLDER_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _GLIBC_OF_UV = (17, 28, *range(31, 41))
 """The minor versions of glibc 2 that uv has a name for."""
@@ -88,6 +97,14 @@ class CannotResolve(ActboxError):
     """Raised where requirements cannot be had together; the message names them and has the resolver's reason."""
 
 
+class NeedsSource(CannotResolve):
+    """Raised for a package that has no wheel; `name` is the package."""
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True)
 class Locked:
     """A wheel of a resolution: the distribution, where the file is, and what it must be."""
@@ -112,6 +129,23 @@ class Locked:
     """Where npm puts the package, such as `node_modules/a/node_modules/b`."""
     entry: str = ""
     """The entry of npm's lock, as JSON."""
+    source: str = ""
+    """What a wheel was built from here: the hash of a source distribution, or the address of a commit."""
+
+    @property
+    def is_source(self) -> bool:
+        """True for a source distribution of Python, from which a wheel has to be built."""
+        return self.filename.endswith(SOURCE_ENDINGS) and not self.sha512
+
+    @property
+    def stand_in(self) -> str:
+        """The file name of the wheel that stands for this file while uv resolves."""
+        return f"{self.name.replace('-', '_')}-{self.version}-py3-none-any.whl"
+
+    @property
+    def origin(self) -> str:
+        """What identifies the content: that of the source if it was built here, else the hash of the file."""
+        return self.source or (f"sha256:{self.sha256}" if self.sha256 else f"sha512:{self.sha512}")
 
     def __post_init__(self) -> None:
         # The package cache makes paths of hashes.
@@ -138,15 +172,18 @@ class Installer:
         target: Target | None = None,
         mounts: tuple[FileMount, ...] = (),
         compiler: Compiler | None = None,
+        reached: Reach | None = None,
     ) -> None:
         """`uv` is a path as programs see it, and `python` the version that the wheels are for, as in `3.12`.
 
         They are for this machine, or for `target`. Wheels are fetched into `folder`, on the host. `mounts` are further
-        ones of the sandbox. `compiler` is the interpreter for `compile`.
+        ones of the sandbox. `compiler` is the interpreter for `compile`. `reached` is what it reaches in place of the
+        index.
         """
+        self._reached = reached
         self._index = index
         self._uv, self._python, self._target = uv, python, target
-        self._folder = folder
+        self.folder = folder
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
         self._compiler = compiler
         self._mounts = (*mounts, *(compiler.mounts if compiler else ()), FileMount(folder, _FETCHED, "rw"))
@@ -155,7 +192,7 @@ class Installer:
 
     def _prepare(self) -> None:
         """Make a sandbox that reaches the index, and the hosts to which it has sent any installer of this process."""
-        self._reach, self._admitted = reach(self._index, self._hosts), frozenset(self._hosts)
+        self._reach, self._admitted = self._reached or reach(self._index, self._hosts), frozenset(self._hosts)
         policy = Policy(
             limits=replace(_SIZES, wall_seconds=self._seconds),
             mounts=(*self._reach.mounts, *self._mounts),
@@ -229,8 +266,15 @@ class Installer:
 
         return await self._result(begin)
 
-    async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
-        """Return the wheels that satisfy requirements together. Raises `CannotResolve`."""
+    async def resolve(
+        self, requirements: Sequence[str], constraints: Iterable[str] = (), stand_ins: Iterable[StandIn] = ()
+    ) -> tuple[Locked, ...]:
+        """Return the files that satisfy requirements together.
+
+        uv never builds. It may choose one of `stand_ins`, in place of which the result has that one's file.
+        Raises `NeedsSource` for a package without a wheel, and `CannotResolve`.
+        """
+        known = {one.write(self.folder / _STAND_INS): one.file for one in stand_ins}
         files = {"in.txt": "\n".join(requirements) + "\n"}
         command = [self._uv, "pip", "compile", "in.txt", "--format", "pylock.toml"]
         if bounds := "\n".join(constraints):
@@ -238,24 +282,42 @@ class Installer:
             command += ["--constraint", "constraints.txt"]
         command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
         command += ["--python", sys.executable, "--python-version", self._python, *_uv_platform(self._target)]
+        command += ["--find-links", STAND_INS] if known else []
         done = await self._execute(files, [*command, *self._reach.options])
         if not done.success:
-            raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
+            asked = ", ".join(requirements).replace(f"file://{STAND_INS}/", "")
+            message = f"{asked} cannot be had: {self._why(done)}"
+            if needed := _NO_WHEEL.search(" ".join(done.stderr.split())):
+                raise NeedsSource(message, needed[1])
+            raise CannotResolve(message)
         if yanked := _YANKED.search(" ".join(done.stderr.split())):
             reason = f": {yanked[2]}" if yanked[2] else ""
             raise CannotResolve(f"{yanked[1]} was withdrawn by its authors{reason}; ask for another version of it")
-        return tuple(_locked(await self._box.read_text("pylock.toml"), self._python, self._target))
+        locked = _locked(await self._box.read_text("pylock.toml"), self._python, self._target)
+        return tuple(known.get(one.filename, one) if one.url.startswith("file:") else one for one in locked)
+
+    def path_inside(self, file: Path) -> str:
+        """Return the path that a file that was fetched has in the sandbox."""
+        return f"{_FETCHED}/{file.name}"
+
+    async def evaluate(self, code: str, inputs: Mapping[str, object], failure: str) -> object:
+        """Run Python code of ours in the sandbox and return its value. Raises `CannotResolve` with `failure`."""
+        await self._ready
+        done = await self._session.run(Program(code, inputs=dict(inputs)), timeout=self._left())
+        if not done.success:
+            raise CannotResolve(f"{failure}: {self._why(done)}")
+        return done.value
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
         """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
-        needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self._folder).free
+        needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self.folder).free
         if needed > free:
             raise CannotResolve(
                 f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: of {needed / 2**30:,.1f} GiB the"
                 f" package cache's disk has only {free / 2**30:,.1f} GiB free"
             )
         await self._run_for(wheels, _FETCH_ALL)
-        return [self._folder / str(number) for number in range(len(wheels))]
+        return [self.folder / str(number) for number in range(len(wheels))]
 
     async def compile(self, sources: Sources) -> dict[str, bytes] | None:
         """Return compiled modules by the SHA-256 of their source, without those that cannot be compiled.
@@ -266,14 +328,14 @@ class Installer:
         seconds = min(self._left(), COMPILE_SECONDS)
         if self._compiler is None or seconds < _LEAST_COMPILE_SECONDS:
             return None
-        await run_blocking(write_sources, self._folder, sources)
+        await run_blocking(write_sources, self.folder, sources)
         await self._box.execute(self._compiler.command(_FETCHED, len(sources)), timeout=seconds)
-        return await run_blocking(read_compiled, self._folder, sources)
+        return await run_blocking(read_compiled, self.folder, sources)
 
     async def describe(self, wheels: Sequence[Locked]) -> tuple[Locked, ...]:
         """Return wheels with what their metadata says. Raises `CannotResolve`."""
         found = (await self._run_for(wheels, _DESCRIBE)).value
-        return tuple(_described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
+        return tuple(described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
 
     async def _run_for(self, wheels: Sequence[Locked], code: str, **more: list[str]) -> ExecutionResult:
         inputs = {"urls": [wheel.url for wheel in wheels], "sizes": [wheel.size for wheel in wheels]}
@@ -311,21 +373,21 @@ def _said(text: str) -> str:
 
 def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
     """Yield the wheels for a version of Python in a lock in the form of PEP 751, on this machine or for a target."""
-    markers, fitting = default_environment(), list(sys_tags())
+    markers, fitting = default_environment(), fitting_tags(python, target)
     if target is not None or python != f"{sys.version_info[0]}.{sys.version_info[1]}":
         markers |= {"python_version": python, "python_full_version": f"{python}.0", "implementation_version": python}
         if target is not None and target.machine:
             markers["platform_machine"] = target.machine
-        fitting = list(_tags(python, list(platform_tags()) if target is None else list(_platforms(target))))
     try:
         chosen = list(Pylock.from_dict(tomllib.loads(text)).select(environment=markers, tags=fitting))
     except PylockSelectError as error:
-        raise CannotResolve(f"{error}; source distributions are not built") from None
+        raise CannotResolve(str(error)) from None
     for package, file in chosen:
-        if not isinstance(file, PackageWheel):
-            raise CannotResolve(f"{package.name} {package.version} has no wheel that fits; others are not built")
-        url = file.url or Path(file.path or "").as_uri()
-        filename = file.name or unquote(PurePosixPath(urlsplit(url).path).name)
+        if not isinstance(file, PackageWheel | PackageArchive):
+            raise CannotResolve(f"{package.name} {package.version} has no wheel that fits")
+        url = file.url or Path(file.path or "").absolute().as_uri()
+        name = file.name if isinstance(file, PackageWheel) else None
+        filename = name or unquote(PurePosixPath(urlsplit(url).path).name)
         sha256 = file.hashes.get("sha256", "")
         if not sha256:
             raise CannotResolve(f"the index gives no SHA-256 hash for {filename}, so nobody can tell what it is")
@@ -334,6 +396,13 @@ def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
             yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1, released)
         except InvalidValue as error:
             raise CannotResolve(f"the index lies: {error}") from None
+
+
+def fitting_tags(python: str, target: Target | None) -> list[Tag]:
+    """Return the tags of wheels that fit a version of Python, on this machine or for a target, the best first."""
+    if target is None and python == f"{sys.version_info[0]}.{sys.version_info[1]}":
+        return list(sys_tags())
+    return list(_tags(python, list(platform_tags()) if target is None else list(_platforms(target))))
 
 
 def _tags(python: str, platforms: list[str]) -> Iterable[Tag]:
@@ -366,7 +435,8 @@ def _uv_platform(target: Target | None) -> list[str]:
     return ["--python-platform", name if target.libc == "glibc" else f"{target.machine}-unknown-linux-musl"]
 
 
-def _described(wheel: Locked, headers: str) -> Locked:
+def described(wheel: Locked, headers: str) -> Locked:
+    """Return a wheel with what the headers of its metadata say."""
     said = HeaderParser(policy=compat32).parsestr(headers)
     licence = said.get("License-Expression") or said.get("License") or ""
     if not licence.strip() or licence.strip().upper() == "UNKNOWN":

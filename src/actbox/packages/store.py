@@ -2,7 +2,7 @@
 
     artifacts/, names/    unpacked packages by their hash (`artifacts.py`)
     sets/                 what programs see (`artifact_sets.py`)
-    resolutions/KEY.json  what a resolver has answered
+    resolutions/KEY.json  what a resolver has answered, and which wheels were built from sources
     temporary/…           what is under way
     locks/…               a lock file for each artifact and set, held while it is made, used or removed
 
@@ -13,12 +13,15 @@ all.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import shutil
 import stat
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .artifact_sets import ArtifactSets, BadCache, UsedSet, bytes_of
 from .artifacts import Artifact, Artifacts
@@ -48,7 +51,7 @@ class PackageStore:
                 (root / name).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise BadCache(f"the package cache {root} cannot be made ({error}): name a directory of your own") from None
-        self.resolutions = root / "resolutions"
+        self._resolutions = root / "resolutions"
         self.temporary = TemporaryFolders(root / "temporary")
         self._locks = LockFiles(root / "locks")
         self._artifacts = Artifacts(root, self.temporary, self._locks)
@@ -74,6 +77,35 @@ class PackageStore:
         """Unpack a package of npm into the cache; see `Artifacts.add_tarball`."""
         return self._artifacts.add_tarball(tarball, filename, name, version, sha512)
 
+    def metadata(self, artifact: Artifact) -> bytes:
+        """Return the metadata of a wheel's distribution. Raises `BadCache` if they are not those that were put in."""
+        path = next(path for path in artifact.files if path.endswith(".dist-info/METADATA") and path.count("/") == 2)
+        file = self._artifacts.path(artifact.sha256) / path
+        data = file.read_bytes()
+        if hashlib.sha256(data).hexdigest() != artifact.files[path][0]:
+            self._artifacts.forget(artifact.sha256)
+            raise BadCache(f"{file} is not what was put into the package cache; its package was removed, so try again")
+        return data
+
+    def recall(self, key: str, at_any_age: bool = False) -> Any:
+        """Return what `remember` was given for a key, `None` if that is missing, too old or no JSON."""
+        path = self._resolution(key)
+        try:
+            if not at_any_age and time.time() - path.stat().st_mtime > KEEP_SECONDS:
+                return None
+            return json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def remember(self, key: str, value: Any) -> None:
+        """Keep a resolver's or a build's answer, as JSON. Raises `OSError`."""
+        with self.temporary.made() as folder:
+            (folder / "answer").write_text(json.dumps(value), "utf-8")
+            (folder / "answer").rename(self._resolution(key))
+
+    def _resolution(self, key: str) -> Path:
+        return self._resolutions / f"{key}.json"
+
     def use(self, artifacts: Iterable[Artifact], places: Sequence[str] = ()) -> UsedSet:
         """Return the set of these artifacts, made if it is missing, and checked; see `ArtifactSets.use`."""
         return self._sets.use(artifacts, places)
@@ -93,7 +125,7 @@ class PackageStore:
         with self._locks.held(_COLLECT):
             self._locks.note_use(_COLLECT)
             self.temporary.collect(keep_seconds)
-            for path in self.resolutions.iterdir():
+            for path in self._resolutions.iterdir():
                 with contextlib.suppress(FileNotFoundError):
                     if time.time() - path.stat().st_mtime > keep_seconds:
                         path.unlink()
