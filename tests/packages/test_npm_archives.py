@@ -8,10 +8,11 @@ import json
 import sys
 import tarfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from actbox.packages import npm_archives
+from actbox.packages import npm_archives, wheels
 from actbox.packages.npm_archives import BadTarball, required_npm_names, sha256_of_tarball, unpack_tarball
 from actbox.packages.wheels import Unpacked
 
@@ -75,12 +76,17 @@ def test_what_is_no_plain_package_is_refused_and_nothing_of_it_stays(content: by
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "why"), [("MOST_BYTES", 2**16, "it unpacks to more than"), ("MOST_FILES", 2, "more than 2 files")]
+    ("module", "name", "most", "why"),
+    [
+        (wheels, "MOST_BYTES", 2**16, "it unpacks to more than"),
+        (wheels, "PLAIN_BYTES", 2**16, "it unpacks to more than"),
+        (npm_archives, "MOST_FILES", 2, "more than 2 files"),
+    ],
 )
 def test_an_archive_that_would_fill_the_disk_is_refused(
-    name: str, most: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, name: str, most: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(npm_archives, name, most)
+    monkeypatch.setattr(module, name, most)
     with pytest.raises(BadTarball, match=why):
         unpacked(make_tarball(ABOUT, {"a.js": "x" * 100_000, "b.js": "", "c.js": ""}), tmp_path)
 

@@ -6,6 +6,7 @@ import os
 import stat
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -163,11 +164,24 @@ def test_metadata_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypa
         unpacked(wheel, tmp_path / "unpacked")
 
 
-def test_a_bomb_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "MOST_BYTES", 2**20)
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "PLAIN_BYTES"])
+def test_a_bomb_is_refused_before_anything_is_written(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheels, limit, 2**20)
     wheel = make_wheel(tmp_path / "wheels", files={"kit_wheel/__init__.py": b"", "kit_wheel/bomb": bytes(2**21)})
     with pytest.raises(BadWheel, match="it unpacks to more than"):
         unpacked(wheel, tmp_path / "unpacked")
+
+
+def test_a_wheel_for_which_the_disk_has_no_room_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = make_wheel(tmp_path / "wheels", files={"kit_wheel/large": bytes(2**20)})
+    monkeypatch.setattr(wheels.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**19))
+    with pytest.raises(OSError, match=r"kit_wheel.* needs 1\.0 MiB in .*, and its disk has 0\.5 MiB free"):
+        unpacked(wheel, tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists()
 
 
 def test_a_disk_that_is_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

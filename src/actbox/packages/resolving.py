@@ -42,15 +42,19 @@ _GLIBC_OF_UV = (17, 28, *range(31, 41))
 _MOST_HEADER_BYTES = 64 * 1024
 _LEAST_SECONDS = 0.001
 _YANKED = re.compile(r"`?([\w.-]+==[\w.!+-]+)`? is yanked(?: \(reason: \"?(.*?)\"?\))?")
+_MOST_UNKNOWN_BYTES = 2 * 2**30
+"""The most that is fetched of a file whose size the index does not say."""
 # Fetches each file to its number, and no more of it than the index says that it has; what it writes is hashed by the
 # host, which trusts none of it.
 _IMPORTS = "import urllib.request, zipfile\nfrom concurrent.futures import ThreadPoolExecutor"
 _FETCH = """
 def fetch(number, url):
     with urllib.request.urlopen(url, timeout=60) as answer, open(f"{folder}/{number}", "wb") as file:
-        left = sizes[number] + 1 if sizes[number] >= 0 else 1 << 60
+        left = (sizes[number] if sizes[number] >= 0 else most_unknown) + 1
         while left > 0 and (piece := answer.read(min(2**20, left))):
             left -= file.write(piece)
+    if not left and sizes[number] < 0:
+        raise OSError(f"a file has more than {most_unknown >> 20:,} MiB, and the index does not say its size")
 """
 _FETCH_ALL = """
 with ThreadPoolExecutor(4) as pool:
@@ -254,7 +258,7 @@ class Installer:
 
     async def _run_for(self, wheels: Sequence[Locked], code: str, **more: list[str]) -> ExecutionResult:
         inputs = {"urls": [wheel.url for wheel in wheels], "sizes": [wheel.size for wheel in wheels]}
-        inputs |= {"folder": _FETCHED, "most": _MOST_HEADER_BYTES, **more}
+        inputs |= {"folder": _FETCHED, "most": _MOST_HEADER_BYTES, "most_unknown": _MOST_UNKNOWN_BYTES, **more}
         program = Program(_FETCH + code, inputs=inputs)
 
         async def begin() -> AsyncIterator[Event]:

@@ -34,6 +34,10 @@ SITE, SCRIPTS, DATA = "site", "bin", "data"
 
 MOST_FILES = 100_000
 MOST_BYTES = 8 * 2**30
+PLAIN_BYTES = 200 * 2**20
+"""The size up to which files may be compressed in any degree."""
+MOST_RATIO = 50
+"""The largest ratio beyond that size: large packages are compressed to a fifth, and bombs to a thousandth."""
 _PIECE = 2**20
 _MOST_ABOUT_BYTES = 64 * 2**20
 """The largest size of RECORD, METADATA and entry_points.txt, which are read whole."""
@@ -47,6 +51,16 @@ from {module} import {first}
 if __name__ == "__main__":
     sys.exit({function}())
 """
+
+
+def most_unpacked(archive: Path) -> int:
+    """Return the most bytes to which an archive may unpack."""
+    return min(MOST_BYTES, max(PLAIN_BYTES, MOST_RATIO * archive.stat().st_size))
+
+
+def no_room(what: str, needed: int, folder: Path, free: int) -> str:
+    """Return the sentence about a disk that has not the bytes that are needed in a directory."""
+    return f"{what} needs {needed / 2**20:,.1f} MiB in {folder.parent}, and its disk has {free / 2**20:,.1f} MiB free"
 
 
 class BadWheel(ActboxError):
@@ -97,7 +111,7 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
         target.mkdir(mode=0o755)
         try:
             with zipfile.ZipFile(file) as archive:
-                return _Wheel(archive, filename, name, str(version)).write(target)
+                return _Wheel(archive, filename, name, str(version), most_unpacked(wheel)).write(target)
         except (zipfile.BadZipFile, zlib.error, csv.Error, NotImplementedError, EOFError, ValueError) as error:
             shutil.rmtree(target)
             raise BadWheel(f"{filename} cannot be read as a wheel: {error}") from None
@@ -107,15 +121,16 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
 
 
 class _Wheel:
-    def __init__(self, archive: zipfile.ZipFile, filename: str, name: str, version: str) -> None:
+    def __init__(self, archive: zipfile.ZipFile, filename: str, name: str, version: str, most_bytes: int) -> None:
         self._archive = archive
         self._filename = filename
         self._name, self._version = name, version
         files = [info for info in archive.infolist() if not info.is_dir()]
         if len(files) > MOST_FILES:
             self._fail(f"it has more than {MOST_FILES:,} files")
-        if sum(info.file_size for info in files) > MOST_BYTES:
-            self._fail(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+        self._bytes = sum(info.file_size for info in files)
+        if self._bytes > most_bytes:
+            self._fail(f"it unpacks to more than {most_bytes >> 20:,} MiB")
         names = [info.filename for info in files]
         if len(set(names)) != len(names):
             self._fail("it has two files of one name")
@@ -129,6 +144,8 @@ class _Wheel:
         self._entries = self._match(files, self._read_record())
 
     def write(self, target: Path) -> Unpacked:
+        if self._bytes > (free := shutil.disk_usage(target).free):
+            raise OSError(no_room(self._filename, self._bytes, target, free))
         modules: dict[str, None] = {}
         notes = []
         for entry in self._entries:
