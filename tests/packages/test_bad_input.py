@@ -71,7 +71,7 @@ BAD: dict[str, tuple[Callable[[IndexServer], None], tuple[str, ...], tuple[str, 
     "a compiled standard module": (_of(json__pyc=b""), (ASKED,), ("kit-bad cannot be", "its module json would")),
     "our guest": (_of(_actbox__py=b""), (ASKED,), ("kit-bad cannot be", "its module _actbox would stand in")),
     "a RECORD that lies": (_lying_record, (ASKED,), ("kit-bad cannot be", "another hash than its RECORD says")),
-    "more than the disk holds": (_huge, (ASKED,), ("kit_bad-1.0-py3-none-any.whl cannot be fetched", "GiB free")),
+    "more than the disk holds": (_huge, (ASKED,), ("kit_bad-1.0-py3-none-any.whl needs", "MiB free: make room")),
     "more than the index says": (_larger_than_it_says, (ASKED,), ("kit-bad cannot be", "kit_bad-1.0")),
 }
 

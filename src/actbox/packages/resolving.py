@@ -31,7 +31,7 @@ from actbox.sandbox.dependencies import Target
 from actbox.sandbox.opening import open_sandbox
 
 from .index import MOST_FILE_HOSTS, Index, reach
-from .wheels import required_names
+from .wheels import no_room, required_names
 
 _FETCHED = "/opt/fetched"
 _SIZES = Limits(memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600)
@@ -241,13 +241,10 @@ class Installer:
         return tuple(_locked(await self._box.read_text("pylock.toml"), self._python, self._target))
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
-        """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
+        """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve` and `OSError`."""
         needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self._folder).free
         if needed > free:
-            raise CannotResolve(
-                f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: of {needed / 2**30:,.1f} GiB the"
-                f" package cache's disk has only {free / 2**30:,.1f} GiB free"
-            )
+            raise OSError(no_room(", ".join(wheel.filename for wheel in wheels), needed, self._folder.parent, free))
         await self._run_for(wheels, _FETCH_ALL)
         return [self._folder / str(number) for number in range(len(wheels))]
 
