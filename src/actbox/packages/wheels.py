@@ -60,10 +60,8 @@ def most_unpacked(archive: Path) -> int:
 
 def no_room(what: str, needed: int, folder: Path, free: int) -> str:
     """Return the sentence about a disk that has not the bytes that are needed in a directory."""
-    return (
-        f"{what} needs {needed / 2**20:,.1f} MiB in {folder.parent}, and its disk has {free / 2**20:,.1f} MiB free: make"
-        " room there"
-    )
+    has = f"its disk has {free / 2**20:,.1f} MiB free: make room there"
+    return f"{what} needs {needed / 2**20:,.1f} MiB in {folder.parent}, and {has}"
 
 
 class BadWheel(ActboxError):
