@@ -101,6 +101,20 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"files": {"kit.py": b"1", "kit_wheel-1.0.data/purelib/kit.py/x": b"2"}},
         "lies below a file",
     ),
+    "another's metadata by its data": (
+        {"files": {"kit_wheel-1.0.data/purelib/numpy-9.dist-info/METADATA": b""}},
+        "numpy-9.dist-info is about another distribution",
+    ),
+    "another's old metadata": ({"files": {"numpy-9.egg-info": b""}}, "numpy-9.egg-info is about another distribution"),
+    "another's name in its metadata": (
+        {"files": {f"{ABOUT}/METADATA": b"Name: numpy\nVersion: 1.0\n"}},
+        "its METADATA is about numpy 1.0",
+    ),
+    "another version in its metadata": (
+        {"files": {f"{ABOUT}/METADATA": b"Name: kit.wheel\nVersion: 9\n"}},
+        "its METADATA is about kit.wheel 9",
+    ),
+    "our pip": ({"files": {"pip/__init__.py": b""}}, "its module pip would stand in"),
     "a standard module": ({"files": {"json/__init__.py": b""}}, "its module json would stand in"),
     "a start hook": ({"files": {"sitecustomize.py": b""}}, "its module sitecustomize would stand in"),
     "our guest": ({"files": {"_actbox/__init__.py": b""}}, "its module _actbox would stand in"),

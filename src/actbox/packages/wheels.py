@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from actbox.core.errors import ActboxError
 
@@ -152,14 +153,19 @@ class _Wheel:
         for entry in self._entries:
             self._write(entry, target / entry.target)
             top, below, _ = entry.target.partition("/")[2].partition("/")
-            if not entry.target.startswith(SITE + "/") or top.endswith((".dist-info", ".libs")):
+            if not entry.target.startswith(SITE + "/"):
+                continue
+            if top.lower().endswith((".dist-info", ".egg-info")) and top != self._about:
+                self._fail(f"{top} is about another distribution")
+            if top == self._about or top.endswith(".libs"):
                 continue
             if not below and top.endswith(".pth"):
                 notes.append(f"{self._filename}: {top} is not run when an interpreter starts")
             elif module := _module_of(top, is_file=not below):
                 modules[module] = None
         for module in modules:
-            if module in sys.stdlib_module_names or module in _RESERVED:
+            is_ours = module in _RESERVED or (module == "pip" and self._name != "pip")
+            if module in sys.stdlib_module_names or is_ours:
                 self._fail(f"its module {module} would stand in for one that every program has")
         self._write_entry_points(target)
         return Unpacked(self._name, self._version, tuple(modules), tuple(notes), self._requires(target))
@@ -268,6 +274,9 @@ class _Wheel:
         except FileNotFoundError:
             self._fail("it has no METADATA")
         said = BytesParser(policy=compat32).parsebytes(metadata, headersonly=True)
+        name, version = str(said.get("Name", "")).strip(), str(said.get("Version", "")).strip()
+        if canonicalize_name(name) != self._name or Version(version) != Version(self._version):
+            self._fail(f"its METADATA is about {name} {version}")
         return required_names(said.get_all("Requires-Dist", ()))
 
     def _write_entry_points(self, target: Path) -> None:
