@@ -35,7 +35,9 @@ def test_files_go_to_their_places_with_plain_modes(tmp_path: Path) -> None:
         "kit_wheel-1.0.data/purelib/kit_pure.py": b"",
         "kit_wheel-1.0.data/data/share/kit/x.txt": b"x",
         f"{ABOUT}/entry_points.txt": (
-            b"[console_scripts]\nkit = kit_wheel.main:Cli.run\n../evil = kit_wheel:x\n.. = kit_wheel:x\n"
+            b"[console_scripts]\n"
+            + b"x" * 300
+            + b" = kit_wheel:x\nkit = kit_wheel.main:Cli.run\n../evil = kit_wheel:x\n.. = kit_wheel:x\n"
         ),
     }
     modes = {"kit_wheel/tool": 0o104755, "kit_wheel/__init__.py": 0o100600}
@@ -67,6 +69,7 @@ LINK = {"kit_wheel/__init__.py": stat.S_IFLNK | 0o777}
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a path that goes up": ({"files": {"../evil.py": b""}}, r"'\.\./evil\.py' is not a path"),
     "an absolute path": ({"files": {"/etc/evil": b""}}, "'/etc/evil' is not a path"),
+    "a long path": ({"files": {"x/" * 600 + "y": b""}}, "is too long"),
     "a backslash": ({"files": {"kit\\evil.py": b""}}, "is not a path"),
     "a control character": ({"files": {"kit\x07.py": b""}}, "is not a path"),
     "a link": ({"modes": LINK}, "is a link or a special file"),

@@ -39,6 +39,7 @@ PLAIN_BYTES = 200 * 2**20
 """The size up to which files may be compressed in any degree."""
 MOST_RATIO = 50
 """The largest ratio beyond that size: large packages are compressed to a fifth, and bombs to a thousandth."""
+MOST_PATH_BYTES = 1024
 _PIECE = 2**20
 _MOST_ABOUT_BYTES = 64 * 2**20
 """The largest size of RECORD, METADATA and entry_points.txt, which are read whole."""
@@ -175,7 +176,7 @@ class _Wheel:
         parts = name.split("/")
         if not name.isprintable() or "\\" in name or ":" in parts[0] or any(part in ("", ".", "..") for part in parts):
             self._fail(f"{name!r} is not a path of a wheel's file")
-        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64:
+        if any(len(part.encode()) > 255 for part in parts) or len(name.encode()) > MOST_PATH_BYTES:
             self._fail(f"the path {name[:80]!r}… is too long")
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
@@ -293,7 +294,7 @@ class _Wheel:
             for name, value in points.items(section) if points.has_section(section) else ():
                 match = re.fullmatch(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(\[.*\])?\s*", value)
                 script = target / SCRIPTS / name
-                if not re.fullmatch(r"\w[\w.+-]*", name) or match is None or script.exists():
+                if not re.fullmatch(r"\w[\w.+-]{0,99}", name, re.ASCII) or match is None or script.exists():
                     continue  # a name that is no command, or a script that the wheel has as a file
                 script.parent.mkdir(exist_ok=True)
                 module, function = match[1], match[2]
