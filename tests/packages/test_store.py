@@ -195,7 +195,7 @@ def test_a_directory_that_is_held_stays_and_one_that_nobody_holds_goes(store: Pa
     abandoned = store.root / "temporary" / "abandoned"
     abandoned.mkdir()
     with store.temporary.made() as under_way:
-        store.collect(keep_seconds=-1)
+        store.collect()
         assert under_way.is_dir() and held.path.is_dir() and not abandoned.exists()
     held.close()
     held.close()

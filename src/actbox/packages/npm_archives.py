@@ -145,7 +145,7 @@ class _Tarball:
         parts = path.split("/")
         if not member.name.isprintable() or "\\" in path or any(part in ("", ".", "..") for part in (first, *parts)):
             self._fail(f"{member.name!r} is not a path of a package's file")
-        if any(len(part.encode()) > 255 for part in parts) or len(path.encode()) > MOST_PATH_BYTES:
+        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64 or len(path.encode()) > MOST_PATH_BYTES:
             self._fail(f"the path {member.name[:80]!r}… is too long")
         if not member.isreg() or member.issparse():
             self._fail(f"{member.name} is a link or a special file")

@@ -83,7 +83,7 @@ class PackageStore:
         freed = 0
         with self._locks.held(_COLLECT):
             self._locks.note_use(_COLLECT)
-            self.temporary.collect(keep_seconds)
+            self.temporary.collect()
             for path in self.resolutions.iterdir():
                 with contextlib.suppress(FileNotFoundError):
                     if time.time() - path.stat().st_mtime > keep_seconds:

@@ -176,7 +176,7 @@ class _Wheel:
         parts = name.split("/")
         if not name.isprintable() or "\\" in name or ":" in parts[0] or any(part in ("", ".", "..") for part in parts):
             self._fail(f"{name!r} is not a path of a wheel's file")
-        if any(len(part.encode()) > 255 for part in parts) or len(name.encode()) > MOST_PATH_BYTES:
+        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64 or len(name.encode()) > MOST_PATH_BYTES:
             self._fail(f"the path {name[:80]!r}… is too long")
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
