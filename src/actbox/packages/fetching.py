@@ -15,6 +15,7 @@ from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
 from actbox.tools import Approver
 
+from .artifacts import DAMAGED
 from .asking import PackageApprovals, Tell, refuse
 from .copies import refuse_copies
 from .interpreters import find_uv
@@ -154,7 +155,7 @@ class PackageFetcher:
                 return None
             found = json.loads(path.read_text("utf-8"))
             return tuple(Locked(**{**one, "requires": tuple(one["requires"])}) for one in found)
-        except (OSError, ValueError, TypeError, KeyError):
+        except DAMAGED:
             return None
 
     def _keep(self, key: str, locked: Sequence[Locked]) -> None:

@@ -113,6 +113,9 @@ class Locked:
     """The entry of npm's lock, as JSON."""
 
     def __post_init__(self) -> None:
+        texts = (self.name, self.version, self.url, self.filename, self.released, self.licence, self.place, self.entry)
+        if not isinstance(self.size, int) or not all(isinstance(one, str) for one in (*texts, *self.requires)):
+            raise InvalidValue(f"{self.filename!a:.80} is not locked by a name, version and size")
         # The package cache makes paths of hashes.
         if not re.fullmatch("(?:[0-9a-f]{64})?", self.sha256) or not re.fullmatch("(?:[0-9a-f]{128})?", self.sha512):
             raise InvalidValue(f"{self.filename} has no hexadecimal hash, but {self.sha256 or self.sha512!a:.80}")

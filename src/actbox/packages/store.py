@@ -85,7 +85,7 @@ class PackageStore:
             self._locks.note_use(_COLLECT)
             self.temporary.collect()
             for path in self.resolutions.iterdir():
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):
                     if time.time() - path.stat().st_mtime > keep_seconds:
                         path.unlink()
             sizes = {path.name: bytes_of(path) for path in _entries(self._artifacts.folder)}
