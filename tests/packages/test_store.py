@@ -237,6 +237,15 @@ def test_beyond_its_size_the_cache_loses_what_was_used_longest_ago(store: Packag
     assert [store.find(artifact.sha256) is not None for artifact in artifacts] == [False, True]
 
 
+def test_what_was_used_just_now_stays_whatever_the_age_and_size_are(store: PackageStore, tmp_path: Path) -> None:
+    artifact = added(store, make_wheel(tmp_path))
+    lock = store.root / "locks" / f"artifact-{artifact.sha256}"
+    os.utime(lock, (1, 1))
+    assert store.find(artifact.sha256) == artifact
+    store.collect(keep_seconds=0, most_bytes=1)
+    store.use([artifact]).close()
+
+
 @pytest.mark.parametrize("wrong", ["a link", "a file", "writable by others", "below a file"])
 def test_a_directory_that_is_not_our_own_is_refused(wrong: str, tmp_path: Path) -> None:
     root = tmp_path / "cache"

@@ -138,13 +138,18 @@ class ArtifactSets:
             for name, file in files.items():
                 source, target = self._artifacts.path(file.artifact) / file.path, made / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                if hash_of(source) != file.sha256 or stat.S_IMODE(os.lstat(source).st_mode) != file.mode:
+                try:
+                    is_right = hash_of(source) == file.sha256 and stat.S_IMODE(os.lstat(source).st_mode) == file.mode
+                    if is_right:
+                        os.link(source, target, follow_symlinks=False)
+                except FileNotFoundError:
+                    is_right = False
+                if not is_right:
                     self._artifacts.forget(file.artifact)
                     raise BadCache(
                         f"{source} is not what was put into the package cache; its package was removed from it, so try"
                         " again"
                     )
-                os.link(source, target, follow_symlinks=False)
             for folder, _, _ in os.walk(made):  # guests of some engines are other users, whatever the umask is
                 os.chmod(folder, 0o755)
             put_in_place(made, path)

@@ -61,10 +61,12 @@ class Artifacts:
         return self.folder / _checked(sha256)
 
     def find(self, digest: str) -> Artifact | None:
-        """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`."""
+        """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`. Note its use."""
         try:
             sha256 = (self._names / _checked(digest)).read_text() if len(digest) == _SHA512_CHARS else digest
-            return _read(self._manifest(sha256).read_text("utf-8"), sha256)
+            artifact = _read(self._manifest(sha256).read_text("utf-8"), sha256)
+            self._locks.note_use(lock_of(sha256))
+            return artifact
         except DAMAGED:  # missing, or somebody edited it: it is made anew
             return None
 
@@ -103,6 +105,7 @@ class Artifacts:
 
     def _add(self, filename: str, sha256: str, unpack_to: Callable[[Path], Unpacked]) -> Artifact:
         with self._locks.held(lock_of(sha256)):
+            self._locks.note_use(lock_of(sha256))
             if (found := self.find(sha256)) is not None and self.path(sha256).is_dir():
                 return found
             with self._temporary.made() as aside:

@@ -31,6 +31,8 @@ KEEP_SECONDS = 7 * 24 * 3600.0
 """The seconds for which an entry is kept after its last use."""
 MOST_BYTES = 10 * 2**30
 """The size beyond which the entries that were used longest ago are removed."""
+JUST_USED_SECONDS = 120.0
+"""The seconds for which an entry stays after its last use in any case: programs look one up before they use it."""
 _COLLECT_SECONDS = 24 * 3600.0
 _COLLECT = "collect"
 
@@ -78,7 +80,7 @@ class PackageStore:
     ) -> int:
         """Remove entries that nobody has used for so long, and the oldest beyond a size; return the bytes freed.
 
-        Artifacts with the hashes `kept` stay.
+        Artifacts with the hashes `kept` stay, and entries that were used just now, unless `keep_seconds` is negative.
         """
         freed = 0
         with self._locks.held(_COLLECT):
@@ -94,7 +96,10 @@ class PackageStore:
             entries = [("set", path.name) for path in _entries(self._sets.folder)]
             entries += [("artifact", name) for name in sizes]
             for used, kind, name in sorted((self._last_use(kind, name), kind, name) for kind, name in entries):
-                if time.time() - used <= keep_seconds and held <= most_bytes:
+                age = time.time() - used
+                if age <= keep_seconds and held <= most_bytes:
+                    break
+                if keep_seconds >= 0 and age <= JUST_USED_SECONDS:
                     break
                 if kind == "artifact" and name in kept:
                     continue
