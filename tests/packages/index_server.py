@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 from actbox.core.packages import normalized_name
@@ -42,6 +43,8 @@ class IndexServer:
         self.answers = threading.Event()
         """Cleared by a test whose index is to answer nothing for now."""
         self.answers.set()
+        self.asked: Queue[str] = Queue()
+        """The path of each request, as soon as it has come."""
 
     def files_fetched(self) -> list[str]:
         """Return the names of the wheels that were fetched whole, each as often as it was."""
@@ -93,6 +96,7 @@ def serving_index(folder: Path) -> Iterator[IndexServer]:
         def do_GET(self) -> None:
             kind, _, name = self.path.strip("/").partition("/")
             body: bytes | None = None
+            served.asked.put(self.path)
             served.answers.wait()
             if kind == "simple" and (page := served.page(name)) is not None:
                 body = page.encode()

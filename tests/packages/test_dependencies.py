@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 import actbox
 from actbox import ErrorKind, Policy, Program, Unsupported
 from actbox.core.packages import PackagePolicy, PackageRules
+from actbox.packages import provider
 
 from .index_server import IndexServer
 from .kits import policy_of, run
@@ -121,3 +125,22 @@ async def test_other_engines_refuse_dependencies(index: IndexServer) -> None:
             Unsupported, match="the process engine installs no dependencies; the linux, container and wasm"
         ):
             await box.run(program)
+
+
+def _greeting(cache: Path, address: str) -> object:
+    os.environ[provider.CACHE_VARIABLE] = str(cache)
+    rules = PackageRules(auto_approved=["kit-greeting"])
+    policy = Policy(environment="clean", packages=PackagePolicy(python=rules, index=address))
+    return asyncio.run(run(policy, "import kit_greeting\nkit_greeting.greeting", "kit-greeting")).value
+
+
+def test_processes_that_want_a_package_at_once_fetch_it_once(index: IndexServer, tmp_path: Path) -> None:
+    index.is_modern = True
+    index.answers.clear()
+    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as pool:
+        running = [pool.submit(_greeting, tmp_path / "shared", index.address) for _ in range(3)]
+        for _ in running:
+            index.asked.get(timeout=60)
+        index.answers.set()
+        assert [one.result() for one in running] == ["hello"] * 3
+    assert index.files_fetched() == ["kit_greeting-1.0-py3-none-any.whl", "kit_words-1.0-py3-none-any.whl"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -28,6 +29,7 @@ from .single_flight import SingleFlight
 from .store import KEEP_SECONDS, Artifact, BadCache, PackageStore
 from .vulnerabilities import refuse_vulnerable
 
+_WAIT_SECONDS = 0.05
 _log = logging.getLogger("actbox")
 
 
@@ -103,7 +105,29 @@ class PackageFetcher:
         """
         if self._store.is_collection_due():
             await run_blocking(self._collect)
-        missing = list({one.digest: one for one in locked if self._store.find(one.digest) is None}.values())
+        async with self._alone(installer, [one.digest for one in self._missing(locked)]):
+            return await self._fetch(installer, locked, progress)
+
+    def _missing(self, locked: Sequence[Locked]) -> list[Locked]:
+        return list({one.digest: one for one in locked if self._store.find(one.digest) is None}.values())
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, installer: Installer, digests: Sequence[str]) -> AsyncIterator[None]:
+        """Hold a lock for each file that is to be fetched, so that processes fetch it once."""
+        async with contextlib.AsyncExitStack() as stack:
+            for digest in sorted(digests):
+                while not stack.enter_context(self._store.fetching(digest)):
+                    if installer.seconds_left <= _WAIT_SECONDS:
+                        raise CannotResolve(
+                            f"another process that fetches a package does not end in time (sha256:{digest})"
+                        )
+                    await asyncio.sleep(_WAIT_SECONDS)
+            yield
+
+    async def _fetch(
+        self, installer: Installer, locked: Sequence[Locked], progress: Callable[[str], None]
+    ) -> tuple[Locked, ...]:
+        missing = self._missing(locked)  # of which another process may have fetched some meanwhile
         if missing:
             mib = sum(max(one.size, 0) for one in missing) / 2**20
             progress(f"fetching {len(missing)} of {len(locked)} packages" + (f", {mib:,.1f} MiB" if mib else ""))

@@ -271,6 +271,11 @@ class Installer:
             raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
         return done
 
+    @property
+    def seconds_left(self) -> float:
+        """The seconds that are left of the time for resolving and fetching together."""
+        return self._left()
+
     def _left(self) -> float:
         """Return the seconds that are left of the time for resolving and fetching together."""
         return max(self._deadline - time.monotonic(), _LEAST_SECONDS)

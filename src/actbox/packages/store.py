@@ -17,7 +17,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from .artifact_sets import ArtifactSets, BadCache, UsedSet, bytes_of
@@ -66,6 +66,17 @@ class PackageStore:
     def add_tarball(self, tarball: Path, filename: str, name: str, version: str, sha512: str) -> Artifact:
         """Unpack a package of npm into the cache; see `Artifacts.add_tarball`."""
         return self._artifacts.add_tarball(tarball, filename, name, version, sha512)
+
+    @contextlib.contextmanager
+    def fetching(self, digest: str) -> Iterator[bool]:
+        """Hold for a block the lock on a file that is to be fetched. The block gets whether nobody else holds it."""
+        name = f"fetch-{digest}"
+        with self._locks.held_if_free(name) as is_free:
+            try:
+                yield is_free
+            finally:
+                if is_free:
+                    self._locks.remove(name)
 
     def use(self, artifacts: Iterable[Artifact], places: Sequence[str] = ()) -> UsedSet:
         """Return the set of these artifacts, made if it is missing, and checked; see `ArtifactSets.use`."""
