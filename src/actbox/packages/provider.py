@@ -38,6 +38,9 @@ from .wheels import BadWheel
 
 _READY_SECONDS = 3600
 _MOST_READY = 256
+_FEW_DEPENDENCIES = 20
+_SHORT_CHARS = 10_000
+"""The most dependencies, and characters of code, that are read without a thread."""
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
@@ -143,7 +146,8 @@ class PackageProvider:
         """
         start = time.perf_counter()
         language = language_of(program.language)
-        asked = _asked_by(program).requirements
+        is_short = len(program.dependencies) <= _FEW_DEPENDENCIES and len(program.code) <= _SHORT_CHARS
+        asked = (_asked_by(program) if is_short else await run_blocking(_asked_by, program)).requirements
         try:
             environs = partial(of_environment, policy, layer, language)
             # Of the versions of a package of npm, the outermost counts; of Python's, that of the session.
