@@ -30,7 +30,7 @@ from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.dependencies import Target
 from actbox.sandbox.opening import open_sandbox
 
-from .index import MOST_FILE_HOSTS, Index, reach
+from .index import MOST_FILE_HOSTS, Index, reach, without_secrets
 from .wheels import no_room, required_names
 
 _FETCHED = "/opt/fetched"
@@ -284,8 +284,8 @@ class Installer:
         assert done.error is not None
         if done.error.kind is ErrorKind.TIMEOUT:
             return f"the index has not answered within {self._seconds:g} s (index: {self._index.source})"
-        said = " ".join(done.stderr.split())[-2000:]
-        return f"{said or done.error.message} (index: {self._index.source})"
+        said = without_secrets(" ".join(done.stderr.split()) or done.error.message)[-2000:]
+        return f"{said} (index: {self._index.source})"
 
 
 def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
