@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from actbox.packages import provider
 
 from .index_server import IndexServer
 from .kits import policy_of, run
+from .wheel_factory import make_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -144,3 +146,27 @@ def test_processes_that_want_a_package_at_once_fetch_it_once(index: IndexServer,
         index.answers.set()
         assert [one.result() for one in running] == ["hello"] * 3
     assert index.files_fetched() == ["kit_greeting-1.0-py3-none-any.whl", "kit_words-1.0-py3-none-any.whl"]
+
+
+async def test_offline_the_cache_answers_for_what_it_can_in_any_words_and_together(index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_words", "2.0")
+    make_wheel(index.folder, "kit_alone")
+    make_wheel(index.folder, "kit_old", requires=("kit-words<2",))
+    policy = policy_of(index, auto_approved=["kit-greeting", "kit-alone", "kit-old"])
+    for each in ("kit-greeting", "kit-alone", "kit-old"):
+        await run(policy, "1", each)
+    assert policy.packages is not None
+    offline = replace(policy, packages=replace(policy.packages, offline=True))
+    index.requests.clear()
+    had: dict[tuple[str, ...], list[str]] = {
+        ("kit-greeting==1.0",): ["kit-greeting", "kit-words"],
+        ("Kit_Greeting>=0.5",): ["kit-greeting", "kit-words"],
+        ("kit-alone", "kit-greeting"): ["kit-alone", "kit-greeting", "kit-words"],
+    }
+    for asked, names in had.items():
+        result = await run(offline, "1", *asked)
+        assert (result.error, sorted(one.name for one in result.distributions)) == (None, names)
+    for refused in (("kit-greeting>1",), ("kit-greeting", "kit-old")):
+        result = await run(offline, "1", *refused)
+        assert result.error is not None and "cannot be had offline" in result.error.message
+    assert index.requests.total() == 0

@@ -144,6 +144,8 @@ class PackageFetcher:
         """Return the files of a job, described if somebody may be asked about one, else also fetched."""
         locked = await run_blocking(self._kept, job.key, job.rules.offline)
         if locked is None and job.rules.offline:
+            locked = await run_blocking(self._of_other_resolutions, job)
+        if locked is None and job.rules.offline:
             raise CannotResolve(
                 f"{', '.join(map(str, job.asked))} cannot be had offline: nothing in the package cache answers for it"
             )
@@ -170,6 +172,34 @@ class PackageFetcher:
             )
         async with self.installer(job) as installer:
             await self.fetch(installer, locked)
+
+    def _of_other_resolutions(self, job: PackageJob) -> tuple[Locked, ...] | None:
+        """Return packages of Python that earlier resolutions had together and that meet a job, `None` if none do.
+
+        Resolutions count if they were for the same environment and have all their files in the cache. Several are
+        taken together where they agree in the versions of the packages that they share.
+        """
+        if job.language == JAVASCRIPT or any(one.extras or one.address for one in job.asked):
+            return None
+        earlier = [
+            self._kept(path.stem, True) or () for path in self._store.resolutions.glob(f"{job.conditions}-*.json")
+        ]
+        earlier = [found for found in earlier if found and len(self.found(found)) == len(found)]
+        chosen: dict[str, Locked] = {}
+        for one in job.asked:
+            for found in ({file.name: file for file in each} for each in ((*chosen.values(),), *earlier)):
+                fits = one.normalized in found and one.accepts(found[one.normalized].version)
+                if fits and all(chosen.get(name, file).sha256 == file.sha256 for name, file in found.items()):
+                    chosen |= found
+                    break
+            else:
+                return None
+        needed, waiting = set(), [one.normalized for one in job.asked]
+        while waiting:
+            if (name := waiting.pop()) in chosen and name not in needed:
+                needed.add(name)
+                waiting += [each for artifact in self.found([chosen[name]]) for each in artifact.requires]
+        return tuple(file for name, file in chosen.items() if name in needed)
 
     def _kept(self, key: str, at_any_age: bool) -> tuple[Locked, ...] | None:
         """Return an earlier resolution that is young enough."""
