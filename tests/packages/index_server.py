@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 from actbox.core.packages import normalized_name
@@ -44,6 +45,8 @@ class IndexServer:
         self.answers.set()
         self.is_asked = threading.Event()
         """Set when something is asked for, also if the index answers nothing for now."""
+        self.asked: Queue[str] = Queue()
+        """The path of each request, as soon as it has come."""
 
     def files_fetched(self) -> list[str]:
         """Return the names of the files that were fetched whole, each as often as it was."""
@@ -97,6 +100,7 @@ def serving_index(folder: Path) -> Iterator[IndexServer]:
             kind, _, name = self.path.strip("/").partition("/")
             body: bytes | None = None
             served.is_asked.set()
+            served.asked.put(self.path)
             served.answers.wait()
             if kind == "simple" and (page := served.page(name)) is not None:
                 body = page.encode()

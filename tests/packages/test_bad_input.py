@@ -16,7 +16,7 @@ import pytest
 import actbox
 from actbox import ErrorKind, ExecutionResult, InvalidValue, Policy, Program
 from actbox.core.packages import Environment, PackagePolicy
-from actbox.packages import provider
+from actbox.packages import provider, resolving
 
 from .index_server import IndexServer
 from .kits import policy_of, run
@@ -80,7 +80,7 @@ BAD: dict[str, tuple[Callable[[IndexServer], None], tuple[str, ...], tuple[str, 
     "a compiled standard module": (_of(json__pyc=b""), (ASKED,), ("kit-bad cannot be", "its module json would")),
     "our guest": (_of(_actbox__py=b""), (ASKED,), ("kit-bad cannot be", "its module _actbox would stand in")),
     "a RECORD that lies": (_lying_record, (ASKED,), ("kit-bad cannot be", "another hash than its RECORD says")),
-    "more than the disk holds": (_huge, (ASKED,), ("kit_bad-1.0-py3-none-any.whl cannot be fetched", "GiB free")),
+    "more than the disk holds": (_huge, (ASKED,), ("kit_bad-1.0-py3-none-any.whl needs", "MiB free: make room")),
     "more than the index says": (_larger_than_it_says, (ASKED,), ("kit-bad cannot be", "kit_bad-1.0")),
 }
 
@@ -157,6 +157,13 @@ if os.fork() == 0:
     assert result.value == [False, ["no file", "no network"]], result
     assert any("kit.pth is not run" in warning for warning in result.warnings)
     assert not trace.exists()
+
+
+async def test_an_endless_file_is_not_fetched_whole(index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolving, "_MOST_UNKNOWN_BYTES", 2**20)
+    make_wheel(index.folder, "kit_bad", files={"kit_bad.bin": os.urandom(2**20)})
+    message = _missing(await run(policy_of(index, auto_approved=["kit-bad"]), "print('ran')", "kit-bad"))
+    assert "a file has more than 1 MiB, and the index does not say its size" in message
 
 
 async def test_an_index_that_does_not_answer_is_given_up_after_the_time_of_the_policy(index: IndexServer) -> None:

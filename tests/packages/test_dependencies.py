@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +14,11 @@ import pytest
 import actbox
 from actbox import ErrorKind, Policy, Program, Unsupported
 from actbox.core.packages import PackagePolicy, PackageRules
+from actbox.packages import provider
 
 from .index_server import IndexServer
 from .kits import policy_of, run
+from .wheel_factory import make_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -159,3 +165,46 @@ async def test_other_engines_refuse_dependencies(index: IndexServer) -> None:
             Unsupported, match="the process engine installs no dependencies; the linux, container and wasm"
         ):
             await box.run(program)
+
+
+def _greeting(cache: Path, address: str) -> object:
+    os.environ[provider.CACHE_VARIABLE] = str(cache)
+    rules = PackageRules(auto_approved=["kit-greeting"])
+    policy = Policy(environment="clean", packages=PackagePolicy(python=rules, index=address))
+    return asyncio.run(run(policy, "import kit_greeting\nkit_greeting.greeting", "kit-greeting")).value
+
+
+def test_processes_that_want_a_package_at_once_fetch_it_once(index: IndexServer, tmp_path: Path) -> None:
+    index.is_modern = True
+    index.answers.clear()
+    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as pool:
+        running = [pool.submit(_greeting, tmp_path / "shared", index.address) for _ in range(3)]
+        for _ in running:
+            index.asked.get(timeout=60)
+        index.answers.set()
+        assert [one.result() for one in running] == ["hello"] * 3
+    assert index.files_fetched() == ["kit_greeting-1.0-py3-none-any.whl", "kit_words-1.0-py3-none-any.whl"]
+
+
+async def test_offline_the_cache_answers_for_what_it_can_in_any_words_and_together(index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_words", "2.0")
+    make_wheel(index.folder, "kit_alone")
+    make_wheel(index.folder, "kit_old", requires=("kit-words<2",))
+    policy = policy_of(index, auto_approved=["kit-greeting", "kit-alone", "kit-old"])
+    for each in ("kit-greeting", "kit-alone", "kit-old"):
+        await run(policy, "1", each)
+    assert policy.packages is not None
+    offline = replace(policy, packages=replace(policy.packages, offline=True))
+    index.requests.clear()
+    had: dict[tuple[str, ...], list[str]] = {
+        ("kit-greeting==1.0",): ["kit-greeting", "kit-words"],
+        ("Kit_Greeting>=0.5",): ["kit-greeting", "kit-words"],
+        ("kit-alone", "kit-greeting"): ["kit-alone", "kit-greeting", "kit-words"],
+    }
+    for asked, names in had.items():
+        result = await run(offline, "1", *asked)
+        assert (result.error, sorted(one.name for one in result.distributions)) == (None, names)
+    for refused in (("kit-greeting>1",), ("kit-greeting", "kit-old")):
+        result = await run(offline, "1", *refused)
+        assert result.error is not None and "cannot be had offline" in result.error.message
+    assert index.requests.total() == 0

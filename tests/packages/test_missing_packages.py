@@ -37,9 +37,9 @@ async def test_events_say_so_and_the_first_attempt_shows_nothing(index: IndexSer
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        ("note()", "it has called tools"),
+        ("note()", "it has called tools (note):"),
         ("open('/workspace/x', 'w').close()", "it may have written files"),
-        ("open('/output/x', 'w').close()", "it may have written files"),
+        ("open('/output/x', 'w').close()", "it may have written files (/output/x):"),
     ],
     ids=["tool", "file", "output"],
 )
@@ -65,6 +65,12 @@ async def test_output_that_somebody_has_seen_is_an_effect_and_unseen_output_none
     assert isinstance(events[-1], Completed)
     error = events[-1].result.error
     assert error is not None and "because output was shown" in error.hint
+
+
+async def test_a_program_whose_package_cannot_be_had_is_not_said_to_have_begun_again(index: IndexServer) -> None:
+    result = await run(policy_of(index, auto_approved=["kit-nowhere"]), "import kit_nowhere")
+    assert result.error is not None and "kit-nowhere cannot be had" in result.error.message
+    assert not any("begun again" in warning for warning in result.warnings)
 
 
 @pytest.mark.parametrize("is_session", [False, True], ids=["run", "session"])

@@ -6,6 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -120,12 +121,37 @@ def test_what_is_no_hash_names_nothing_outside_the_cache(store: PackageStore, tm
     assert mine.is_dir()
 
 
-@pytest.mark.parametrize("what", ["a file more", "a link", "a file less"])
+@pytest.mark.parametrize(
+    "damaged",
+    ["", "[]", "[" * 100_000, '{"files": []}', "null", "a directory", "another type", "a path outside"],
+)
+def test_an_artifact_whose_manifest_is_damaged_is_made_anew(damaged: str, store: PackageStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path)
+    artifact = added(store, wheel)
+    manifest = store.root / "artifacts" / f"{artifact.sha256}.json"
+    said = json.loads(manifest.read_text())
+    if damaged == "a directory":
+        manifest.unlink()
+        manifest.mkdir()
+    elif damaged == "another type":
+        manifest.write_text(json.dumps({**said, "name": None}))
+    elif damaged == "a path outside":
+        manifest.write_text(json.dumps({**said, "files": {"../x": ["0" * 64, 0o644]}}))
+    else:
+        manifest.write_text(damaged)
+    assert store.find(artifact.sha256) is None
+    assert added(store, wheel) == artifact == store.find(artifact.sha256)
+
+
+@pytest.mark.parametrize("what", ["a file more", "a link", "a file less", "a file in its place"])
 def test_a_set_that_somebody_edited_is_made_anew(what: str, store: PackageStore, tmp_path: Path) -> None:
     artifact = added(store, make_wheel(tmp_path))
     site = store.use([artifact]).path / "site"
     if what == "a file more":
         (site / "evil.py").write_text("")
+    elif what == "a file in its place":
+        shutil.rmtree(site.parent)
+        site.parent.write_text("")
     elif what == "a link":
         (site / "evil.py").symlink_to("/etc/passwd")
     else:
@@ -193,7 +219,7 @@ def test_a_directory_that_is_held_stays_and_one_that_nobody_holds_goes(store: Pa
     abandoned = store.root / "temporary" / "abandoned"
     abandoned.mkdir()
     with store.temporary.made() as under_way:
-        store.collect(keep_seconds=-1)
+        store.collect()
         assert under_way.is_dir() and held.path.is_dir() and not abandoned.exists()
     held.close()
     held.close()
@@ -209,6 +235,15 @@ def test_beyond_its_size_the_cache_loses_what_was_used_longest_ago(store: Packag
     os.utime(lock, (1, 1))
     store.collect(most_bytes=100_000)
     assert [store.find(artifact.sha256) is not None for artifact in artifacts] == [False, True]
+
+
+def test_what_was_used_just_now_stays_whatever_the_age_and_size_are(store: PackageStore, tmp_path: Path) -> None:
+    artifact = added(store, make_wheel(tmp_path))
+    lock = store.root / "locks" / f"artifact-{artifact.sha256}"
+    os.utime(lock, (1, 1))
+    assert store.find(artifact.sha256) == artifact
+    store.collect(keep_seconds=0, most_bytes=1)
+    store.use([artifact]).close()
 
 
 @pytest.mark.parametrize("wrong", ["a link", "a file", "writable by others", "below a file"])

@@ -6,6 +6,7 @@ import os
 import stat
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,7 +35,9 @@ def test_files_go_to_their_places_with_plain_modes(tmp_path: Path) -> None:
         "kit_wheel-1.0.data/purelib/kit_pure.py": b"",
         "kit_wheel-1.0.data/data/share/kit/x.txt": b"x",
         f"{ABOUT}/entry_points.txt": (
-            b"[console_scripts]\nkit = kit_wheel.main:Cli.run\n../evil = kit_wheel:x\n.. = kit_wheel:x\n"
+            b"[console_scripts]\n"
+            + b"x" * 300
+            + b" = kit_wheel:x\nkit = kit_wheel.main:Cli.run\n../evil = kit_wheel:x\n.. = kit_wheel:x\n"
         ),
     }
     modes = {"kit_wheel/tool": 0o104755, "kit_wheel/__init__.py": 0o100600}
@@ -66,6 +69,7 @@ LINK = {"kit_wheel/__init__.py": stat.S_IFLNK | 0o777}
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a path that goes up": ({"files": {"../evil.py": b""}}, r"'\.\./evil\.py' is not a path"),
     "an absolute path": ({"files": {"/etc/evil": b""}}, "'/etc/evil' is not a path"),
+    "a long path": ({"files": {"x/" * 600 + "y": b""}}, "is too long"),
     "a backslash": ({"files": {"kit\\evil.py": b""}}, "is not a path"),
     "a control character": ({"files": {"kit\x07.py": b""}}, "is not a path"),
     "a link": ({"modes": LINK}, "is a link or a special file"),
@@ -100,6 +104,20 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"files": {"kit.py": b"1", "kit_wheel-1.0.data/purelib/kit.py/x": b"2"}},
         "lies below a file",
     ),
+    "another's metadata by its data": (
+        {"files": {"kit_wheel-1.0.data/purelib/numpy-9.dist-info/METADATA": b""}},
+        "numpy-9.dist-info is about another distribution",
+    ),
+    "another's old metadata": ({"files": {"numpy-9.egg-info": b""}}, "numpy-9.egg-info is about another distribution"),
+    "another's name in its metadata": (
+        {"files": {f"{ABOUT}/METADATA": b"Name: numpy\nVersion: 1.0\n"}},
+        "its METADATA is about numpy 1.0",
+    ),
+    "another version in its metadata": (
+        {"files": {f"{ABOUT}/METADATA": b"Name: kit.wheel\nVersion: 9\n"}},
+        "its METADATA is about kit.wheel 9",
+    ),
+    "our pip": ({"files": {"pip/__init__.py": b""}}, "its module pip would stand in"),
     "a standard module": ({"files": {"json/__init__.py": b""}}, "its module json would stand in"),
     "a start hook": ({"files": {"sitecustomize.py": b""}}, "its module sitecustomize would stand in"),
     "our guest": ({"files": {"_actbox/__init__.py": b""}}, "its module _actbox would stand in"),
@@ -163,11 +181,24 @@ def test_metadata_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypa
         unpacked(wheel, tmp_path / "unpacked")
 
 
-def test_a_bomb_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "MOST_BYTES", 2**20)
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "PLAIN_BYTES"])
+def test_a_bomb_is_refused_before_anything_is_written(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheels, limit, 2**20)
     wheel = make_wheel(tmp_path / "wheels", files={"kit_wheel/__init__.py": b"", "kit_wheel/bomb": bytes(2**21)})
     with pytest.raises(BadWheel, match="it unpacks to more than"):
         unpacked(wheel, tmp_path / "unpacked")
+
+
+def test_a_wheel_for_which_the_disk_has_no_room_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = make_wheel(tmp_path / "wheels", files={"kit_wheel/large": bytes(2**20)})
+    monkeypatch.setattr(wheels.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**19))
+    with pytest.raises(OSError, match=r"kit_wheel.* needs 1\.0 MiB in .*, and its disk has 0\.5 MiB free"):
+        unpacked(wheel, tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists()
 
 
 def test_a_disk_that_is_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,6 +195,7 @@ class PackageFacts:
     sha256: str = ""
     size: int | None = None
     licence: str = "unknown"
+    """The licence that the index gives; nobody has compared it with the files of the package."""
     released: str = "unknown"
 
 

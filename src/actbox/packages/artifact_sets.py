@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 from actbox.core.errors import ActboxError, InvalidValue
 
-from .artifacts import Artifact, Artifacts, hash_of, lock_of
+from .artifacts import Artifact, Artifacts, hash_of, lock_of, put_in_place
 from .compiling import COMPILED_MODE
 from .lock_files import LockFiles
 from .npm_archives import PACKAGE
@@ -140,17 +139,21 @@ class ArtifactSets:
             for name, file in files.items():
                 source, target = self._artifacts.path(file.artifact) / file.path, made / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                if hash_of(source) != file.sha256 or stat.S_IMODE(os.lstat(source).st_mode) != file.mode:
+                try:
+                    is_right = hash_of(source) == file.sha256 and stat.S_IMODE(os.lstat(source).st_mode) == file.mode
+                    if is_right:
+                        os.link(source, target, follow_symlinks=False)
+                except FileNotFoundError:
+                    is_right = False
+                if not is_right:
                     self._artifacts.forget(file.artifact)
                     raise BadCache(
                         f"{source} is not what was put into the package cache; its package was removed from it, so try"
                         " again"
                     )
-                os.link(source, target, follow_symlinks=False)
             for folder, _, _ in os.walk(made):  # guests of some engines are other users, whatever the umask is
                 os.chmod(folder, 0o755)
-            shutil.rmtree(path, ignore_errors=True)
-            made.rename(path)
+            put_in_place(made, path)
 
     def _is_whole(self, key: str, files: Mapping[str, _File]) -> bool:
         """Return whether a set's directory has exactly these files with their content and modes."""
@@ -238,6 +241,6 @@ def _signature_of(folder: Path) -> _Signature | None:
                     if not stat.S_ISREG(status.st_mode):
                         return None
                     found.append((name, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mode))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return tuple(sorted(found))

@@ -26,6 +26,8 @@ from .npm_archives import sha256_of_tarball, unpack_tarball
 from .temporary_folders import TemporaryFolders
 from .wheels import Unpacked, unpack
 
+DAMAGED = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""The exceptions of reading a file of the package cache that is missing, or that somebody has edited."""
 _SHA512_CHARS = 128
 
 
@@ -65,23 +67,16 @@ class Artifacts:
         return self.folder / _checked(sha256)
 
     def find(self, digest: str, tag: str = "") -> Artifact | None:
-        """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`.
+        """Return an artifact that the cache has, by the SHA-256 or the SHA-512 of its file, or `None`. Note its use.
 
         `tag` is the cache tag of the interpreter whose compiled modules the artifact is to have.
         """
         try:
             sha256 = (self._names / _checked(digest)).read_text() if len(digest) == _SHA512_CHARS else digest
-            said = json.loads(self._manifest(sha256).read_text("utf-8"))
-            if said["sha256"] != sha256:
-                return None
-            said |= {name: tuple(said[name]) for name in ("modules", "notes", "requires")}
-            said["files"] = {path: (one, mode) for path, (one, mode) in said["files"].items()}
-            compiled = dict(said.pop("compiled", None) or {}).get(tag)
-            if compiled is not None:
-                said["compiled"] = {source: (path, one) for source, (path, one) in compiled.items()}
-                said["compiled_sha256"] = hashlib.sha256(json.dumps(compiled).encode()).hexdigest() if compiled else ""
-            return Artifact(**said)
-        except (FileNotFoundError, ValueError, TypeError, KeyError):  # missing, or somebody edited it: it is made anew
+            artifact = _read(self._manifest(sha256).read_text("utf-8"), sha256, tag)
+            self._locks.note_use(lock_of(sha256))
+            return artifact
+        except DAMAGED:  # missing, or somebody edited it: it is made anew
             return None
 
     def sources(self, artifact: Artifact, tag: str) -> Sources:
@@ -125,7 +120,7 @@ class Artifacts:
         artifact = self._add(filename, sha256, lambda target: unpack_tarball(tarball, filename, name, version, target))
         with self._temporary.made() as aside:
             (aside / "name").write_text(sha256)
-            (aside / "name").rename(self._names / sha512)
+            put_in_place(aside / "name", self._names / sha512)
         return artifact
 
     def forget(self, sha256: str) -> None:
@@ -135,13 +130,13 @@ class Artifacts:
 
     def remove(self, sha256: str) -> None:
         """Remove an artifact. The caller holds its lock."""
-        self._manifest(sha256).unlink(missing_ok=True)
-        shutil.rmtree(self.path(sha256), ignore_errors=True)
+        _discard(self._manifest(sha256))
+        _discard(self.path(sha256))
 
     def collect_names(self) -> None:
         """Remove the names of artifacts that are gone."""
         for name in self._names.iterdir():
-            with contextlib.suppress(FileNotFoundError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
                 manifest = self._manifest(sha256 := name.read_text())
                 if not manifest.exists():
                     with self._locks.held(lock_of(sha256)):  # whoever adds the artifact now writes its name afterwards
@@ -150,15 +145,15 @@ class Artifacts:
 
     def _add(self, filename: str, sha256: str, unpack_to: Callable[[Path], Unpacked]) -> Artifact:
         with self._locks.held(lock_of(sha256)):
+            self._locks.note_use(lock_of(sha256))
             if (found := self.find(sha256)) is not None and self.path(sha256).is_dir():
                 return found
             with self._temporary.made() as aside:
                 unpacked = unpack_to(aside / "package")
                 artifact = _artifact_of(unpacked, filename, sha256, aside / "package")
-                shutil.rmtree(self.path(sha256), ignore_errors=True)
-                (aside / "package").rename(self.path(sha256))
+                put_in_place(aside / "package", self.path(sha256))
                 (aside / "manifest").write_text(json.dumps(asdict(artifact)), "utf-8")
-                (aside / "manifest").rename(self._manifest(sha256))
+                put_in_place(aside / "manifest", self._manifest(sha256))
             return artifact
 
     def _manifest(self, sha256: str) -> Path:
@@ -183,6 +178,39 @@ def hash_of(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
         return ""
+
+
+def _read(manifest: str, sha256: str, tag: str) -> Artifact:
+    """Return the artifact of a manifest, compiled for a cache tag. Raises one of `DAMAGED` for a text that is none."""
+    said = json.loads(manifest)
+    said |= {name: tuple(said[name]) for name in ("modules", "notes", "requires")}
+    said["files"] = {path: (one, int(mode)) for path, (one, mode) in said["files"].items()}
+    compiled = dict(said.pop("compiled", None) or {}).get(tag)
+    if compiled is not None:
+        said["compiled"] = {source: (path, one) for source, (path, one) in compiled.items()}
+        said["compiled_sha256"] = hashlib.sha256(json.dumps(compiled).encode()).hexdigest() if compiled else ""
+    artifact = Artifact(**said)
+    lists = (artifact.modules, artifact.notes, artifact.requires, [one for one, _ in artifact.files.values()])
+    texts = [artifact.filename, artifact.name, artifact.version, *(one for each in lists for one in each)]
+    paths = [*artifact.files, *(path for path, _ in (artifact.compiled or {}).values())]
+    is_inside = all(not path.startswith("/") and ".." not in path.split("/") for path in paths)
+    if artifact.sha256 != sha256 or not is_inside or not all(isinstance(one, str) for one in texts):
+        raise ValueError("somebody has edited the manifest")
+    return artifact
+
+
+def put_in_place(source: Path, target: Path) -> None:
+    """Rename a file or directory, in place of one that is there."""
+    if target.is_dir() or source.is_dir():
+        _discard(target)
+    source.rename(target)
+
+
+def _discard(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _artifact_of(unpacked: Unpacked, filename: str, sha256: str, folder: Path) -> Artifact:

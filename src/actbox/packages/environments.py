@@ -19,6 +19,7 @@ from actbox.core.errors import InvalidValue
 from actbox.core.packages import CLEAN, HOST, Distribution, Environment, check_environment_name
 from actbox.sandbox.dependencies import Target
 
+from .artifacts import DAMAGED
 from .resolving import Locked
 
 
@@ -81,7 +82,7 @@ class EnvironmentRecords:
             return EnvironmentRecord(**{**said, "definition": definition, "locked": locked})
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except DAMAGED as error:
             raise InvalidValue(
                 f"{path} is no record of an environment ({error}): remove it and build it anew"
             ) from None

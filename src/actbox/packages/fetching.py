@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -16,6 +17,7 @@ from actbox.tools import Approver
 
 from .addressed_sources import commit_of, index_at, is_git, is_wheel, source_at
 from .addresses import is_fixed, revision_of
+from .artifacts import DAMAGED
 from .asking import PackageApprovals, Tell, refuse
 from .compiling import find_compiler
 from .copies import refuse_copies
@@ -35,6 +37,7 @@ from .vulnerabilities import refuse_vulnerable
 
 _MOST_ROUNDS = 10
 _NOT_BUILT = "source distributions are not built without PackagePolicy(source_builds=True)"
+_WAIT_SECONDS = 0.05
 _log = logging.getLogger("actbox")
 
 
@@ -147,10 +150,32 @@ class PackageFetcher:
         """
         if self._store.is_collection_due():
             await run_blocking(self._collect)
+        async with self._alone(installer, [one.digest for one in self._missing(locked)]):
+            return await self._fetch(installer, locked, tag, progress)
+
+    def _missing(self, locked: Sequence[Locked]) -> list[Locked]:
+        return list({one.digest: one for one in locked if self._store.find(one.digest) is None}.values())
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, installer: Installer, digests: Sequence[str]) -> AsyncIterator[None]:
+        """Hold a lock for each file that is to be fetched, so that processes fetch it once."""
+        async with contextlib.AsyncExitStack() as stack:
+            for digest in sorted(digests):
+                while not stack.enter_context(self._store.fetching(digest)):
+                    if installer.seconds_left <= _WAIT_SECONDS:
+                        raise CannotResolve(
+                            f"another process that fetches a package does not end in time (sha256:{digest})"
+                        )
+                    await asyncio.sleep(_WAIT_SECONDS)
+            yield
+
+    async def _fetch(
+        self, installer: Installer, locked: Sequence[Locked], tag: str, progress: Callable[[str], None]
+    ) -> tuple[Locked, ...]:
         lost = [one for one in locked if one.source and self._store.find(one.digest) is None]
         if lost:
             raise BadCache(f"{lost[0].filename} is gone from the package cache; try again, and it is built anew")
-        missing = list({one.digest: one for one in locked if self._store.find(one.digest) is None}.values())
+        missing = self._missing(locked)  # of which another process may have fetched some meanwhile
         if missing:
             mib = sum(max(one.size, 0) for one in missing) / 2**20
             progress(f"fetching {len(missing)} of {len(locked)} packages" + (f", {mib:,.1f} MiB" if mib else ""))
@@ -187,6 +212,8 @@ class PackageFetcher:
     async def _resolved(self, job: PackageJob) -> tuple[Locked, ...]:
         """Return the files of a job, described if somebody may be asked about one, else also fetched."""
         locked = await run_blocking(self._kept, job.key, job.rules.offline)
+        if locked is None and job.rules.offline:
+            locked = await run_blocking(self._of_other_resolutions, job)
         if locked is None and job.rules.offline:
             raise CannotResolve(
                 f"{', '.join(map(str, job.asked))} cannot be had offline: nothing in the package cache answers for it"
@@ -288,12 +315,38 @@ class PackageFetcher:
         async with self.installer(job) as installer:
             await self.fetch(installer, locked, job.cache_tag)
 
+    def _of_other_resolutions(self, job: PackageJob) -> tuple[Locked, ...] | None:
+        """Return packages of Python that earlier resolutions had together and that meet a job, `None` if none do.
+
+        Resolutions count if they were for the same environment and have all their files in the cache. Several are
+        taken together where they agree in the versions of the packages that they share.
+        """
+        if job.language == JAVASCRIPT or any(one.extras or one.address for one in job.asked):
+            return None
+        earlier = [self._kept(key, True) or () for key in self._store.resolutions(f"{job.conditions}-")]
+        earlier = [found for found in earlier if found and len(self.found(found)) == len(found)]
+        chosen: dict[str, Locked] = {}
+        for one in job.asked:
+            for found in ({file.name: file for file in each} for each in ((*chosen.values(),), *earlier)):
+                fits = one.normalized in found and one.accepts(found[one.normalized].version)
+                if fits and all(chosen.get(name, file).sha256 == file.sha256 for name, file in found.items()):
+                    chosen |= found
+                    break
+            else:
+                return None
+        needed, waiting = set(), [one.normalized for one in job.asked]
+        while waiting:
+            if (name := waiting.pop()) in chosen and name not in needed:
+                needed.add(name)
+                waiting += [each for artifact in self.found([chosen[name]]) for each in artifact.requires]
+        return tuple(file for name, file in chosen.items() if name in needed)
+
     def _kept(self, key: str, at_any_age: bool) -> tuple[Locked, ...] | None:
         """Return an earlier resolution that is young enough."""
         try:
             found = self._store.recall(key, at_any_age)
             return tuple(Locked(**{**one, "requires": tuple(one["requires"])}) for one in found)
-        except (TypeError, KeyError):
+        except DAMAGED:
             return None
 
 

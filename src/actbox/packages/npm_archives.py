@@ -19,7 +19,7 @@ from typing import IO, Any, NoReturn
 
 from actbox.core.errors import ActboxError
 
-from .wheels import MOST_BYTES, MOST_FILES, Unpacked
+from .wheels import MOST_FILES, MOST_PATH_BYTES, Unpacked, most_unpacked
 
 PACKAGE = "package"
 """The directory of the unpacked files."""
@@ -68,7 +68,7 @@ def unpack_tarball(tarball: Path, filename: str, name: str, version: str, target
     target.mkdir(mode=0o755)
     try:
         with _Bounded(tarball) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            about = _Tarball(archive, filename).write(target / PACKAGE)
+            about = _Tarball(archive, filename, most_unpacked(tarball)).write(target / PACKAGE)
         return _checked(about, filename, name, version)
     except _UNREADABLE as error:
         shutil.rmtree(target)
@@ -96,12 +96,12 @@ class _Bounded(gzip.GzipFile):
 
 
 class _Tarball:
-    def __init__(self, archive: tarfile.TarFile, filename: str) -> None:
+    def __init__(self, archive: tarfile.TarFile, filename: str, most_bytes: int) -> None:
         self._archive = archive
         self._filename = filename
         self._seen: set[str] = set()
         self._folders: set[str] = set()
-        self._left = MOST_BYTES
+        self._most_bytes = self._left = most_bytes
 
     def write(self, target: Path) -> Mapping[str, Any]:
         """Write all files, and return what `package.json` says."""
@@ -109,7 +109,7 @@ class _Tarball:
         for number, member in enumerate(self._archive):
             self._left -= member.size
             if self._left < 0 or member.size < 0:
-                self._fail(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+                self._fail(f"it unpacks to more than {self._most_bytes >> 20:,} MiB")
             if number >= MOST_FILES:
                 self._fail(f"it has more than {MOST_FILES:,} files")
             if member.isdir():
@@ -145,7 +145,7 @@ class _Tarball:
         parts = path.split("/")
         if not member.name.isprintable() or "\\" in path or any(part in ("", ".", "..") for part in (first, *parts)):
             self._fail(f"{member.name!r} is not a path of a package's file")
-        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64:
+        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64 or len(path.encode()) > MOST_PATH_BYTES:
             self._fail(f"the path {member.name[:80]!r}… is too long")
         if not member.isreg() or member.issparse():
             self._fail(f"{member.name} is a link or a special file")

@@ -53,11 +53,17 @@ class PackageJob:
 
     @property
     def key(self) -> str:
-        """A digest of everything on which the resolution depends."""
+        """A digest of everything on which the resolution depends, after that of all but what is asked for."""
+        asked = sorted(one.normalized + self._resolvable(one).removeprefix(one.name) for one in self.asked)
+        return f"{self.conditions}-" + hashlib.sha256("\n".join(asked).encode()).hexdigest()
+
+    @property
+    def conditions(self) -> str:
+        """A digest of the platform, the environment and the index."""
         installed = sorted(f"{name}=={version}" for name, version in self.installed.items())
         platform = npm_platform() if self.language == JAVASCRIPT else platform_of(self.target, self.python)
         lock = self.base.lock_sha256 if self.base else ""
-        parts = [platform + lock, str(self.index), *sorted(map(self._resolvable, self.asked)), *installed]
+        parts = [platform + lock, str(self.index), *installed]
         parts += sorted(one.sha256 for one in self.built)
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -46,6 +46,9 @@ _MOST_READY = 256
 _OF_INTERPRETER = re.compile(r"\bPython\b|\bABI\b")
 """Words of uv for packages that other interpreters may have."""
 _BLOCK = '# /// script\n# dependencies = ["openpyxl>=3.1"]\n# ///'
+_FEW_DEPENDENCIES = 20
+_SHORT_CHARS = 10_000
+"""The most dependencies, and characters of code, that are read without a thread."""
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
@@ -158,7 +161,8 @@ class PackageProvider:
         language = language_of(program.language)
         version = (layer.version if layer else "") or find_python("").version
         try:
-            declared = _asked_by(program)
+            is_short = len(program.dependencies) <= _FEW_DEPENDENCIES and len(program.code) <= _SHORT_CHARS
+            declared = _asked_by(program) if is_short else await run_blocking(_asked_by, program)
         except BadScriptBlock as error:
             raise NotProvided(_unreadable(error), program, engine) from None
         if language == "python" and not declared.runs_on(version):

@@ -33,8 +33,8 @@ from actbox.sandbox.dependencies import Target
 from actbox.sandbox.opening import open_sandbox
 
 from .compiling import COMPILE_SECONDS, Compiler, Sources, read_compiled, write_sources
-from .index import MOST_FILE_HOSTS, Index, Reach, reach
-from .wheels import required_names
+from .index import MOST_FILE_HOSTS, Index, Reach, reach, without_secrets
+from .wheels import no_room, required_names
 
 if TYPE_CHECKING:
     from .source_distributions import StandIn
@@ -56,15 +56,19 @@ _LEAST_COMPILE_SECONDS = 0.5
 _OF_DOMAINS = re.compile(r", and the policy means [^()]*\(an entry with private=True[^()]*\)")
 """Words of the proxy about entries of a policy: an index has no such setting."""
 _YANKED = re.compile(r"`?([\w.-]+==[\w.!+-]+)`? is yanked(?: \(reason: \"?(.*?)\"?\))?")
+_MOST_UNKNOWN_BYTES = 2 * 2**30
+"""The most that is fetched of a file whose size the index does not say."""
 # Fetches each file to its number, and no more of it than the index says that it has; what it writes is hashed by the
 # host, which trusts none of it.
 _IMPORTS = "import urllib.request, zipfile\nfrom concurrent.futures import ThreadPoolExecutor"
 _FETCH = """
 def fetch(number, url):
     with urllib.request.urlopen(url, timeout=60) as answer, open(f"{folder}/{number}", "wb") as file:
-        left = sizes[number] + 1 if sizes[number] >= 0 else 1 << 60
+        left = (sizes[number] if sizes[number] >= 0 else most_unknown) + 1
         while left > 0 and (piece := answer.read(min(2**20, left))):
             left -= file.write(piece)
+    if not left and sizes[number] < 0:
+        raise OSError(f"a file has more than {most_unknown >> 20:,} MiB, and the index does not say its size")
 """
 _FETCH_ALL = """
 with ThreadPoolExecutor(4) as pool:
@@ -148,6 +152,9 @@ class Locked:
         return self.source or (f"sha256:{self.sha256}" if self.sha256 else f"sha512:{self.sha512}")
 
     def __post_init__(self) -> None:
+        texts = (self.name, self.version, self.url, self.filename, self.released, self.licence, self.place, self.entry)
+        if not isinstance(self.size, int) or not all(isinstance(one, str) for one in (*texts, *self.requires)):
+            raise InvalidValue(f"{self.filename!a:.80} is not locked by a name, version and size")
         # The package cache makes paths of hashes.
         if not re.fullmatch("(?:[0-9a-f]{64})?", self.sha256) or not re.fullmatch("(?:[0-9a-f]{128})?", self.sha512):
             raise InvalidValue(f"{self.filename} has no hexadecimal hash, but {self.sha256 or self.sha512!a:.80}")
@@ -309,13 +316,10 @@ class Installer:
         return done.value
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
-        """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
+        """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve` and `OSError`."""
         needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self.folder).free
         if needed > free:
-            raise CannotResolve(
-                f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: of {needed / 2**30:,.1f} GiB the"
-                f" package cache's disk has only {free / 2**30:,.1f} GiB free"
-            )
+            raise OSError(no_room(", ".join(wheel.filename for wheel in wheels), needed, self.folder.parent, free))
         await self._run_for(wheels, _FETCH_ALL)
         return [self.folder / str(number) for number in range(len(wheels))]
 
@@ -339,7 +343,7 @@ class Installer:
 
     async def _run_for(self, wheels: Sequence[Locked], code: str, **more: list[str]) -> ExecutionResult:
         inputs = {"urls": [wheel.url for wheel in wheels], "sizes": [wheel.size for wheel in wheels]}
-        inputs |= {"folder": _FETCHED, "most": _MOST_HEADER_BYTES, **more}
+        inputs |= {"folder": _FETCHED, "most": _MOST_HEADER_BYTES, "most_unknown": _MOST_UNKNOWN_BYTES, **more}
         program = Program(_FETCH + code, inputs=inputs)
 
         async def begin() -> AsyncIterator[Event]:
@@ -352,6 +356,11 @@ class Installer:
             raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
         return done
 
+    @property
+    def seconds_left(self) -> float:
+        """The seconds that are left of the time for resolving and fetching together."""
+        return self._left()
+
     def _left(self) -> float:
         """Return the seconds that are left of the time for resolving and fetching together."""
         return max(self._deadline - time.monotonic(), _LEAST_SECONDS)
@@ -360,8 +369,8 @@ class Installer:
         assert done.error is not None
         if done.error.kind is ErrorKind.TIMEOUT:
             return f"the index has not answered within {self._seconds:g} s (index: {self._index.source})"
-        said = _said(done.stderr)[-2000:]
-        return f"{said or done.error.message} (index: {self._index.source})"
+        said = without_secrets(_said(done.stderr) or done.error.message)[-2000:]
+        return f"{said} (index: {self._index.source})"
 
 
 def _said(text: str) -> str:

@@ -19,7 +19,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ KEEP_SECONDS = 7 * 24 * 3600.0
 """The seconds for which an entry is kept after its last use."""
 MOST_BYTES = 10 * 2**30
 """The size beyond which the entries that were used longest ago are removed."""
+JUST_USED_SECONDS = 120.0
+"""The seconds for which an entry stays after its last use in any case: programs look one up before they use it."""
 _COLLECT_SECONDS = 24 * 3600.0
 _COLLECT = "collect"
 
@@ -103,8 +105,23 @@ class PackageStore:
             (folder / "answer").write_text(json.dumps(value), "utf-8")
             (folder / "answer").rename(self._resolution(key))
 
+    def resolutions(self, beginning: str) -> list[str]:
+        """Return the keys that `remember` was given that begin so."""
+        return [path.stem for path in self._resolutions.glob(f"{beginning}*.json")]
+
     def _resolution(self, key: str) -> Path:
         return self._resolutions / f"{key}.json"
+
+    @contextlib.contextmanager
+    def fetching(self, digest: str) -> Iterator[bool]:
+        """Hold for a block the lock on a file that is to be fetched. The block gets whether nobody else holds it."""
+        name = f"fetch-{digest}"
+        with self._locks.held_if_free(name) as is_free:
+            try:
+                yield is_free
+            finally:
+                if is_free:
+                    self._locks.remove(name)
 
     def use(self, artifacts: Iterable[Artifact], places: Sequence[str] = ()) -> UsedSet:
         """Return the set of these artifacts, made if it is missing, and checked; see `ArtifactSets.use`."""
@@ -119,14 +136,14 @@ class PackageStore:
     ) -> int:
         """Remove entries that nobody has used for so long, and the oldest beyond a size; return the bytes freed.
 
-        Artifacts with the hashes `kept` stay.
+        Artifacts with the hashes `kept` stay, and entries that were used just now, unless `keep_seconds` is negative.
         """
         freed = 0
         with self._locks.held(_COLLECT):
             self._locks.note_use(_COLLECT)
-            self.temporary.collect(keep_seconds)
+            self.temporary.collect()
             for path in self._resolutions.iterdir():
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):
                     if time.time() - path.stat().st_mtime > keep_seconds:
                         path.unlink()
             sizes = {path.name: bytes_of(path) for path in _entries(self._artifacts.folder)}
@@ -135,7 +152,10 @@ class PackageStore:
             entries = [("set", path.name) for path in _entries(self._sets.folder)]
             entries += [("artifact", name) for name in sizes]
             for used, kind, name in sorted((self._last_use(kind, name), kind, name) for kind, name in entries):
-                if time.time() - used <= keep_seconds and held <= most_bytes:
+                age = time.time() - used
+                if age <= keep_seconds and held <= most_bytes:
+                    break
+                if keep_seconds >= 0 and age <= JUST_USED_SECONDS:
                     break
                 if kind == "artifact" and name in kept:
                     continue

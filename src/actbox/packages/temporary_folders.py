@@ -10,7 +10,6 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,13 +63,12 @@ class TemporaryFolders:
         finally:
             folder.close()
 
-    def collect(self, keep_seconds: float) -> list[Path]:
-        """Remove directories that nobody uses and that were changed so long ago; return their paths."""
+    def collect(self) -> list[Path]:
+        """Remove directories that nobody uses, as those of processes that were killed; return their paths."""
         removed = []
         for entry in list(os.scandir(self._root)):
             with contextlib.suppress(FileNotFoundError):
-                is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > keep_seconds
-                if is_old and entry.is_dir(follow_symlinks=False) and _remove_unused(entry.path):
+                if entry.is_dir(follow_symlinks=False) and _remove_unused(entry.path):
                     removed.append(Path(entry.path))
         return removed
 

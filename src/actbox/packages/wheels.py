@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from actbox.core.errors import ActboxError
 
@@ -34,6 +35,11 @@ SITE, SCRIPTS, DATA = "site", "bin", "data"
 
 MOST_FILES = 100_000
 MOST_BYTES = 8 * 2**30
+PLAIN_BYTES = 200 * 2**20
+"""The size up to which files may be compressed in any degree."""
+MOST_RATIO = 50
+"""The largest ratio beyond that size: large packages are compressed to a fifth, and bombs to a thousandth."""
+MOST_PATH_BYTES = 1024
 _PIECE = 2**20
 _MOST_ABOUT_BYTES = 64 * 2**20
 """The largest size of RECORD, METADATA and entry_points.txt, which are read whole."""
@@ -47,6 +53,17 @@ from {module} import {first}
 if __name__ == "__main__":
     sys.exit({function}())
 """
+
+
+def most_unpacked(archive: Path) -> int:
+    """Return the most bytes to which an archive may unpack."""
+    return min(MOST_BYTES, max(PLAIN_BYTES, MOST_RATIO * archive.stat().st_size))
+
+
+def no_room(what: str, needed: int, folder: Path, free: int) -> str:
+    """Return the sentence about a disk that has not the bytes that are needed in a directory."""
+    has = f"its disk has {free / 2**20:,.1f} MiB free: make room there"
+    return f"{what} needs {needed / 2**20:,.1f} MiB in {folder.parent}, and {has}"
 
 
 class BadWheel(ActboxError):
@@ -97,7 +114,7 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
         target.mkdir(mode=0o755)
         try:
             with zipfile.ZipFile(file) as archive:
-                return _Wheel(archive, filename, name, str(version)).write(target)
+                return _Wheel(archive, filename, name, str(version), most_unpacked(wheel)).write(target)
         except (zipfile.BadZipFile, zlib.error, csv.Error, NotImplementedError, EOFError, ValueError) as error:
             shutil.rmtree(target)
             raise BadWheel(f"{filename} cannot be read as a wheel: {error}") from None
@@ -107,15 +124,16 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
 
 
 class _Wheel:
-    def __init__(self, archive: zipfile.ZipFile, filename: str, name: str, version: str) -> None:
+    def __init__(self, archive: zipfile.ZipFile, filename: str, name: str, version: str, most_bytes: int) -> None:
         self._archive = archive
         self._filename = filename
         self._name, self._version = name, version
         files = [info for info in archive.infolist() if not info.is_dir()]
         if len(files) > MOST_FILES:
             self._fail(f"it has more than {MOST_FILES:,} files")
-        if sum(info.file_size for info in files) > MOST_BYTES:
-            self._fail(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+        self._bytes = sum(info.file_size for info in files)
+        if self._bytes > most_bytes:
+            self._fail(f"it unpacks to more than {most_bytes >> 20:,} MiB")
         names = [info.filename for info in files]
         if len(set(names)) != len(names):
             self._fail("it has two files of one name")
@@ -129,19 +147,26 @@ class _Wheel:
         self._entries = self._match(files, self._read_record())
 
     def write(self, target: Path) -> Unpacked:
+        if self._bytes > (free := shutil.disk_usage(target).free):
+            raise OSError(no_room(self._filename, self._bytes, target, free))
         modules: dict[str, None] = {}
         notes = []
         for entry in self._entries:
             self._write(entry, target / entry.target)
             top, below, _ = entry.target.partition("/")[2].partition("/")
-            if not entry.target.startswith(SITE + "/") or top.endswith((".dist-info", ".libs")):
+            if not entry.target.startswith(SITE + "/"):
+                continue
+            if top.lower().endswith((".dist-info", ".egg-info")) and top != self._about:
+                self._fail(f"{top} is about another distribution")
+            if top == self._about or top.endswith(".libs"):
                 continue
             if not below and top.endswith(".pth"):
                 notes.append(f"{self._filename}: {top} is not run when an interpreter starts")
             elif module := _module_of(top, is_file=not below):
                 modules[module] = None
         for module in modules:
-            if module in sys.stdlib_module_names or module in _RESERVED:
+            is_ours = module in _RESERVED or (module == "pip" and self._name != "pip")
+            if module in sys.stdlib_module_names or is_ours:
                 self._fail(f"its module {module} would stand in for one that every program has")
         self._write_entry_points(target)
         return Unpacked(self._name, self._version, tuple(modules), tuple(notes), self._requires(target))
@@ -151,7 +176,7 @@ class _Wheel:
         parts = name.split("/")
         if not name.isprintable() or "\\" in name or ":" in parts[0] or any(part in ("", ".", "..") for part in parts):
             self._fail(f"{name!r} is not a path of a wheel's file")
-        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64:
+        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64 or len(name.encode()) > MOST_PATH_BYTES:
             self._fail(f"the path {name[:80]!r}… is too long")
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
@@ -250,6 +275,9 @@ class _Wheel:
         except FileNotFoundError:
             self._fail("it has no METADATA")
         said = BytesParser(policy=compat32).parsebytes(metadata, headersonly=True)
+        name, version = str(said.get("Name", "")).strip(), str(said.get("Version", "")).strip()
+        if canonicalize_name(name) != self._name or Version(version) != Version(self._version):
+            self._fail(f"its METADATA is about {name} {version}")
         return required_names(said.get_all("Requires-Dist", ()))
 
     def _write_entry_points(self, target: Path) -> None:
@@ -266,7 +294,7 @@ class _Wheel:
             for name, value in points.items(section) if points.has_section(section) else ():
                 match = re.fullmatch(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(\[.*\])?\s*", value)
                 script = target / SCRIPTS / name
-                if not re.fullmatch(r"\w[\w.+-]*", name) or match is None or script.exists():
+                if not re.fullmatch(r"\w[\w.+-]{0,99}", name, re.ASCII) or match is None or script.exists():
                     continue  # a name that is no command, or a script that the wheel has as a file
                 script.parent.mkdir(exist_ok=True)
                 module, function = match[1], match[2]
