@@ -31,7 +31,7 @@ from .resolving import CannotResolve, Installer, Locked, NeedsSource
 from .rules import Judgement
 from .single_flight import SingleFlight
 from .source_builds import SourceBuilder
-from .source_distributions import StandIn, list_sources
+from .source_distributions import StandIn, installed_stand_in, list_sources
 from .store import Artifact, BadCache, PackageStore
 from .vulnerabilities import refuse_vulnerable
 
@@ -244,6 +244,7 @@ class PackageFetcher:
             return await installer.resolve(job.requirements, job.constraints)
         stand_ins = await run_blocking(self._stand_ins, job.built)
         listed: set[str] = set()
+        first: CannotResolve | None = None
         while True:
             try:
                 return await installer.resolve(job.requirements, job.constraints, stand_ins)
@@ -259,6 +260,11 @@ class PackageFetcher:
                 known = {(one.name, one.version) for one in job.built}
                 found = await list_sources(installer, job.index, error.name, job.python, job.target)
                 stand_ins += [one for one in found if (one.file.name, one.file.version) not in known]
+            except CannotResolve as error:
+                if first is not None or not job.installed:
+                    raise first or error from None
+                # What is installed need not be in the index. Its own requirements are met, wherever they came from.
+                first, stand_ins = error, [*stand_ins, *map(installed_stand_in, job.installed.items())]
 
     def _stand_ins(self, built: Sequence[Locked]) -> list[StandIn]:
         return [StandIn(one, self._store.metadata(artifact)) for one in built for artifact in self.found([one])]

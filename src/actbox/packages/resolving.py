@@ -319,7 +319,7 @@ class Installer:
         """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve` and `OSError`."""
         needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self.folder).free
         if needed > free:
-            raise OSError(no_room(", ".join(wheel.filename for wheel in wheels), needed, self.folder.parent, free))
+            raise no_room(", ".join(wheel.filename for wheel in wheels), needed, self.folder.parent, free)
         await self._run_for(wheels, _FETCH_ALL)
         return [self.folder / str(number) for number in range(len(wheels))]
 

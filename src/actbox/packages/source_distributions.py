@@ -99,6 +99,13 @@ class StandIn:
         return name
 
 
+def installed_stand_in(installed: tuple[str, str]) -> StandIn:
+    """Return what stands for an installed package, given its name and version: it requires nothing more."""
+    name, version = installed
+    file = Locked(name, version, "", f"{name}-{version}.tar.gz", "")
+    return StandIn(file, f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode())
+
+
 async def list_sources(
     installer: Installer, index: Index, name: str, python: str, target: Target | None
 ) -> list[StandIn]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import errno
 import hashlib
 import io
 import os
@@ -60,10 +61,10 @@ def most_unpacked(archive: Path) -> int:
     return min(MOST_BYTES, max(PLAIN_BYTES, MOST_RATIO * archive.stat().st_size))
 
 
-def no_room(what: str, needed: int, folder: Path, free: int) -> str:
-    """Return the sentence about a disk that has not the bytes that are needed in a directory."""
+def no_room(what: str, needed: int, folder: Path, free: int) -> OSError:
+    """Return the error of a disk that has not the bytes that are needed in a directory."""
     has = f"its disk has {free / 2**20:,.1f} MiB free: make room there"
-    return f"{what} needs {needed / 2**20:,.1f} MiB in {folder.parent}, and {has}"
+    return OSError(errno.ENOSPC, f"{what} needs {needed / 2**20:,.1f} MiB in {folder.parent}, and {has}")
 
 
 class BadWheel(ActboxError):
@@ -148,7 +149,7 @@ class _Wheel:
 
     def write(self, target: Path) -> Unpacked:
         if self._bytes > (free := shutil.disk_usage(target).free):
-            raise OSError(no_room(self._filename, self._bytes, target, free))
+            raise no_room(self._filename, self._bytes, target, free)
         modules: dict[str, None] = {}
         notes = []
         for entry in self._entries:
