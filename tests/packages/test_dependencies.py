@@ -136,6 +136,17 @@ async def test_what_the_environment_has_costs_nothing(index: IndexServer) -> Non
     assert (result.value, index.requests.total()) == ("pydantic", 0)
 
 
+async def test_what_the_environment_has_need_not_be_in_the_index(index: IndexServer) -> None:
+    index.is_modern = True
+    code = b"import pydantic\nname = pydantic.__name__\n"
+    make_wheel(index.folder, "kit_model", files={"kit_model.py": code}, requires=("pydantic>=2",))
+    rules = PackageRules(auto_approved=["pydantic", "kit-model"])
+    policy = Policy(packages=PackagePolicy(python=rules, index=index.address))
+    result = await run(policy, "import kit_model\nkit_model.name", "kit-model")
+    assert (result.value, result.error) == ("pydantic", None)
+    assert index.files_fetched() == ["kit_model-1.0-py3-none-any.whl"]
+
+
 async def test_an_index_that_lies_about_a_file_is_not_believed(index: IndexServer, tmp_path: Path) -> None:
     index.hashes["kit_words-1.0-py3-none-any.whl"] = "0" * 64
     result = await run(policy_of(index), "print('ran')", "kit-greeting")
