@@ -16,7 +16,7 @@ import pytest
 
 from actbox import InvalidValue
 from actbox.packages import artifact_sets, artifacts
-from actbox.packages.resolving import Locked
+from actbox.packages.locked_files import Locked
 from actbox.packages.store import Artifact, BadCache, PackageStore, UsedSet
 from actbox.packages.wheels import BadWheel
 

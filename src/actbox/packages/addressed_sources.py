@@ -11,8 +11,9 @@ from actbox.core.domains import AllowedDomain
 
 from .addresses import revision_of
 from .index import Index, Reach
+from .locked_files import SOURCE_ENDINGS, Locked
 from .requirements import Requirement
-from .resolving import SOURCE_ENDINGS, CannotResolve, Installer, Locked
+from .resolving import CannotResolve, Installer
 
 # Git runs in the sandbox with settings of ours alone; its only way out is the host of the address.
 _GIT = """

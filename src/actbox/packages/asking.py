@@ -15,7 +15,7 @@ from actbox.core.program import Program
 from actbox.tools import ApprovalDecision, ApprovalRequest, Approver
 from actbox.tools.approval import decision_of
 
-from .resolving import Locked
+from .locked_files import Locked
 from .rules import Judgement
 
 Tell = Callable[[Event], None]

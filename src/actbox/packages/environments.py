@@ -20,7 +20,7 @@ from actbox.core.packages import CLEAN, HOST, Distribution, Environment, check_e
 from actbox.sandbox.dependencies import Target
 
 from .artifacts import DAMAGED
-from .resolving import Locked
+from .locked_files import Locked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,14 +24,15 @@ from .copies import refuse_copies
 from .index import Reach
 from .interpreters import find_uv
 from .languages import JAVASCRIPT, rules_of
+from .locked_files import Locked, StandIn
 from .npm_resolving import NpmInstaller, find_npm
 from .package_job import PackageJob
 from .requirements import Requirement
-from .resolving import CannotResolve, Installer, Locked, NeedsSource
+from .resolving import CannotResolve, Installer, NeedsSource
 from .rules import Judgement
 from .single_flight import SingleFlight
 from .source_builds import SourceBuilder
-from .source_distributions import StandIn, installed_stand_in, list_sources
+from .source_distributions import installed_stand_in, list_sources
 from .store import Artifact, BadCache, PackageStore
 from .vulnerabilities import refuse_vulnerable
 

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 from actbox.core.packages import NPM_NAME
 
 from .index import without_secrets
+from .locked_files import Locked
 from .npm_archives import required_npm_names
-from .resolving import CannotResolve, Locked
+from .resolving import CannotResolve
 
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+-]{0,255}")
 _PLACE = re.compile(rf"(?:node_modules/{NPM_NAME}/)*node_modules/(?P<name>{NPM_NAME})")

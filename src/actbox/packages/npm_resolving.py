@@ -24,9 +24,10 @@ from actbox.sandbox.engines.linux.interpreter import environment_folders
 from actbox.sandbox.engines.node.binary import find_node
 
 from .index import Index, find_index
+from .locked_files import Locked
 from .npm_archives import sha256_of_tarball
 from .npm_lock import dependencies_of, npm_lock, read_npm_lock
-from .resolving import CannotResolve, Installer, Locked
+from .resolving import CannotResolve, Installer
 
 DEFAULT_REGISTRY = "https://registry.npmjs.org/"
 

@@ -13,9 +13,10 @@ from .compiling import cache_tag
 from .environments import EnvironmentRecord, platform_of
 from .index import Index
 from .languages import JAVASCRIPT, requirements_of
+from .locked_files import Locked
 from .npm_lock import npm_platform
 from .requirements import Requirement
-from .resolving import STAND_INS, CannotResolve, Locked
+from .resolving import STAND_INS, CannotResolve
 from .rules import Judgement, PackageJudge, ResolvedPackage
 from .store import Artifact
 

@@ -9,11 +9,10 @@ import sys
 import time
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.parser import HeaderParser
 from email.policy import compat32
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import default_environment
@@ -34,15 +33,12 @@ from actbox.sandbox.opening import open_sandbox
 
 from .compiling import COMPILE_SECONDS, Compiler, Sources, read_compiled, write_sources
 from .index import MOST_FILE_HOSTS, Index, Reach, reach, without_secrets
+from .locked_files import Locked, StandIn
 from .wheels import no_room, required_names
-
-if TYPE_CHECKING:
-    from .source_distributions import StandIn
 
 _FETCHED = "/opt/fetched"
 _SIZES = Limits(memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600)
 _MOST_LICENCE = 200
-SOURCE_ENDINGS = (".tar.gz", ".zip")
 _STAND_INS = "stand-ins"
 STAND_INS = f"{_FETCHED}/{_STAND_INS}"
 """The directory of stand-ins in the sandbox."""
@@ -107,62 +103,6 @@ class NeedsSource(CannotResolve):
     def __init__(self, message: str, name: str) -> None:
         super().__init__(message)
         self.name = name
-
-
-@dataclass(frozen=True, slots=True)
-class Locked:
-    """A wheel of a resolution: the distribution, where the file is, and what it must be."""
-
-    name: str
-    version: str
-    url: str
-    filename: str
-    sha256: str
-    size: int = -1
-    """In bytes, -1 if the index does not say."""
-    released: str = ""
-    """When the file was uploaded (ISO 8601), "" if the index does not say."""
-    is_described: bool = False
-    """True if the next two are what the package's metadata says."""
-    licence: str = ""
-    requires: tuple[str, ...] = ()
-    """The names of the distributions that it needs, whatever their markers and extras say."""
-    sha512: str = ""
-    """The hash in a lock of npm, which has no SHA-256: `sha256` is "" until the file was fetched."""
-    place: str = ""
-    """Where npm puts the package, such as `node_modules/a/node_modules/b`."""
-    entry: str = ""
-    """The entry of npm's lock, as JSON."""
-    source: str = ""
-    """What a wheel was built from here: the hash of a source distribution, or the address of a commit."""
-
-    @property
-    def is_source(self) -> bool:
-        """True for a source distribution of Python, from which a wheel has to be built."""
-        return self.filename.endswith(SOURCE_ENDINGS) and not self.sha512
-
-    @property
-    def stand_in(self) -> str:
-        """The file name of the wheel that stands for this file while uv resolves."""
-        return f"{self.name.replace('-', '_')}-{self.version}-py3-none-any.whl"
-
-    @property
-    def origin(self) -> str:
-        """What identifies the content: that of the source if it was built here, else the hash of the file."""
-        return self.source or (f"sha256:{self.sha256}" if self.sha256 else f"sha512:{self.sha512}")
-
-    def __post_init__(self) -> None:
-        texts = (self.name, self.version, self.url, self.filename, self.released, self.licence, self.place, self.entry)
-        if not isinstance(self.size, int) or not all(isinstance(one, str) for one in (*texts, *self.requires)):
-            raise InvalidValue(f"{self.filename!a:.80} is not locked by a name, version and size")
-        # The package cache makes paths of hashes.
-        if not re.fullmatch("(?:[0-9a-f]{64})?", self.sha256) or not re.fullmatch("(?:[0-9a-f]{128})?", self.sha512):
-            raise InvalidValue(f"{self.filename} has no hexadecimal hash, but {self.sha256 or self.sha512!a:.80}")
-
-    @property
-    def digest(self) -> str:
-        """The hash by which the package cache finds the file."""
-        return self.sha256 or self.sha512
 
 
 class Installer:

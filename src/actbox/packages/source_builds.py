@@ -10,9 +10,10 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -30,16 +31,15 @@ from .addressed_sources import export, index_at, is_git, subdirectory_of
 from .addresses import revision_of
 from .asking import refuse
 from .environments import platform_of
+from .index import Reach
 from .interpreters import find_python
+from .locked_files import Locked
 from .package_job import PackageJob
 from .requirements import Requirement, parse_requirement, read_requirements
-from .resolving import CannotResolve, Installer, Locked, NeedsSource, described, fitting_tags
+from .resolving import CannotResolve, Installer, NeedsSource, described, fitting_tags
 from .store import Artifact, PackageStore, UsedSet
 from .vulnerabilities import refuse_vulnerable
 from .wheels import BadWheel
-
-if TYPE_CHECKING:
-    from .fetching import PackageFetcher
 
 _SOURCE, _TOOLS = "/opt/source", "/opt/requirements"
 _SIZES = Limits(memory_mib=4096, workspace_mib=1024, file_mib=512, processes=256, cpu_seconds=3600)
@@ -88,10 +88,23 @@ needed = [str(one) for one in hook() if str(one) not in had]
 """
 
 
+class Fetcher(Protocol):
+    """The part of `PackageFetcher` that builds need."""
+
+    def installer(self, job: PackageJob, reached: Reach | None = None) -> AbstractAsyncContextManager[Installer]:
+        """Open the sandbox that resolves and fetches for a job."""
+
+    async def fetch(self, installer: Installer, locked: Sequence[Locked], tag: str) -> tuple[Locked, ...]:
+        """Put the files that the cache lacks into it, and return them all with their SHA-256."""
+
+    def found(self, locked: Sequence[Locked], tag: str = "") -> tuple[Artifact, ...]:
+        """Return those files that the cache has."""
+
+
 class SourceBuilder:
     """Builds source distributions, and remembers which wheel came of each as long as the package cache has it."""
 
-    def __init__(self, store: PackageStore, fetcher: PackageFetcher) -> None:
+    def __init__(self, store: PackageStore, fetcher: Fetcher) -> None:
         self._store = store
         self._fetcher = fetcher
 

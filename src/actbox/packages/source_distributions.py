@@ -7,11 +7,8 @@ chooses one, a wheel is built from that source distribution, and uv resolves aga
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -28,7 +25,8 @@ from packaging.version import InvalidVersion
 from actbox.sandbox.dependencies import Target
 
 from .index import Index, reach
-from .resolving import SOURCE_ENDINGS, Installer, Locked, fitting_tags
+from .locked_files import SOURCE_ENDINGS, Locked, StandIn
+from .resolving import Installer, fitting_tags
 
 _MOST_STAND_INS = 1000
 # Lists the files of a package as its index has them: by pages in JSON or HTML (PEP 503, PEP 691), or in a directory.
@@ -78,25 +76,6 @@ for link in links:
     of_directory(link) if link.startswith("/") else of_page(link)
 files
 """
-
-
-@dataclass(frozen=True, slots=True)
-class StandIn:
-    """A file to choose by a resolver, as a wheel with these metadata."""
-
-    file: Locked
-    metadata: bytes
-
-    def write(self, folder: Path) -> str:
-        """Write the wheel into a directory, which is made if it is missing; return its file name."""
-        folder.mkdir(exist_ok=True)
-        name = self.file.stand_in
-        stem = name.removesuffix("-py3-none-any.whl")
-        with zipfile.ZipFile(folder / name, "w") as archive:
-            archive.writestr(f"{stem}.dist-info/METADATA", self.metadata)
-            archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-            archive.writestr(f"{stem}.dist-info/RECORD", "")
-        return name
 
 
 def installed_stand_in(installed: tuple[str, str]) -> StandIn:

@@ -19,7 +19,7 @@ from actbox.core.errors import InvalidValue
 from actbox.core.packages import PackagePolicy, normalized_name
 
 from .asking import NotAllowed
-from .resolving import Locked
+from .locked_files import Locked
 
 MOST_FILES = 500_000
 _ECOSYSTEMS = {"PyPI": "python", "npm": "javascript"}
