@@ -167,6 +167,16 @@ async def test_a_lock_for_an_interpreter_elsewhere_is_kept_reviewed_and_removed_
     assert not made.environments.remove("kit")
 
 
+@pytest.mark.parametrize(("python", "packages"), [("3.10", ["kit-words"]), ("3.9", [])])
+async def test_markers_are_those_of_the_environments_interpreter(
+    python: str, packages: list[str], index: IndexServer
+) -> None:
+    asked = Environment(name="kit", packages=("kit-words; python_version == '3.10'",))
+    rules = PackagePolicy(index=index.address)
+    record = await provider.provider().environments.build(asked, rules, target=Target(python))
+    assert [one.name for one in record.locked] == packages
+
+
 async def test_a_review_holds_for_one_lock_and_guards_the_name(index: IndexServer) -> None:
     made = provider.provider()
     await made.environments.build(KIT, PackagePolicy(index=index.address))

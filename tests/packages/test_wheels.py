@@ -213,3 +213,12 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
         unpacked(wheel, tmp_path / "unpacked")
     assert raised.value is full
     assert not (tmp_path / "unpacked").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_only_a_regular_file_is_unpacked(kind: str, tmp_path: Path) -> None:
+    wheel, given = make_wheel(tmp_path), tmp_path / "given"
+    given.symlink_to(wheel) if kind == "link" else os.mkfifo(given)
+    with pytest.raises(OSError):
+        unpack(given, wheel.name, sha256_of(wheel), tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists()

@@ -150,7 +150,10 @@ class PackageFetcher:
         Raises `CannotResolve`, `BadWheel`, `BadTarball` and `OSError`.
         """
         if self._store.is_collection_due():
-            await run_blocking(self._collect)
+            try:
+                await run_blocking(self._collect)
+            except OSError as error:  # a program's packages do not depend on it
+                _log.warning("the package cache is not collected: %s", error)
         async with self._alone(installer, [one.digest for one in self._missing(locked)]):
             return await self._fetch(installer, locked, tag, progress)
 

@@ -166,7 +166,7 @@ class NamedEnvironments:
         if language not in ("python", JAVASCRIPT):
             raise InvalidValue(f"the environment {definition.name!r} is for {language}: only Python and Node have some")
         python, platform = await run_blocking(interpreter_of, definition, target)
-        asked = requirements_of(definition.packages, language)
+        asked = requirements_of(definition.packages, language, python.version)
         records = self._records_for(target)
         record = await run_blocking(records.read, definition.name)
         is_locked = record is not None and record.definition == definition and record.platform == platform

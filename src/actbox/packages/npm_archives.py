@@ -19,7 +19,7 @@ from typing import IO, Any, NoReturn
 
 from actbox.core.errors import ActboxError
 
-from .wheels import MOST_FILES, MOST_PATH_BYTES, Unpacked, most_unpacked
+from .wheels import MOST_FILES, MOST_PATH_BYTES, Unpacked, most_unpacked, open_fetched
 
 PACKAGE = "package"
 """The directory of the unpacked files."""
@@ -49,7 +49,7 @@ def required_npm_names(about: Mapping[str, Any]) -> tuple[str, ...]:
 def sha256_of_tarball(tarball: Path, filename: str, sha512: str) -> str:
     """Return the hexadecimal SHA-256 of a file. Raises `BadTarball` if its SHA-512 is another than this one."""
     found, sha256 = hashlib.sha512(), hashlib.sha256()
-    with tarball.open("rb") as file:
+    with open_fetched(tarball) as file:
         while piece := file.read(_PIECE):
             found.update(piece)
             sha256.update(piece)

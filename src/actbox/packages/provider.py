@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import functools
 import os
 import re
@@ -162,7 +163,8 @@ class PackageProvider:
         version = (layer.version if layer else "") or find_python("").version
         try:
             is_short = len(program.dependencies) <= _FEW_DEPENDENCIES and len(program.code) <= _SHORT_CHARS
-            declared = _asked_by(program) if is_short else await run_blocking(_asked_by, program)
+            of = layer.version if layer else ""
+            declared = _asked_by(program, of) if is_short else await run_blocking(_asked_by, program, of)
         except BadScriptBlock as error:
             raise NotProvided(_unreadable(error), program, engine) from None
         if language == "python" and not declared.runs_on(version):
@@ -274,16 +276,21 @@ def provider(cache: str | None = None) -> PackageProvider:
     return PackageProvider(PackageStore(Path(named) if named else user / "actbox" / "wheels"))
 
 
-def _asked_by(program: Program) -> DeclaredDependencies:
-    """Return what a program asks for, by its field and by a script block. Raises `InvalidValue`."""
+def _asked_by(program: Program, python: str = "") -> DeclaredDependencies:
+    """Return what a program asks for, by its field and by a script block. Raises `InvalidValue`.
+
+    `python` is the version of Python that it will have, "" for this one.
+    """
     language = language_of(program.language)
-    script = read_script(program.code) if language == "python" else DeclaredDependencies()
-    return replace(script, requirements=_read(program.dependencies, language) + script.requirements)
+    script = DeclaredDependencies()
+    if language == "python":
+        script = read_script(program.code, markers=markers_of(python))
+    return replace(script, requirements=_read(program.dependencies, language, python) + script.requirements)
 
 
 @functools.lru_cache(maxsize=256)
-def _read(dependencies: tuple[str, ...], language: str) -> tuple[Requirement, ...]:
-    return requirements_of(dependencies, language)
+def _read(dependencies: tuple[str, ...], language: str, python: str) -> tuple[Requirement, ...]:
+    return requirements_of(dependencies, language, python)
 
 
 def _failure(error: Exception, asked: Sequence[Requirement], root: Path) -> ErrorInfo:
@@ -297,7 +304,7 @@ def _failure(error: Exception, asked: Sequence[Requirement], root: Path) -> Erro
         hint = "do without it, or ask for another version of it"
         if _OF_INTERPRETER.search(message):
             hint += ". An environment with another interpreter may have it, such as Environment(python='3.12')"
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = f"make room in {root}, or name another directory by {CACHE_VARIABLE}"
     return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message, hint=hint)
 

@@ -39,7 +39,7 @@ from .requirements import Requirement, parse_requirement, read_requirements
 from .resolving import CannotResolve, Installer, NeedsSource, described, fitting_tags
 from .store import Artifact, PackageStore, UsedSet
 from .vulnerabilities import refuse_vulnerable
-from .wheels import BadWheel
+from .wheels import BadWheel, open_fetched
 
 _SOURCE, _TOOLS = "/opt/source", "/opt/requirements"
 _SIZES = Limits(memory_mib=4096, workspace_mib=1024, file_mib=512, processes=256, cpu_seconds=3600)
@@ -288,5 +288,5 @@ def _texts(given: object) -> list[str]:
 
 
 def _sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_fetched(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -30,6 +30,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from actbox.core.errors import ActboxError
+from actbox.sandbox.guest import beneath
 
 SITE, SCRIPTS, DATA = "site", "bin", "data"
 """The directories of an unpacked wheel: what programs import, scripts, and files for the prefix."""
@@ -104,7 +105,7 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
 
     If anything is wrong, the directory is removed again.
     """
-    with wheel.open("rb") as file:
+    with open_fetched(wheel) as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != sha256:
             raise BadWheel(f"{filename} has the hash sha256:{found}, and the lock says sha256:{sha256}: do not use it")
@@ -122,6 +123,12 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
         except BaseException:
             shutil.rmtree(target)
             raise
+
+
+def open_fetched(path: Path) -> IO[bytes]:
+    """Open a file that a sandbox has written. Raises `OSError` for a link, and for all but a regular file."""
+    with beneath.opened_folder(os.fspath(path.parent), follow=True) as folder:
+        return open(beneath.open_file(folder, path.name), "rb")
 
 
 class _Wheel:
