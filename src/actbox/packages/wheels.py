@@ -125,7 +125,7 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
             raise
 
 
-def open_fetched(path: Path) -> IO[bytes]:
+def open_fetched(path: Path) -> io.BufferedReader:
     """Open a file that a sandbox has written. Raises `OSError` for a link, and for all but a regular file."""
     with beneath.opened_folder(os.fspath(path.parent), follow=True) as folder:
         return open(beneath.open_file(folder, path.name), "rb")
