@@ -267,7 +267,7 @@ class PackageFetcher:
             except CannotResolve as error:
                 if first is not None or not job.installed:
                     raise first or error from None
-                # What is installed need not be in the index. Its own requirements are met, wherever they came from.
+                # Installed packages need not be in the index. Their own requirements are met, wherever they came from.
                 first, stand_ins = error, [*stand_ins, *map(installed_stand_in, job.installed.items())]
 
     def _stand_ins(self, built: Sequence[Locked]) -> list[StandIn]:

@@ -38,7 +38,7 @@ class Locked:
     entry: str = ""
     """The entry of npm's lock, as JSON."""
     source: str = ""
-    """What a wheel was built from here: the hash of a source distribution, or the address of a commit."""
+    """The source that a wheel was built from here: the hash of its distribution, or the address of a commit."""
 
     @property
     def is_source(self) -> bool:
@@ -52,7 +52,7 @@ class Locked:
 
     @property
     def origin(self) -> str:
-        """What identifies the content: that of the source if it was built here, else the hash of the file."""
+        """The identity of the content: that of the source if it was built here, else the hash of the file."""
         return self.source or (f"sha256:{self.sha256}" if self.sha256 else f"sha512:{self.sha512}")
 
     def __post_init__(self) -> None:

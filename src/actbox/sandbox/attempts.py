@@ -78,7 +78,7 @@ class Attempts:
         self._before: object = None
         self._added: tuple[str, ...] = ()
         self._had: tuple[str, ...] = ()
-        """Those of `_added` with which the program has begun."""
+        """The packages of `_added` with which the program has begun."""
         self._called: dict[str, None] = {}
         """The tools that the attempt has called."""
         self._is_seen = False
