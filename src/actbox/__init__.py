@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from .core.limits import Limits
     from .core.mounts import FileMount
+    from .core.packages import Environment, PackagePolicy, PackageRules
     from .core.policy import Policy
     from .core.program import Program
     from .core.result import Artifact, ExecutionResult, Usage
@@ -77,6 +78,7 @@ __all__ = [
     "CannotFork",
     "Completed",
     "EngineCheck",
+    "Environment",
     "ErrorInfo",
     "ErrorKind",
     "Event",
@@ -90,6 +92,8 @@ __all__ = [
     "Limits",
     "NetworkRequest",
     "Output",
+    "PackagePolicy",
+    "PackageRules",
     "Policy",
     "ProcessShell",
     "Program",
@@ -137,6 +141,7 @@ __getattr__ = lazy_attributes(
         ),
         "core.limits": "Limits",
         "core.mounts": "FileMount",
+        "core.packages": "Environment PackagePolicy PackageRules",
         "core.policy": "Policy",
         "core.program": "Program",
         "core.result": "Artifact ExecutionResult Usage",

@@ -28,6 +28,7 @@ from .sandbox.contract import Branches, Command, Sandbox, Session, Snapshot, Too
 from .sandbox.languages import language_of
 from .sandbox.mapping import Programs
 from .sandbox.opening import open_sandbox as _open_sandbox
+from .sandbox.opening import with_environment
 from .sandbox.storage import FileInfo, Files
 from .sandbox.traits import Traits
 
@@ -44,6 +45,7 @@ def run(
     *,
     inputs: Mapping[str, Any] | None = None,
     files: Mapping[str, bytes | str] | None = None,
+    dependencies: Sequence[str] = (),
     tools: Tools = None,
     timeout: float | None = None,
     policy: Policy | None = None,
@@ -53,15 +55,20 @@ def run(
 ) -> ExecutionResult:
     """Run one program in a new sandbox, remove the sandbox, and return the program's result.
 
-    `inputs` are bound as variables, `files` placed below `/input`, `tools` are functions that the program may call;
-    `timeout` is in seconds and may only lower the policy's wall limit (default: 60 seconds). The other
-    parameters, and the exceptions, are those of `open_sandbox`.
+    `inputs` are bound as variables, `files` placed below `/input`, `dependencies` are requirements such as
+    `["openpyxl>=3.1"]` that the policy's `packages` allow, `tools` are functions that the program may call; `timeout`
+    is in seconds and may only lower the policy's wall limit (default: 60 seconds). The other parameters, and the
+    exceptions, are those of `open_sandbox`.
     """
     if not isinstance(code, Program):
         given = {} if inputs is None else inputs
-        code = Program(code, language_of(engine), inputs=given, files={} if files is None else files)
-    elif inputs or files:
-        raise TypeError("a Program has its own inputs and files: pass them to Program(…), not to run()")
+        files = {} if files is None else files
+        asked: Any = dependencies  # `Program` checks it
+        code = Program(code, language_of(engine), inputs=given, files=files, dependencies=asked)
+    elif inputs or files or dependencies:
+        raise TypeError("a Program has its own inputs, files and dependencies: pass them to Program(…), not to run()")
+    if isinstance(policy, Policy):
+        policy = with_environment(policy, code, engine, allow_unisolated=allow_unisolated)
     with open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated) as box:
         return box.run(code, tools=tools, timeout=timeout)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actbox.codeact.arguments import NoProgram, program_of
+from actbox.codeact.arguments import NoProgram, program_of, sent_program
 from actbox.core.program import MAX_SOURCE_BYTES
 
 PROGRAM = "for i in range(2):\n    print(i)\n"
@@ -101,6 +101,20 @@ def test_what_is_no_program_gets_a_sentence_that_says_how_to_send_one(arguments:
     assert words in str(raised.value)
     assert len(str(raised.value)) < 500
     assert '"code"' in str(raised.value) or "put data into files" in str(raised.value)
+
+
+def test_packages_are_taken_where_programs_may_ask_for_them_and_refused_elsewhere() -> None:
+    sent = {"code": "1", "dependencies": ["openpyxl>=3.1"], "language": "python"}
+    assert sent_program(sent, tool_name="t", packages=True) == ("1", ("openpyxl>=3.1",))
+    assert sent_program({**sent, "dependencies": "six"}, tool_name="t", packages=True).dependencies == ("six",)
+    assert program_of({**sent, "dependencies": []}, tool_name="t") == "1"
+    with pytest.raises(NoProgram, match="t takes no 'dependencies': send the program without it"):
+        program_of(sent, tool_name="t")
+    with pytest.raises(NoProgram, match="t takes no 'language', only code and dependencies"):
+        sent_program(sent, tool_name="t", packages=True, only_known=True)
+    for wrong in (7, {"six": "1"}, ["six", 7]):
+        with pytest.raises(NoProgram, match="is a list of requirements as text"):
+            sent_program({**sent, "dependencies": wrong}, tool_name="t", packages=True)
 
 
 def test_keys_that_nobody_would_read_are_not_repeated_at_length() -> None:

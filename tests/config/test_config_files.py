@@ -237,7 +237,7 @@ def test_a_contradiction_names_both_files(one: str, two: str, about: str, tmp_pa
         ("a.yaml", "images: [{name: a, base: 'python:3.12', package: []}]", ["image 1", "'package'", "'packages'"]),
         ("a.yaml", "images: [{base: 'python:3.12'}]", ["image 1", "'name'"]),
         ("a.yaml", "images: [{name: a}]", ["image 1", "'base'", "python:3.12-slim"]),
-        ("a.yaml", "images: [{name: host, base: 'python:3.12'}]", ["'host'", "taken"]),
+        ("a.yaml", "images: [{name: host, base: 'python:3.12'}]", ["'host'", "has a meaning of its own"]),
         ("a.yaml", "images: [{name: ../a, base: 'python:3.12'}]", ["'../a'", "letters"]),
         ("a.yaml", "images: [{name: a, base: 'ubuntu:24.04'}]", ["'ubuntu:24.04'", "python:3.12-slim"]),
         ("a.yaml", "images: [{name: a, base: 'python:slim'}]", ["'python:slim'", "version"]),

@@ -24,6 +24,6 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IndexServ
     wheels = tmp_path / "wheels"
     make_kits(wheels)
     made = provider.PackageProvider(PackageStore(tmp_path / "cache"))
-    monkeypatch.setattr(provider, "provider", lambda: made)
+    monkeypatch.setattr(provider, "provider", lambda cache=None: made)
     with serving_index(wheels) as served:
         yield served

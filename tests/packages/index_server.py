@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 from actbox.core.packages import normalized_name
@@ -42,13 +43,18 @@ class IndexServer:
         self.answers = threading.Event()
         """Cleared by a test whose index is to answer nothing for now."""
         self.answers.set()
+        self.is_asked = threading.Event()
+        """Set when something is asked for, also if the index answers nothing for now."""
+        self.asked: Queue[str] = Queue()
+        """The path of each request, as soon as it has come."""
 
     def files_fetched(self) -> list[str]:
-        """Return the names of the wheels that were fetched whole, each as often as it was."""
-        return sorted(Path(path).name for path in self.requests.elements() if path.endswith(".whl"))
+        """Return the names of the files that were fetched whole, each as often as it was."""
+        return sorted(Path(path).name for path in self.requests.elements() if path.endswith((".whl", ".tar.gz")))
 
     def page(self, name: str) -> str | None:
-        wheels = [path for path in self.folder.glob("*.whl") if normalized_name(path.name.split("-")[0]) == name]
+        files = [path for pattern in ("*.whl", "*.tar.gz") for path in sorted(self.folder.glob(pattern))]
+        wheels = [path for path in files if normalized_name(path.name.split("-")[0]) == name]
         if not wheels:
             return None
         if self.is_modern:
@@ -61,7 +67,7 @@ class IndexServer:
     def metadata(self, name: str) -> bytes | None:
         """Return the metadata of a wheel, which `name` has with `.metadata` after it, or `None`."""
         path = self.folder / name.removesuffix(".metadata")
-        if not self.is_modern or not name.endswith(".metadata") or not path.is_file():
+        if not self.is_modern or not name.endswith(".whl.metadata") or not path.is_file():
             return None
         with zipfile.ZipFile(path) as wheel:
             return wheel.read(next(entry for entry in wheel.namelist() if entry.endswith(".dist-info/METADATA")))
@@ -77,7 +83,7 @@ class IndexServer:
             "hashes": {"sha256": self._hash(path)},
             "size": self.sizes.get(path.name, path.stat().st_size),
             "upload-time": "2026-01-02T03:04:05Z",
-            "core-metadata": True,
+            "core-metadata": path.suffix == ".whl",
             "yanked": self.yanked.get(path.name, False),
         }
 
@@ -93,6 +99,8 @@ def serving_index(folder: Path) -> Iterator[IndexServer]:
         def do_GET(self) -> None:
             kind, _, name = self.path.strip("/").partition("/")
             body: bytes | None = None
+            served.is_asked.set()
+            served.asked.put(self.path)
             served.answers.wait()
             if kind == "simple" and (page := served.page(name)) is not None:
                 body = page.encode()

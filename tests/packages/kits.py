@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from actbox.tools import Approver
 
 from .index_server import IndexServer
 from .wheel_factory import make_wheel
+
+USE_SOURCE = "import kit_source\nkit_source.facts"
+"""A program that has what a build of `make_source` has found out."""
 
 
 def make_kits(wheels: Path) -> None:
@@ -28,6 +32,13 @@ def policy_of(index: IndexServer, approver: Approver | None = None, **rules: Any
     rules = {"auto_approved": ["kit-greeting", "kit_trojan"], "blocked": ["kit-forbidden"], **rules}
     packages = PackagePolicy(python=PackageRules(**rules), index=index.address, approver=approver)
     return Policy(environment="clean", packages=packages)
+
+
+def building(index: IndexServer, approver: Approver | None = None, *, offline: bool = False, **rules: Any) -> Policy:
+    """Return a policy that approves what `make_source` makes, and builds it, unless rules say otherwise."""
+    policy = policy_of(index, approver, **{"auto_approved": ["kit-source"], **rules})
+    assert policy.packages is not None
+    return replace(policy, packages=replace(policy.packages, source_builds=True, offline=offline))
 
 
 async def run(policy: Policy, code: str, *dependencies: str) -> ExecutionResult:

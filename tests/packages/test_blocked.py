@@ -1,14 +1,15 @@
-"""What a policy blocks is blocked in every spelling, whatever brings it, and as a copy that a program has by name."""
+"""Blocked packages are refused in every spelling, whatever brings them, and as copies that a program has by name."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
 
 import pytest
 
 import actbox
-from actbox import ErrorKind, ExecutionResult, FileMount, Policy, Program
-from actbox.core.packages import PackagePolicy, PackageRules
+from actbox import ErrorInfo, ErrorKind, ExecutionResult, FileMount, Policy, Program, SandboxUnavailable
+from actbox.core.packages import Environment, PackagePolicy, PackageRules
+from actbox.packages import provider
 from actbox.packages.import_names import modules_of
 
 from .index_server import IndexServer
@@ -85,13 +86,36 @@ async def test_nothing_can_be_downloaded_from_the_index_by_a_program(index: Inde
     assert not any("forbidden" in path for path in index.requests)
 
 
-def test_modules_that_others_bring_too_are_let_in_from_the_hosts_own_packages() -> None:
+def test_the_modules_of_a_package_are_those_of_its_name_and_of_the_table_but_no_standard_ones() -> None:
     assert modules_of("Pillow") == ("PIL", "Pillow", "pillow")
     assert modules_of("dataclasses") == ()
+    assert "cv2" in modules_of("OpenCV-Python") and "psycopg2" in modules_of("psycopg2-binary")
 
 
-async def test_an_approved_package_may_bring_the_module_of_a_blocked_one(index: IndexServer, tmp_path: Path) -> None:
-    make_wheel(index.folder, "kit_good", files={"kit_forbidden.py": b"good = True\n"})
-    policy = policy_of(index, auto_approved=["kit-good"])
-    result = await run(policy, "import kit_forbidden\nkit_forbidden.good", "kit-good")
-    assert result.value is True, result
+def test_of_the_packages_of_a_module_the_approved_one_is_taken(index: IndexServer) -> None:
+    found = [
+        provider.provider().package_of("cv2", policy_of(index, **rules), may_ask)
+        for rules in ({"auto_approved": ["opencv-contrib-python"]}, {"blocked": ["opencv-python-headless"]})
+        for may_ask in (False, True)
+    ]
+    refused = found.pop(2)
+    assert isinstance(refused, ErrorInfo) and refused.type == "PackageBlocked"
+    assert found == ["opencv-contrib-python", "opencv-contrib-python", "opencv-python"]
+
+
+@pytest.mark.parametrize("path", ["kit_forbidden.py", "kit_forbidden/core.py", "google/cloud/storage/blob.py"])
+async def test_an_approved_package_with_a_copy_of_a_blocked_one_is_refused(path: str, index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_good", files={path: b"", "google/kit.py": b""})
+    rules = {"auto_approved": ["kit-good"], "blocked": ["kit-forbidden", "google-cloud-storage"]}
+    message = blocked(await run(policy_of(index, **rules), "print('ran')", "kit-good"))
+    assert message.startswith("kit-good==1.0 is blocked by the policy: it brings ")
+    environment = Environment(name="kit", packages=("kit-good",))
+    with pytest.raises(SandboxUnavailable, match=r"kit-good==1\.0 is blocked by the policy: it brings "):
+        await run(dataclasses.replace(policy_of(index, **rules), environment=environment), "1")
+
+
+async def test_packages_that_rightly_share_a_module_or_a_namespace_are_had(index: IndexServer) -> None:
+    make_wheel(index.folder, "opencv_contrib_python", files={"cv2/__init__.py": b"", "google/kit.py": b""})
+    rules = {"auto_approved": ["opencv-contrib-python"], "blocked": ["opencv-python", "google", "google-auth"]}
+    result = await run(policy_of(index, **rules), "import cv2\n1", "opencv-contrib-python")
+    assert result.value == 1, result

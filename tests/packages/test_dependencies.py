@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +14,11 @@ import pytest
 import actbox
 from actbox import ErrorKind, Policy, Program, Unsupported
 from actbox.core.packages import PackagePolicy, PackageRules
+from actbox.packages import provider
 
 from .index_server import IndexServer
 from .kits import policy_of, run
+from .wheel_factory import make_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -56,9 +62,47 @@ async def test_a_program_without_dependencies_has_none_of_an_earlier_one(index: 
     assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
 
 
+def test_run_takes_dependencies(index: IndexServer) -> None:
+    code = "import kit_greeting\nkit_greeting.greeting"
+    assert actbox.run(code, dependencies=["kit-greeting"], policy=policy_of(index)).value == "hello"
+    with pytest.raises(TypeError, match="its own inputs, files and dependencies"):
+        actbox.run(Program(code), dependencies=["kit-greeting"])
+
+
 async def test_a_script_block_names_dependencies_too(index: IndexServer) -> None:
     code = '# /// script\n# dependencies = ["kit-greeting"]\n# ///\nimport kit_greeting\nkit_greeting.greeting'
     assert (await run(policy_of(index), code)).value == "hello"
+
+
+@pytest.mark.parametrize(
+    ("block", "kind", "message", "hint"),
+    [
+        (
+            "dependencies = [kit]",
+            ErrorKind.SYNTAX,
+            "the script block is not TOML",
+            '# dependencies = ["openpyxl>=3.1"]',
+        ),
+        (
+            "requires-python = '>=3.99'",
+            ErrorKind.UNSUPPORTED,
+            "the program requires Python >=3.99",
+            "build NAME --python",
+        ),
+    ],
+)
+async def test_a_script_block_that_cannot_be_met_is_a_result(
+    block: str, kind: ErrorKind, message: str, hint: str, index: IndexServer
+) -> None:
+    result = await run(policy_of(index), f"# /// script\n# {block}\n# ///\nprint(1)")
+    assert result.error is not None and (result.error.kind, result.stdout) == (kind, "")
+    assert result.error.message.startswith(message) and hint in result.error.hint, result.error
+
+
+async def test_a_script_block_without_end_is_ignored_with_a_warning(index: IndexServer) -> None:
+    result = await run(policy_of(index), "# /// script\n# dependencies = ['kit-greeting']\n1")
+    assert (result.value, result.distributions.asked) == (1, ())
+    assert any("line 1 is ignored" in warning for warning in result.warnings), result.warnings
 
 
 @pytest.mark.parametrize(
@@ -92,6 +136,17 @@ async def test_what_the_environment_has_costs_nothing(index: IndexServer) -> Non
     assert (result.value, index.requests.total()) == ("pydantic", 0)
 
 
+async def test_what_the_environment_has_need_not_be_in_the_index(index: IndexServer) -> None:
+    index.is_modern = True
+    code = b"import pydantic\nname = pydantic.__name__\n"
+    make_wheel(index.folder, "kit_model", files={"kit_model.py": code}, requires=("pydantic>=2",))
+    rules = PackageRules(auto_approved=["pydantic", "kit-model"])
+    policy = Policy(packages=PackagePolicy(python=rules, index=index.address))
+    result = await run(policy, "import kit_model\nkit_model.name", "kit-model")
+    assert (result.value, result.error) == ("pydantic", None)
+    assert index.files_fetched() == ["kit_model-1.0-py3-none-any.whl"]
+
+
 async def test_an_index_that_lies_about_a_file_is_not_believed(index: IndexServer, tmp_path: Path) -> None:
     index.hashes["kit_words-1.0-py3-none-any.whl"] = "0" * 64
     result = await run(policy_of(index), "print('ran')", "kit-greeting")
@@ -121,3 +176,46 @@ async def test_other_engines_refuse_dependencies(index: IndexServer) -> None:
             Unsupported, match="the process engine installs no dependencies; the linux, container and wasm"
         ):
             await box.run(program)
+
+
+def _greeting(cache: Path, address: str) -> object:
+    os.environ[provider.CACHE_VARIABLE] = str(cache)
+    rules = PackageRules(auto_approved=["kit-greeting"])
+    policy = Policy(environment="clean", packages=PackagePolicy(python=rules, index=address))
+    return asyncio.run(run(policy, "import kit_greeting\nkit_greeting.greeting", "kit-greeting")).value
+
+
+def test_processes_that_want_a_package_at_once_fetch_it_once(index: IndexServer, tmp_path: Path) -> None:
+    index.is_modern = True
+    index.answers.clear()
+    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as pool:
+        running = [pool.submit(_greeting, tmp_path / "shared", index.address) for _ in range(3)]
+        for _ in running:
+            index.asked.get(timeout=60)
+        index.answers.set()
+        assert [one.result() for one in running] == ["hello"] * 3
+    assert index.files_fetched() == ["kit_greeting-1.0-py3-none-any.whl", "kit_words-1.0-py3-none-any.whl"]
+
+
+async def test_offline_the_cache_answers_for_what_it_can_in_any_words_and_together(index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_words", "2.0")
+    make_wheel(index.folder, "kit_alone")
+    make_wheel(index.folder, "kit_old", requires=("kit-words<2",))
+    policy = policy_of(index, auto_approved=["kit-greeting", "kit-alone", "kit-old"])
+    for each in ("kit-greeting", "kit-alone", "kit-old"):
+        await run(policy, "1", each)
+    assert policy.packages is not None
+    offline = replace(policy, packages=replace(policy.packages, offline=True))
+    index.requests.clear()
+    had: dict[tuple[str, ...], list[str]] = {
+        ("kit-greeting==1.0",): ["kit-greeting", "kit-words"],
+        ("Kit_Greeting>=0.5",): ["kit-greeting", "kit-words"],
+        ("kit-alone", "kit-greeting"): ["kit-alone", "kit-greeting", "kit-words"],
+    }
+    for asked, names in had.items():
+        result = await run(offline, "1", *asked)
+        assert (result.error, sorted(one.name for one in result.distributions)) == (None, names)
+    for refused in (("kit-greeting>1",), ("kit-greeting", "kit-old")):
+        result = await run(offline, "1", *refused)
+        assert result.error is not None and "cannot be had offline" in result.error.message
+    assert index.requests.total() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,15 @@ async def test_what_a_program_asks_for_comes_on_top(index: IndexServer) -> None:
     assert index.files_fetched() == [GREETING, WORDS]
 
 
+async def test_two_of_one_name_that_are_built_at_once_each_have_their_own_packages(index: IndexServer) -> None:
+    find = (
+        "import importlib.util\n[importlib.util.find_spec(one) is not None for one in ('kit_words', 'kit_forbidden')]"
+    )
+    own = [Environment(name="kit", packages=(one,)) for one in ("kit-forbidden", "kit-words")]
+    found = await asyncio.gather(*(run(policy_of(index, one), find) for one in own))
+    assert [one.value for one in found] == [[False, True], [True, False]]
+
+
 async def test_a_package_of_it_is_not_imported_before_there_is_a_sandbox(index: IndexServer) -> None:
     policy = Policy(environment=KIT, packages=PackagePolicy(index=index.address), preload=("kit_words", "colorsys"))
     result = await run(policy, "import sys\n['kit_words' in sys.modules, 'colorsys' in sys.modules]")
@@ -86,10 +96,14 @@ async def test_a_package_of_it_is_not_imported_before_there_is_a_sandbox(index: 
     ("environment", "more", "why"),
     [
         ("kid", {}, "there is no environment 'kid'"),
-        (KIT, {"offline": True}, "the environment 'kit' is not built.*actbox environment build kit"),
+        (KIT, {"offline": True}, "'kit' is not built.*`actbox environment build kit --with kit-greeting` with a net"),
         (KIT, {"python": PackageRules(blocked=["Kit.Words"])}, "'kit' cannot be built: kit-words==1.0 is blocked"),
         (KIT, {"review_days": 7}, "nobody has reviewed the environment 'kit' in the last 7 days"),
-        (Environment(name="none", packages=("kit-nowhere",)), {}, "'none' cannot be built: kit-nowhere cannot be had"),
+        (
+            Environment(name="none", packages=("kit-nowhere",)),
+            {},
+            "'none' cannot be built: kit-nowhere cannot be had.*`actbox environment build none --with kit-nowhere`",
+        ),
         (Environment(name="old", packages=(), python="3.2"), {}, "this machine has no Python 3.2"),
     ],
 )
@@ -104,7 +118,7 @@ def test_names_are_checked() -> None:
     for name in ("", "a b", "../x", "x" * 101):
         with pytest.raises(InvalidValue, match="cannot be the name of an environment"):
             Environment(name=name)
-    with pytest.raises(InvalidValue, match="'clean' always exists"):
+    with pytest.raises(InvalidValue, match="'clean' has a meaning of its own"):
         Environment(name="clean")
 
 
@@ -118,13 +132,19 @@ def test_environments_are_built_listed_shown_reviewed_and_removed_from_the_shell
 
     assert "kit: 2 packages" in said("build", "kit", "--with", "kit-greeting", "--index", index.address)
     assert said("list").startswith("kit: 2 packages for cpython-3.")
+    (provider.provider().cache / "environments" / "damaged.json").write_text("{")
+    assert run_app(["environment", "list"]) == 0
+    listed = capsys.readouterr()
+    assert listed.out.startswith("kit: 2 packages") and "damaged.json is no record of an environment" in listed.err
+    said("rm", "damaged")
+    assert "there is no format 'xml'; there are: text, json" in said("show", "kit", "--format", "xml", code=2)
     shown = json.loads(said("show", "kit", "--format", "json"))
     assert [one["name"] for one in shown["distributions"]] == ["kit-greeting", "kit-words"]
     components = json.loads(said("show", "kit", "--format", "cyclonedx"))["components"]
     assert components[1]["purl"] == "pkg:pypi/kit-words@1.0" and components[1]["hashes"][0]["alg"] == "SHA-256"
     assert f"kit-words==1.0 --hash=sha256:{components[1]['hashes'][0]['content']}" in said("lock", "kit")
     assert "reviewed by ann" in said("review", "kit", "--by", "ann")
-    assert "reviewed by ann today" in said("show", "kit")
+    assert "reviewed by ann today" in said("show", "kit") and "reviewed by ann today" in said("list")
     assert said("gc", "--days", "0.000001", "--gib", "0").endswith("MiB removed\n")
     record = provider.provider().records.read("kit")
     assert record is not None
@@ -147,6 +167,38 @@ async def test_a_lock_for_an_interpreter_elsewhere_is_kept_reviewed_and_removed_
     assert not made.environments.remove("kit")
 
 
+@pytest.mark.parametrize(("python", "packages"), [("3.10", ["kit-words"]), ("3.9", [])])
+async def test_markers_are_those_of_the_environments_interpreter(
+    python: str, packages: list[str], index: IndexServer
+) -> None:
+    asked = Environment(name="kit", packages=("kit-words; python_version == '3.10'",))
+    rules = PackagePolicy(index=index.address)
+    record = await provider.provider().environments.build(asked, rules, target=Target(python))
+    assert [one.name for one in record.locked] == packages
+
+
+async def test_a_review_holds_for_one_lock_and_guards_the_name(index: IndexServer) -> None:
+    made = provider.provider()
+    await made.environments.build(KIT, PackagePolicy(index=index.address))
+    made.environments.review("kit", "ann")
+    assert (await run(policy_of(index, review_days=7), "import kit_words\nkit_words.word")).value == "hello"
+    with pytest.raises(SandboxUnavailable, match="other packages here, which ann has reviewed"):
+        await run(policy_of(index, Environment(name="kit", packages=("kit-words",))), "1")
+    record = made.records.read("kit")
+    assert record is not None
+    made.records.write(replace(record, locked=record.locked[:1]))
+    with pytest.raises(SandboxUnavailable, match="nobody has reviewed"):
+        await run(policy_of(index, "kit", review_days=7), "1")
+
+
+async def test_a_record_that_somebody_has_edited_is_built_anew(index: IndexServer) -> None:
+    made = provider.provider()
+    record = await made.environments.build(KIT, PackagePolicy(index=index.address))
+    made.records.write(replace(record, locked=(replace(record.locked[0], version="9.9"), *record.locked[1:])))
+    with pytest.raises(SandboxUnavailable, match="the package cache has another"):
+        await run(policy_of(index, "kit"), "1")
+
+
 def test_a_file_defines_environments(index: IndexServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "images.yaml"
     version = ".".join(__import__("platform").python_version_tuple()[:2])
@@ -154,8 +206,29 @@ def test_a_file_defines_environments(index: IndexServer, tmp_path: Path, capsys:
         f"images:\n- name: words\n  base: python:{version}-slim\n  packages: [kit-words]\n"
         f"- name: scripts\n  base: node:20-slim\n"
     )
-    assert run_app(["environment", "build", "--config", str(file), "--index", index.address]) == 0
+    build = ["environment", "build", "--config", str(file), "--index", index.address]
+    assert run_app(build) == 0
     assert capsys.readouterr().out.startswith("words: 1 package for cpython-")
+    assert run_app([*build, "--with", "kit-greeting"]) == 2
+    affected = {"package": {"ecosystem": "PyPI", "name": "kit-words"}, "versions": ["1.0"]}
+    (tmp_path / "osv.json").write_text(json.dumps({"id": "KIT-1", "affected": [affected]}))
+    assert run_app([*build, "words", "--vulnerabilities", str(tmp_path / "osv.json")]) == 1
+    assert "kit-words==1.0 has known vulnerabilities: KIT-1" in capsys.readouterr().err
+    file.write_text(file.read_text() + "python:\n  blocked: [kit-words]\n")
+    assert run_app([*build, "words"]) == 1
+    assert "'words' cannot be built: kit-words is blocked" in capsys.readouterr().err
+
+
+def test_an_environment_that_cannot_be_built_does_not_keep_the_others_of_a_file_from_it(
+    index: IndexServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "images.yaml"
+    file.write_text("images:\n- name: old\n  base: python:3.99-slim\n- name: scripts\n  base: node:20-slim\n")
+    assert run_app(["environment", "build", "--config", str(file)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.startswith("scripts: 0 packages")
+    assert "its base is python:3.99-slim, so that interpreter has to be on this machine" in captured.err
+    assert captured.err.endswith("not built: old\n")
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
@@ -168,8 +241,9 @@ async def test_another_interpreter_is_used_if_the_machine_has_it(version: str, i
         with pytest.raises(SandboxUnavailable, match=f"no Python {version}: install one"):
             await run(policy_of(index, environment), "1")
         return
-    code = "import sys, kit_greeting\n['%d.%d' % sys.version_info[:2], kit_greeting.greeting]"
-    assert (await run(policy_of(index, environment), code)).value == [version, "hello"]
+    code = "import os, sys, kit_greeting as kit\n"
+    code += "['%d.%d' % sys.version_info[:2], kit.greeting, os.path.exists(kit.__spec__.cached)]"
+    assert (await run(policy_of(index, environment), code)).value == [version, "hello", True]
 
 
 def test_each_step_of_a_build_and_each_approved_package_that_was_used_is_shown(
@@ -178,7 +252,29 @@ def test_each_step_of_a_build_and_each_approved_package_that_was_used_is_shown(
     assert run_app(["environment", "build", "kit", "--with", "kit-greeting", "--index", index.address]) == 0
     steps = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  ")]
     assert steps[0] == "  kit: choosing versions for 1 requirements"
-    assert [step.partition(" ")[0] for step in map(str.strip, steps)] == ["kit:", "fetching", "kit:"]
+    assert [step.partition(" ")[0] for step in map(str.strip, steps)] == ["kit:", "fetching", "compiling", "kit:"]
+
+
+def test_the_command_line_shows_each_step_of_a_build_before_the_first_use(
+    index: IndexServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index.address)
+    assert run_app(["environment", "build", "kit", "--with", "kit-greeting"]) == 0
+    records = provider.provider().records
+    record = records.read("kit")
+    assert record is not None
+    records.write(replace(record, platform="cpython-3.11 of another machine"))
+    capfd.readouterr()
+    for steps in (["kit: choosing versions for 1 requirements", "kit: checking the hashes of 2 packages"], []):
+        assert run_app(["run", "--environment", "kit", "-c", "import kit_words; print(kit_words.word)"]) == 0
+        shown = capfd.readouterr()
+        assert (shown.out, shown.err.splitlines()) == ("hello\n", steps)
+
+
+async def test_an_environment_without_packages_is_built_once(index: IndexServer) -> None:
+    empty = Environment(name="empty")
+    assert (await run(policy_of(index, empty), "1")).value == 1
+    assert (await run(policy_of(index, empty, offline=True), "1")).value == 1
 
 
 async def test_the_first_use_of_an_approved_package_is_recorded_once(
@@ -194,7 +290,8 @@ async def test_the_first_use_of_an_approved_package_is_recorded_once(
         ("kit-words", "1.0", 64),
     ]
     assert run_app(["environment", "list"]) == 0
-    assert "kit-greeting==1.0: approved by its list, first used today" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "kit-greeting==1.0, first used today" in listed and "there are no environments" in listed
     found = contents()
     assert found["packages"] == 2 and found["bytes"] > 0
     assert next(lines_of(found)).endswith("the oldest used today")

@@ -13,7 +13,15 @@ from actbox.packages.import_names import DISTRIBUTIONS
 @pytest.mark.parametrize(
     ("module", "distributions"),
     [
-        ("cv2", ("opencv-python-headless",)),
+        (
+            "cv2",
+            (
+                "opencv-python-headless",
+                "opencv-python",
+                "opencv-contrib-python",
+                "opencv-contrib-python-headless",
+            ),
+        ),
         ("yaml", ("pyyaml",)),
         ("PIL", ("pillow",)),
         ("PIL.Image", ("pillow",)),

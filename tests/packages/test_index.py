@@ -7,8 +7,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from actbox import Policy
 from actbox.core.errors import InvalidValue
-from actbox.packages.index import Index, find_index, reach
+from actbox.core.packages import PackagePolicy, PackageRules
+from actbox.packages.index import Index, find_index, reach, without_secrets
 
 from .index_server import IndexServer, serving_index
 from .kits import policy_of, run
@@ -65,3 +67,31 @@ def test_a_public_index_sends_nobody_into_a_private_network(index_address: str, 
     _, *others = reach(Index(default=index_address), [linked]).domains
     assert [("private" if one.private else "public") for one in others] == ([reached] if reached else [])
     assert all(one.methods == ("GET", "HEAD") for one in others)
+
+
+@pytest.mark.parametrize(
+    "address", ["https://user:S3C/RET@packages.example/simple", "https://user:[S3C@packages.example", "ftp://u:S3C@h/"]
+)
+def test_an_address_that_cannot_be_read_is_refused_without_its_password(address: str) -> None:
+    with pytest.raises(InvalidValue, match=r"packages\.example/simple") as refused:
+        find_index(address)
+    assert "S3C" not in str(refused.value)
+
+
+async def test_a_token_in_the_address_of_an_index_is_in_no_error(index: IndexServer) -> None:
+    token = "S3CRET"
+    policy = Policy(
+        environment="clean",
+        packages=PackagePolicy(
+            python=PackageRules(auto_approved=["kit-gone"]), index=f"{index.address}/?token={token}"
+        ),
+    )
+    result = await run(policy, "1", "kit-gone")
+    assert result.error is not None and "kit-gone" in result.error.message and token not in str(result.error)
+
+
+def test_user_information_and_queries_are_taken_out_of_a_text() -> None:
+    said = "error at `https://u:p@a.example/simple?token=x`: no (https://b.example?y) https://c.example/@scope/d"
+    assert without_secrets(said) == (
+        "error at `https://a.example/simple`: no (https://b.example) https://c.example/@scope/d"
+    )

@@ -37,9 +37,9 @@ async def test_events_say_so_and_the_first_attempt_shows_nothing(index: IndexSer
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        ("note()", "it has called tools"),
+        ("note()", "it has called tools (note):"),
         ("open('/workspace/x', 'w').close()", "it may have written files"),
-        ("open('/output/x', 'w').close()", "it may have written files"),
+        ("open('/output/x', 'w').close()", "it may have written files (/output/x):"),
     ],
     ids=["tool", "file", "output"],
 )
@@ -53,7 +53,7 @@ async def test_a_program_that_has_had_an_effect_is_told_what_to_send(before: str
         result = await box.run(f"{before}\n{CODE}", tools=[note])
     assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
     assert result.error.hint.startswith(f"kit-greeting can be had, but the program was not begun again, because {why}")
-    assert "dependencies=['kit-greeting']" in result.error.hint
+    assert "'kit-greeting' in `dependencies`, or in a script block" in result.error.hint
     assert calls == [1] * (before == "note()")
 
 
@@ -67,11 +67,31 @@ async def test_output_that_somebody_has_seen_is_an_effect_and_unseen_output_none
     assert error is not None and "because output was shown" in error.hint
 
 
-@pytest.mark.parametrize("module", ["kit_forbidden", "kit_words", "kit_nowhere"])
-async def test_what_the_policy_does_not_approve_stays_missing(module: str, index: IndexServer) -> None:
-    result = await run(policy_of(index), f"import {module}")
+async def test_a_program_whose_package_cannot_be_had_is_not_said_to_have_begun_again(index: IndexServer) -> None:
+    result = await run(policy_of(index, auto_approved=["kit-nowhere"]), "import kit_nowhere")
+    assert result.error is not None and "kit-nowhere cannot be had" in result.error.message
+    assert not any("begun again" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize("is_session", [False, True], ids=["run", "session"])
+@pytest.mark.parametrize(
+    ("module", "kind", "message", "hint"),
+    [
+        ("kit_forbidden", ErrorKind.POLICY, "kit-forbidden is blocked by the policy: no", "PackageRules(blocked=…)"),
+        ("kit_asks", ErrorKind.POLICY, "kit-asks needs an approval that nobody has given: ", "approver=…"),
+        ("kit_words", ErrorKind.MISSING_DEPENDENCY, "No module named 'kit_words'", "no rule for kit-words"),
+    ],
+)
+async def test_a_missing_module_that_the_policy_does_not_admit_says_why(
+    module: str, kind: ErrorKind, message: str, hint: str, is_session: bool, index: IndexServer
+) -> None:
+    policy = policy_of(index, blocked={"kit-forbidden": "no"}, requires_approval=["kit_asks"])
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        result = await (box.session() if is_session else box).run(f"1\nimport {module}")
     assert result.error is not None
-    assert (result.error.kind, result.error.message) == (ErrorKind.MISSING_DEPENDENCY, f"No module named '{module}'")
+    assert (result.error.kind, result.error.line) == (kind, 2)
+    assert result.error.message.startswith(message) and hint in result.error.hint, result.error
+    assert result.error.message in result.error.traceback
     assert index.requests.total() == 0
 
 

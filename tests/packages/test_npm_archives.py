@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import sys
 import tarfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from actbox.packages import npm_archives
+from actbox.packages import npm_archives, wheels
 from actbox.packages.npm_archives import BadTarball, required_npm_names, sha256_of_tarball, unpack_tarball
 from actbox.packages.wheels import Unpacked
 
@@ -52,7 +54,7 @@ def test_a_package_is_unpacked_with_what_it_requires_and_without_running_its_scr
         (tarball_of({**PLAIN, "/etc/x": ""}), "'/etc/x' is not a path"),
         (tarball_of({**PLAIN, "package/a\\b": ""}), "is not a path"),
         (tarball_of({**PLAIN, "loose": ""}), "'loose' is not a path"),
-        (tarball_of({**PLAIN, "package/" + "x/" * 70 + "y": ""}), "is too long"),
+        (tarball_of({**PLAIN, "package/" + "x/" * 600 + "y": ""}), "is too long"),
         (tarball_of({**PLAIN, "other/package.json": "{}"}), "two files package.json"),
         (tarball_of({**PLAIN, "package/a": "", "package/a/b": ""}), "a/b lies below a file"),
         (tarball_of({**PLAIN, "package/a/b": "", "package/a": ""}), "a lies below a file"),
@@ -74,12 +76,17 @@ def test_what_is_no_plain_package_is_refused_and_nothing_of_it_stays(content: by
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "why"), [("MOST_BYTES", 2**16, "it unpacks to more than"), ("MOST_FILES", 2, "more than 2 files")]
+    ("module", "name", "most", "why"),
+    [
+        (wheels, "MOST_BYTES", 2**16, "it unpacks to more than"),
+        (wheels, "PLAIN_BYTES", 2**16, "it unpacks to more than"),
+        (npm_archives, "MOST_FILES", 2, "more than 2 files"),
+    ],
 )
 def test_an_archive_that_would_fill_the_disk_is_refused(
-    name: str, most: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, name: str, most: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(npm_archives, name, most)
+    monkeypatch.setattr(module, name, most)
     with pytest.raises(BadTarball, match=why):
         unpacked(make_tarball(ABOUT, {"a.js": "x" * 100_000, "b.js": "", "c.js": ""}), tmp_path)
 
@@ -89,6 +96,14 @@ def test_a_header_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
     header.type, header.size = tarfile.XHDTYPE, 2**33
     with pytest.raises(BadTarball, match="a header of it is too long"):
         unpacked(gzip.compress(header.tobuf(tarfile.GNU_FORMAT)), tmp_path)
+
+
+def test_headers_that_would_fill_the_stack_are_refused(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("package/long")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1
+    block = header.tobuf(tarfile.GNU_FORMAT) + bytes(tarfile.BLOCKSIZE)
+    with pytest.raises(BadTarball, match="maximum recursion depth"):
+        unpacked(gzip.compress(block * sys.getrecursionlimit(), mtime=0), tmp_path)
 
 
 def test_a_file_with_another_hash_is_refused(tmp_path: Path) -> None:

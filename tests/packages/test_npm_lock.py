@@ -48,6 +48,12 @@ def test_a_lock_is_read_with_outer_packages_first_and_written_again() -> None:
         ("node_modules/a", {"integrity": "sha512-!"}, "lock cannot be read"),
         ("node_modules/a", {"resolved": "git+ssh://git@h.example/a.git#abc"}, "a 1.0.0 is no package of the registry"),
         ("node_modules/a", {"resolved": "file:../a"}, "is no package of the registry"),
+        (
+            "node_modules/a",
+            {"dependencies": {"b": "https://packages.example/npm/b/-/b-1.0.0.tgz?t=S3C"}},
+            "a 1.0.0 requires a package from the address https://packages.example/npm/b/-/b-1.0.0.tgz;",
+        ),
+        ("node_modules/a", {"optionalDependencies": {"b": "someone/b"}}, "from the address someone/b"),
         ("node_modules/a", {"link": True}, "is no package of the registry"),
         ("node_modules/a", {"inBundle": True}, "a 1.0.0 lies within the archive of another package"),
         ("node_modules/a", {"version": "../1"}, "is no package of the registry"),

@@ -14,9 +14,10 @@ import actbox
 from actbox import ErrorKind, ExecutionResult, Policy, Program, SandboxUnavailable, Unsupported
 from actbox.cli.app import run_app
 from actbox.codeact import CallbackApprover
-from actbox.core.packages import Environment, PackagePolicy, PackageRules
+from actbox.core.packages import AUTO, Environment, PackagePolicy, PackageRules
 from actbox.packages import provider
 from actbox.packages.store import PackageStore
+from actbox.sandbox.opening import with_environment
 from actbox.tools import ApprovalDecision, ApprovalRequest, Approver
 from tests.conftest import engine_check
 
@@ -35,7 +36,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Regist
     if not found.works:
         pytest.skip(f"the node engine does not work here: {found.reason}")
     made = provider.PackageProvider(PackageStore(tmp_path / "cache"))
-    monkeypatch.setattr(provider, "provider", lambda: made)
+    monkeypatch.setattr(provider, "provider", lambda cache=None: made)
     with serving_registry() as served:
         served.add("words", "1.2.0", {"index.js": "exports.word = 'hello'; exports.version = 1"}, license="MIT")
         served.add("words", "2.0.0", {"index.js": "exports.word = 'hallo'; exports.version = 2"})
@@ -146,7 +147,9 @@ async def test_what_the_policy_does_not_allow_is_refused_and_nothing_of_it_is_fe
     assert registry.files_fetched() == []
 
 
-async def test_what_an_archive_itself_requires_counts_and_not_what_the_registry_says(registry: RegistryServer) -> None:
+async def test_a_blocked_package_that_an_archive_requires_behind_the_registrys_back_is_not_there(
+    registry: RegistryServer,
+) -> None:
     path = registry.add("sly", dependencies={"forbidden": "*"})
     tarball = registry.tarballs[path]
     integrity = registry.dist("sly")["integrity"]
@@ -154,7 +157,7 @@ async def test_what_an_archive_itself_requires_counts_and_not_what_the_registry_
     registry.tarballs[path] = tarball
     registry.dist("sly")["integrity"] = integrity
     result = await run(policy_of(registry, auto_approved=["sly"]), "require('forbidden')", "sly")
-    assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
+    assert result.error is not None and result.error.kind is ErrorKind.POLICY
 
 
 async def test_a_registry_that_lies_about_a_file_is_not_believed(registry: RegistryServer, tmp_path: Path) -> None:
@@ -270,6 +273,10 @@ async def test_an_environment_is_there_for_programs_sessions_and_commands(regist
     assert registry.files_fetched() == BOTH
     registry.requests.clear()
     assert (await run(policy_of(registry, "kit"), "require('greeting').greeting")).value == "hello"
+    program = Program("", "typescript", dependencies=("greeting@^1",))
+    for blocked, chosen in (["forbidden"], "kit"), (["words"], "host"):
+        policy = with_environment(policy_of(registry, AUTO, blocked=blocked), program, "node")
+        assert policy.environment == chosen
     assert registry.requests.total() == 0
 
 
@@ -365,7 +372,7 @@ async def test_a_program_that_has_had_an_effect_is_told_what_to_send(registry: R
     code = "require('fs').writeFileSync('mark', 'x'); require('greeting')"
     result = await run(policy_of(registry), code)
     assert result.error is not None and result.error.kind is ErrorKind.MISSING_DEPENDENCY
-    assert result.error.hint.endswith("send what is left of it with dependencies=['greeting']"), result.error.hint
+    assert result.error.hint.endswith("send what is left of it with 'greeting' in `dependencies`"), result.error.hint
 
 
 @pytest.mark.parametrize("code", ["require('forbidden')", "require('words')", "require('./lib')", "require('@x')"])
@@ -382,3 +389,12 @@ def test_the_command_line_and_npms_settings_name_packages_and_the_registry(
     code = "console.log(require('greeting').greeting)"
     assert run_app(["run", "--language", "javascript", "--with", "greeting", "-c", code]) == 0
     assert capfd.readouterr().out == "hello\n"
+
+
+@pytest.mark.parametrize("path", ["lib/node_modules/forbidden/index.js", "lib/node_modules/forbidden.js"])
+async def test_a_package_with_a_copy_of_a_blocked_one_is_refused(path: str, registry: RegistryServer) -> None:
+    registry.add("greeting", "1.1.0", {path: "", "lib/node_modules/other/index.js": ""})
+    async with actbox.open_sandbox("node", policy=policy_of(registry)) as box:
+        result = await box.run(Program("1", language="javascript", dependencies=("greeting",)))
+    assert result.error is not None and result.error.type == "PackageBlocked", result
+    assert "greeting==1.1.0 is blocked by the policy: it brings forbidden" in result.error.message

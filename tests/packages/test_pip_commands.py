@@ -20,6 +20,7 @@ from actbox.sandbox.guest.session_packages import with_pip_called
             [["install", "x>=2"], ["install", "y"]],
         ),
         ("cd a; pip install -q x | tail -1\npip install z", [["install", "-q", "x"], ["install", "z"]]),
+        ("# all that is needed\necho a#b 'c #' # d\npip install x", [["install", "x"]]),
         ("echo pip install x", []),
         (["grep", "pip", "install"], []),
         ("pip install 'x", []),

@@ -9,6 +9,7 @@ import pytest
 
 from actbox import InvalidValue
 from actbox.packages import read_project, read_script, read_uv_lock
+from actbox.packages.project_files import BadScriptBlock
 
 LINUX = {"sys_platform": "linux"}
 
@@ -60,6 +61,13 @@ def test_a_bad_script_block_is_refused(block: str, reason: str) -> None:
     lines = "\n".join(line if line.startswith("#") or not line else f"# {line}" for line in block.split("\n"))
     with pytest.raises(InvalidValue, match=reason):
         read_script(f"# /// script\n{lines}\n# ///\n")
+
+
+@pytest.mark.parametrize("mistake", ["dependencies = [5]", "dependencies = [kit]"])
+def test_a_mistake_in_a_script_block_has_its_line_in_the_program(mistake: str) -> None:
+    with pytest.raises(BadScriptBlock) as caught:
+        read_script(f"x = 1\n# /// script\n# requires-python = '>=3.11'\n# {mistake}\n# ///\n")
+    assert caught.value.line == 4
 
 
 def test_a_script_says_which_python_it_needs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,7 @@ async def test_a_refusal_names_the_requirement_and_the_session_goes_on(
 async def test_a_program_may_catch_a_refusal_as_an_import_error(index: IndexServer) -> None:
     code = "try:\n    import kit_forbidden\nexcept ImportError as error:\n    found = str(error)\nfound"
     async with session_with(policy_of(index)) as session:
-        assert (await session.run(code)).value == "No module named 'kit_forbidden'"
+        assert (await session.run(code)).value == "kit-forbidden is blocked by the policy"
     assert index.requests.total() == 0
 
 
@@ -170,12 +171,55 @@ async def test_somebody_is_asked_while_the_program_waits_and_its_time_does_not_p
         async for event in session.stream(f"{code}\n{GREETS}", timeout=50):
             events.append(event)
             if isinstance(event, ApprovalRequested):
-                clock.turn(100)
+                clock.turn(200)  # more than `install_seconds`, too
                 decided.set()
     assert isinstance(events[-1], Completed) and events[-1].result.value == "hello", events[-1]
     assert events[-1].result.usage.wall_ms < 50_000
     assert [(request.what, request.packages[0].name) for request in asked] == [("install", "kit-greeting")]
     assert asked[0].program == f"{code}\n{GREETS}"
+
+
+async def test_a_run_waits_for_packages_only_so_long_in_all(clock: Clock, index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_more", files={"kit_more.py": b"word = 'more'\n"})
+
+    def hang() -> None:
+        index.is_asked.clear()
+        index.answers.clear()  # last: the test waits for it
+
+    code = """
+import pip
+hang()
+%pip install kit-words
+hang()
+refused = []
+for name in ("kit-greeting", "kit-more"):
+    try: pip.main(["install", name])
+    except ImportError as error: refused.append(str(error))
+import kit_words
+kit_words.word, refused
+"""
+    policy = policy_of(index, auto_approved=["kit-words", "kit-greeting", "kit-more"])
+    assert policy.packages is not None
+    policy = replace(policy, packages=replace(policy.packages, install_seconds=50))
+    async with session_with(policy) as session:
+        run = asyncio.create_task(session.run(code, tools=[hang]))
+        try:
+            assert await asyncio.to_thread(index.is_asked.wait, 60)
+            clock.turn(30)
+            index.answers.set()
+            while index.answers.is_set():
+                await asyncio.sleep(0.01)
+            assert await asyncio.to_thread(index.is_asked.wait, 60)
+            clock.turn(30)
+            result = await run
+            assert result.error is None
+            sentence = "a run may wait for packages 50 seconds in all (PackagePolicy.install_seconds), and this one has"
+            assert (result.value, result.state_kept) == (("hello", [sentence, sentence]), True), result
+            assert result.usage.approval_ms < 30_000, "nobody was asked"
+            assert "/simple/kit-more/" not in index.requests
+        finally:
+            index.answers.set()
+        assert (await session.run("%pip install kit-more\nimport kit_more\nkit_more.word")).value == "more"
 
 
 async def test_copies_of_a_session_have_its_packages_and_get_their_own(index: IndexServer) -> None:
@@ -227,12 +271,16 @@ async def test_a_collection_leaves_the_packages_of_a_living_session(index: Index
 
 
 async def test_a_later_version_comes_before_an_earlier_one(index: IndexServer) -> None:
-    make_wheel(index.folder, "kit_words", "2.0", files={"kit_words.py": b"word = 'later'\n"})
+    for version, word in (("1.0", "earlier"), ("2.0", "later")):
+        script = f"#!/bin/sh\necho {word}\n".encode()
+        files = {"kit_words.py": f"word = {word!r}\n".encode(), f"kit_words-{version}.data/scripts/kit": script}
+        make_wheel(index.folder, "kit_words", version, files=files)
     async with session_with(policy_of(index, auto_approved=["kit-words"])) as session:
         assert (await session.run("%pip install kit-words==1.0")).success
         result = await session.run("%pip install kit-words==2.0\nimport kit_words\nkit_words.word")
         assert result.value == "later", result
         assert [(one.name, one.version) for one in result.distributions] == [("kit-words", "2.0")]
+        assert (await session.run("import subprocess\nsubprocess.check_output('kit', text=True)")).value == "later\n"
         shown = await session.run("!pip list\n!pip show kit-words\n!pip --version")
     assert shown.stdout.count("2.0") == 2 and "1.0" not in shown.stdout, shown
     assert "pip of actbox" in shown.stdout
@@ -285,4 +333,4 @@ async def test_a_run_without_a_session_is_told_to_name_its_packages(index: Index
     async with actbox.open_sandbox("linux", policy=policy_of(index)) as box:
         result = await box.run("%pip install kit-greeting")
     assert result.error is not None and result.error.kind is ErrorKind.SYNTAX
-    assert "name the packages in a script block (PEP 723)" in result.error.hint
+    assert "name the packages in `dependencies`, or in a script block" in result.error.hint

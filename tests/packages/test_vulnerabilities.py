@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actbox import InvalidValue
-from actbox.packages.vulnerabilities import Advisories
+from actbox.packages import vulnerabilities
+from actbox.packages.vulnerabilities import Advisories, read_advisories
 
 
 def advisory(name: str = "Kit_Words", **affected: Any) -> dict[str, Any]:
@@ -61,6 +63,8 @@ def test_listed_versions_are_affected_and_withdrawn_advisories_and_other_ecosyst
 
 def test_what_nobody_can_compare_counts_as_affected(tmp_path: Path) -> None:
     assert Advisories(written(tmp_path, advisory(ranges=RANGE))).of("kit-words", "not a version") == ("KIT-1",)
+    odd = advisory(ranges=[{"type": "ECOSYSTEM", "events": [{"introduced": 2}]}])
+    assert Advisories(written(tmp_path, odd)).of("kit-words", "1.0") == ("KIT-1",)
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"affected": [{"package": {"ecosystem": "PyPI"}}]}'])
@@ -71,6 +75,24 @@ def test_a_file_that_is_no_advisory_is_refused_by_name(content: str, tmp_path: P
         Advisories(file)
 
 
-def test_a_directory_without_advisories_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["file", "directory"])
+def test_advisories_that_came_later_are_read(place: str, tmp_path: Path) -> None:
+    written(tmp_path, {**advisory(versions=["1.0"]), "id": "KIT-0"})
+    path = str(tmp_path if place == "directory" else tmp_path / "0.json")
+    assert read_advisories(path).of("kit-words", "1.0") == ("KIT-0",)
+    assert read_advisories(path) is read_advisories(path)
+    (tmp_path / "new").write_text(json.dumps(advisory(versions=["1.0"])))
+    os.utime(tmp_path / "new", (1, 1))
+    (tmp_path / "new").replace(tmp_path / "0.json")
+    os.utime(tmp_path, (1, 1))
+    assert read_advisories(path).of("kit-words", "1.0") == ("KIT-1",)
+
+
+def test_a_directory_with_none_or_too_many_advisories_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InvalidValue, match="there is no advisory in"):
         Advisories(tmp_path)
+    monkeypatch.setattr(vulnerabilities, "MOST_FILES", 1)
+    with pytest.raises(InvalidValue, match="has more than 1 files"):
+        Advisories(written(tmp_path, advisory(), advisory()))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +34,11 @@ def test_files_go_to_their_places_with_plain_modes(tmp_path: Path) -> None:
         "kit_wheel-1.0.data/scripts/kit-script": b"#!python\nprint('hi')\n",
         "kit_wheel-1.0.data/purelib/kit_pure.py": b"",
         "kit_wheel-1.0.data/data/share/kit/x.txt": b"x",
-        f"{ABOUT}/entry_points.txt": b"[console_scripts]\nkit = kit_wheel.main:Cli.run\n../evil = kit_wheel:x\n",
+        f"{ABOUT}/entry_points.txt": (
+            b"[console_scripts]\n"
+            + b"x" * 300
+            + b" = kit_wheel:x\nkit = kit_wheel.main:Cli.run\n../evil = kit_wheel:x\n.. = kit_wheel:x\n"
+        ),
     }
     modes = {"kit_wheel/tool": 0o104755, "kit_wheel/__init__.py": 0o100600}
     target = tmp_path / "unpacked"
@@ -63,6 +69,7 @@ LINK = {"kit_wheel/__init__.py": stat.S_IFLNK | 0o777}
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a path that goes up": ({"files": {"../evil.py": b""}}, r"'\.\./evil\.py' is not a path"),
     "an absolute path": ({"files": {"/etc/evil": b""}}, "'/etc/evil' is not a path"),
+    "a long path": ({"files": {"x/" * 600 + "y": b""}}, "is too long"),
     "a backslash": ({"files": {"kit\\evil.py": b""}}, "is not a path"),
     "a control character": ({"files": {"kit\x07.py": b""}}, "is not a path"),
     "a link": ({"modes": LINK}, "is a link or a special file"),
@@ -80,6 +87,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no hash": ({"record": {"kit_wheel/__init__.py": "kit_wheel/__init__.py,,\n"}}, "something else about"),
     "a weak hash": ({"record": {"kit_wheel/__init__.py": "kit_wheel/__init__.py,md5=x,12\n"}}, "something else"),
+    "a RECORD with an endless field": ({"record": {"x": "x" * 200_000 + ",sha256=x,1\n"}}, "field larger than"),
     "a file that is not there": ({"record": {"gone": "gone,sha256=x,3\n"}}, "lists gone, which it does not have"),
     "a virtual environment's settings": (
         {"files": {"kit_wheel-1.0.data/data/pyvenv.cfg": b"home = /"}},
@@ -96,6 +104,20 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"files": {"kit.py": b"1", "kit_wheel-1.0.data/purelib/kit.py/x": b"2"}},
         "lies below a file",
     ),
+    "another's metadata by its data": (
+        {"files": {"kit_wheel-1.0.data/purelib/numpy-9.dist-info/METADATA": b""}},
+        "numpy-9.dist-info is about another distribution",
+    ),
+    "another's old metadata": ({"files": {"numpy-9.egg-info": b""}}, "numpy-9.egg-info is about another distribution"),
+    "another's name in its metadata": (
+        {"files": {f"{ABOUT}/METADATA": b"Name: numpy\nVersion: 1.0\n"}},
+        "its METADATA is about numpy 1.0",
+    ),
+    "another version in its metadata": (
+        {"files": {f"{ABOUT}/METADATA": b"Name: kit.wheel\nVersion: 9\n"}},
+        "its METADATA is about kit.wheel 9",
+    ),
+    "our pip": ({"files": {"pip/__init__.py": b""}}, "its module pip would stand in"),
     "a standard module": ({"files": {"json/__init__.py": b""}}, "its module json would stand in"),
     "a start hook": ({"files": {"sitecustomize.py": b""}}, "its module sitecustomize would stand in"),
     "our guest": ({"files": {"_actbox/__init__.py": b""}}, "its module _actbox would stand in"),
@@ -128,16 +150,55 @@ def test_a_wheel_of_another_distribution_than_its_name_says_is_refused(tmp_path:
 def test_what_is_no_archive_is_refused(content: bytes, tmp_path: Path) -> None:
     wheel = tmp_path / "kit_wheel-1.0-py3-none-any.whl"
     wheel.write_bytes(content)
-    with pytest.raises(BadWheel, match="cannot be read as a zip archive"):
+    with pytest.raises(BadWheel, match="cannot be read as a wheel"):
         unpacked(wheel, tmp_path / "unpacked")
     assert not (tmp_path / "unpacked").exists()
 
 
-def test_a_bomb_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "MOST_BYTES", 2**20)
+def test_a_file_that_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "wheels")
+    data = bytearray(wheel.read_bytes())
+    start = data.index(b"__init__.py") + len("__init__.py")
+    data[start : start + 9] = b"\xff" * 9
+    wheel.write_bytes(data)
+    with pytest.raises(BadWheel, match=r"cannot be read as a wheel: .*while decompressing"):
+        unpacked(wheel, tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists()
+
+
+def test_another_compression_than_deflate_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "kit_wheel-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("kit_wheel.py", b"")
+    with pytest.raises(BadWheel, match=r"kit_wheel\.py is compressed by another method"):
+        unpacked(wheel, tmp_path / "unpacked")
+
+
+def test_metadata_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "_MOST_ABOUT_BYTES", 2**10)
+    wheel = make_wheel(tmp_path / "wheels", metadata="X: " + "x" * 2**10 + "\n")
+    with pytest.raises(BadWheel, match="METADATA is too large"):
+        unpacked(wheel, tmp_path / "unpacked")
+
+
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "PLAIN_BYTES"])
+def test_a_bomb_is_refused_before_anything_is_written(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheels, limit, 2**20)
     wheel = make_wheel(tmp_path / "wheels", files={"kit_wheel/__init__.py": b"", "kit_wheel/bomb": bytes(2**21)})
     with pytest.raises(BadWheel, match="it unpacks to more than"):
         unpacked(wheel, tmp_path / "unpacked")
+
+
+def test_a_wheel_for_which_the_disk_has_no_room_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = make_wheel(tmp_path / "wheels", files={"kit_wheel/large": bytes(2**20)})
+    monkeypatch.setattr(wheels.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**19))
+    with pytest.raises(OSError, match=r"kit_wheel.* needs 1\.0 MiB in .*, and its disk has 0\.5 MiB free"):
+        unpacked(wheel, tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists()
 
 
 def test_a_disk_that_is_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,4 +212,13 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OSError) as raised:
         unpacked(wheel, tmp_path / "unpacked")
     assert raised.value is full
+    assert not (tmp_path / "unpacked").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_only_a_regular_file_is_unpacked(kind: str, tmp_path: Path) -> None:
+    wheel, given = make_wheel(tmp_path), tmp_path / "given"
+    given.symlink_to(wheel) if kind == "link" else os.mkfifo(given)
+    with pytest.raises(OSError):
+        unpack(given, wheel.name, sha256_of(wheel), tmp_path / "unpacked")
     assert not (tmp_path / "unpacked").exists()

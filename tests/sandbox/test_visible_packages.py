@@ -39,12 +39,18 @@ async def test_programs_and_interpreters_that_they_start_find_what_is_approved_a
     assert used.value == 4
 
 
+async def test_commands_of_what_is_not_approved_are_not_there() -> None:
+    ask = "import shutil\n[shutil.which(name) is not None for name in ('coverage', 'pytest', 'uv')]"
+    async with actbox.open_sandbox("linux", policy=policy_of(auto_approved=["coverage"])) as box:
+        assert (await box.run(ask)).value == [True, False, False]
+
+
 async def test_what_is_blocked_is_not_there_although_something_approved_needs_it() -> None:
     policy = policy_of(auto_approved=["pydantic"], blocked=["Pydantic_Core"])
     async with actbox.open_sandbox("linux", policy=policy) as box:
         result = await box.run("import pydantic")
     assert result.error is not None
-    assert result.error.message == "No module named 'pydantic_core'"
+    assert result.error.message == "pydantic-core is blocked by the policy"
 
 
 async def test_what_is_not_approved_cannot_be_preloaded() -> None:

@@ -141,10 +141,30 @@ def run(
             "lacks it. May be repeated.",
         ),
     ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with-requirements",
+            metavar="FILE",
+            help="The packages of a requirements.txt, pyproject.toml or uv.lock. May be repeated.",
+        ),
+    ] = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file with rules for packages, environments or an engine; its rules then hold for --with too, and "
+            "you are asked about the rest. May be repeated.",
+        ),
+    ] = None,
     environment: Annotated[
         str,
-        typer.Option(metavar="NAME", help="The packages that programs see: host (this environment's) or clean (none)."),
-    ] = "host",
+        typer.Option(
+            metavar="NAME",
+            help="The packages that the program sees: host (this environment's), clean (none), a named environment, or "
+            "auto: the named one that has most of the program's dependencies, else host.",
+        ),
+    ] = "auto",
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="DIR", help="Save the program's files from /output, and its figures."),
@@ -190,6 +210,8 @@ def run(
         mounts=mounts or [],
         domains=domains or [],
         dependencies=dependencies or [],
+        files=files or [],
+        config=config or [],
         environment=environment,
         preload=preload or [],
         output=output,
@@ -198,7 +220,9 @@ def run(
         sandbox=sandbox,
     )
     engine = request.engine if sandbox == "auto" else sandbox
-    opening = Opening(engine=engine, allow_unisolated=allow_unisolated, options=options_from(options or []))
+    of_files = request.config.engine_options if request.config is not None and sandbox == "auto" else {}
+    chosen = {**of_files, **options_from(options or [])}
+    opening = Opening(engine=engine, allow_unisolated=allow_unisolated, options=chosen)
     return run_request(request, opening, as_json=as_json)
 
 
@@ -433,7 +457,14 @@ def environment_build(
     language: Annotated[
         str, typer.Option(metavar="NAME", help="The language of its programs: python or javascript.")
     ] = "python",
+    source_builds: Annotated[
+        bool, typer.Option("--source-builds", help="Build packages that have no wheel, in a sandbox.")
+    ] = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Lock the newest versions anew.")] = False,
+    vulnerabilities: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="A file or directory of advisories (OSV): refuse what they name."),
+    ] = None,
 ) -> int:
     """Lock an environment, fetch its packages, and keep it for programs. For a fresh lock each week run it with
     --refresh by cron or a systemd timer.
@@ -442,13 +473,15 @@ def environment_build(
 
     from .environment import build
 
-    rules = PackagePolicy(index=index, npm_registry=npm_registry)
+    rules = PackagePolicy(
+        index=index, npm_registry=npm_registry, vulnerabilities=vulnerabilities, source_builds=source_builds
+    )
     return build(name, packages or (), python, language, config, rules, refresh)
 
 
 @environment.command("list")
 def environment_list() -> int:
-    """List the environments."""
+    """List the environments, the packages that programs were given beyond these, and the size of the package cache."""
     from .environment import list_all
 
     return list_all()
@@ -459,7 +492,7 @@ def environment_show(
     name: Annotated[str, _ENVIRONMENT],
     form: Annotated[str, typer.Option("--format", metavar="FORM", help="text, json or cyclonedx.")] = "text",
 ) -> int:
-    """Show what an environment has, with hashes, and when it was built and checked."""
+    """Show what an environment has, with hashes, and when it was built, compared with advisories, and reviewed."""
     from .environment import show
 
     return show(name, form)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from actbox.content.safe_text import spelt_out
 from actbox.core.packages import PackageFacts
 from actbox.tools import ApprovalDecision, ApprovalRequest
+from actbox.tools.approval import NOT_ELEVATED
 from actbox.tools.threads import ThreadPool
 
 from .output import to_bytes
@@ -40,9 +41,9 @@ class TerminalApprover:
 
     `input` and `output` are descriptors of terminals, by default standard input and standard error. If one of them is
     no terminal, everything is refused. `elevated` says that whoever sits there may approve packages that no list of the
-    policy has. Text typed before the question was shown is not an answer. Text of a program is
-    shown so that it cannot control the terminal or hide: control, formatting and color codes are escaped, and each line
-    of code has its number.
+    policy has; without it nobody is asked about them. Text typed before the question was shown is not an answer. Text
+    of a program is shown so that it cannot control the terminal or hide: control, formatting and color codes are
+    escaped, and each line of code has its number.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class TerminalApprover:
         """Ask, and wait for the answer; on cancellation, print that the question is withdrawn."""
         if not (os.isatty(self._input) and os.isatty(self._output)):
             return _NO_TERMINAL
+        if request.elevated and not self._elevated:
+            return ApprovalDecision(False, NOT_ELEVATED, cause="unavailable")
         withdrawn = threading.Event()
         try:
             return await _threads.run(self._ask, request, withdrawn)

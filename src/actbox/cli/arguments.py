@@ -8,7 +8,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
@@ -16,15 +16,20 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount, MountMode
-from actbox.core.packages import HOST, PackagePolicy, PackageRules
+from actbox.core.packages import AUTO, HOST, Environment, PackagePolicy, PackageRules
 from actbox.core.policy import Policy
 from actbox.core.program import MAX_SOURCE_BYTES, Program
+from actbox.sandbox.dependencies import asks_for_packages
 from actbox.sandbox.languages import ENGINES_OF, language_of
+from actbox.sandbox.opening import with_environment
 from actbox.sandbox.visible_packages import visible_versions
 
+from .approver import TerminalApprover
+from .engine import Opening
 from .errors import UsageError
 
 if TYPE_CHECKING:
+    from actbox.config import Config
     from actbox.review import Rules
 
 _MODES: tuple[MountMode, ...] = ("ro", "rw", "overlay")
@@ -46,18 +51,34 @@ class RunRequest:
     """The parsed command line of `actbox run`.
 
     `output` is an existing folder to save artifacts in, or `None`. `rules` are those of a review before the run; `None`
-    is no review.
+    is no review. `config` is what configuration files say, `None` without any.
     """
 
     program: Program
     policy: Policy
     output: Path | None = None
     rules: Rules | None = None
+    config: Config | None = None
+
+    def policy_for(self, opening: Opening) -> Policy:
+        """Return the policy with the environment chosen, if that is left to actbox. Blocks. Raises `InvalidValue`."""
+        if self.policy.environment != AUTO:
+            return self.policy
+        chosen = with_environment(
+            self.policy,
+            self.program,
+            opening.engine,
+            allow_unisolated=opening.allow_unisolated,
+            options=opening.options,
+        )
+        return replace(chosen, packages=_packages(self.program, chosen.environment_name, self.config))
 
     @property
     def engine(self) -> str:
         """The engine for the program's language: `auto` for Python, else the first engine of that language."""
         language = self.program.language
+        if self.config is not None and language == "python":
+            return self.config.engine
         return "auto" if language == "python" else ENGINES_OF[language][0]
 
 
@@ -73,7 +94,9 @@ def parse_request(
     preload: Sequence[str],
     output: Path | None,
     dependencies: Sequence[str] = (),
-    environment: str = HOST,
+    files: Sequence[Path] = (),
+    config: Sequence[Path] = (),
+    environment: str = AUTO,
     rules: Sequence[str] = (),
     language: str | None = None,
     sandbox: str = "auto",
@@ -81,24 +104,26 @@ def parse_request(
     """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
     chosen = rules_from(rules) if rules else None
     try:
+        settings = _config(config)
+        dependencies = (*dependencies, *(one for file in files for one in _of_file(file)))
         language = language_of_file(file, language, sandbox)
         mounted = tuple(_mount(spec) for spec in mounts)
+        values = _inputs(inputs)
+        source, name = _source(file, code, language)
+        program = Program(source, language, inputs=values, name=name, dependencies=tuple(dependencies))
         policy = Policy(
             limits=limits_from(timeout, memory),
             mounts=mounted,
             domains=tuple(_domain(spec) for spec in domains),
             preload=tuple(preload),
-            environment=environment,
-            packages=_packages(dependencies, environment, language) if dependencies else None,
+            environment=_environment(environment, settings),
+            packages=_packages(program, environment, settings),
         )
-        values = _inputs(inputs)
-        source, name = _source(file, code, language)
-        program = Program(source, language, inputs=values, name=name, dependencies=tuple(dependencies))
     except InvalidValue as error:
         raise UsageError(str(error), "actbox run --help shows the form of each option") from None
     if chosen is not None and program.language != "python":
         raise UsageError("--rule reads Python programs only", "leave out --rule")
-    return RunRequest(program=program, policy=policy, output=_folder(output), rules=chosen)
+    return RunRequest(program=program, policy=policy, output=_folder(output), rules=chosen, config=settings)
 
 
 def rules_from(verdicts: Sequence[str]) -> Rules:
@@ -154,19 +179,53 @@ def _mount(spec: str) -> FileMount:
         raise UsageError(f"--mount {spec}: {why}", advice) from None
 
 
-def _packages(dependencies: Sequence[str], environment: str, language: str) -> PackagePolicy:
-    """Return the policy of somebody who has named packages, and so approves them, besides those of the environment."""
-    # These need the extra, which only these options need.
+def _config(paths: Sequence[Path]) -> Config | None:
+    """Return what configuration files say, `None` without any. Raises `UsageError` if they say not to run programs."""
+    if not paths:
+        return None
+    from actbox.config import Config
+
+    found = Config.load(*paths)
+    if not found.enabled:
+        raise UsageError(f"{paths[0]} says not to run programs (enabled = false)", "set enabled = true there")
+    return found
+
+
+def _environment(name: str, config: Config | None) -> str | Environment:
+    """Return the environment of this name that configuration files define, else the name."""
+    defined = {one.name: one for one in config.environments} if config is not None else {}
+    return defined.get(name, name)
+
+
+def _of_file(path: Path) -> tuple[str, ...]:
+    from actbox.packages import read_dependencies  # it needs the extra, which only this option needs
+
+    return read_dependencies(path)
+
+
+def _packages(program: Program, environment: str, config: Config | None) -> PackagePolicy | None:
+    """Return the policy of somebody who has named packages, and so approves them, besides those of the environment.
+
+    If configuration files have rules, these count alone. Whoever sits at the terminal is asked about the rest. `None`
+    if there are no rules and the program names no packages.
+    """
+    cache = config.package_cache() if config is not None else None
+    if config is not None and config.packages is not None:
+        return replace(config.packages, approver=TerminalApprover(elevated=True), cache=cache)
+    if not asks_for_packages(program):
+        return None
+    # These need the extra, which only programs with packages need.
     from actbox.packages import read_npm_requirements, read_requirements
 
-    if language != "python":
-        return PackagePolicy(
-            nodejs=PackageRules(auto_approved=[one.name for one in read_npm_requirements(dependencies)])
-        )
-    named = {one.normalized for one in read_requirements(dependencies)}
+    asked = program.dependencies
+    if program.language != "python":
+        rules = PackageRules(auto_approved=[one.name for one in read_npm_requirements(asked)])
+        return PackagePolicy(nodejs=rules, approver=TerminalApprover(elevated=True), cache=cache)
+    named = {one.normalized for one in read_requirements(asked)}
     if environment == HOST:
         named |= visible_versions(None).keys()
-    return PackagePolicy(python=PackageRules(auto_approved=sorted(named)))
+    rules = PackageRules(auto_approved=sorted(named))
+    return PackagePolicy(python=rules, approver=TerminalApprover(elevated=True), cache=cache)
 
 
 def _domain(spec: str) -> AllowedDomain:

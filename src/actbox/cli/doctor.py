@@ -74,7 +74,7 @@ def _packages() -> dict[str, Any] | None:
         from .environment import contents
 
         return contents()
-    except ActboxError:
+    except (ActboxError, OSError):
         return None
 
 

@@ -59,6 +59,10 @@ class Opening:
 
     def advice(self, failure: str) -> str:
         """Return advice about a failure, "" if the engine itself works here, since the cause then lies elsewhere."""
+        if failure.startswith("there is no environment"):
+            return "`actbox environment list` shows those that there are"
+        if failure.startswith("the environment "):
+            return ""
         if self.engine in TABLE:
             # An engine that isolates nothing is not checked: whether ssh works depends on the machine that was named.
             found = TABLE[self.engine].check() if TABLE[self.engine].isolates else None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from actbox.core.errors import ActboxError
+from actbox.config import Config
+from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
 from actbox.core.packages import Environment, PackagePolicy
 from actbox.packages import provider as providers
 from actbox.packages.asking import NotAllowed
@@ -22,6 +25,7 @@ from actbox.packages.provider import PackageProvider
 from .errors import UsageError
 
 _DAY = 24 * 3600
+_FORMS = ("text", "json", "cyclonedx")
 
 
 def build(
@@ -33,43 +37,76 @@ def build(
     rules: PackagePolicy,
     refresh: bool,
 ) -> int:
-    """Build an environment, or all of a configuration file if `name` is empty, and print what each has."""
+    """Build an environment, or all of a configuration file if `name` is empty, and print what each has.
+
+    Packages that the file blocks are refused. One that cannot be built does not keep the others from it.
+    """
     provider = providers.provider()
-    for definition in _definitions(provider, name, packages, python, language, config):
+    if config is None and not name and refresh and (names := provider.records.names()):
+        definitions = [_record(provider, one).definition for one in names]
+    elif config is None:
+        definitions = [_definition(provider, name, packages, python, language)]
+    elif packages or python:
+        raise UsageError("the file says what its environments have", "leave out --with and --python")
+    else:
+        read = Config.load(config)
+        definitions = _chosen(read.environments, name, config)
+        provider = providers.provider(read.package_cache())
+        if read.packages is not None:
+            rules = replace(rules, python=read.packages.python, nodejs=read.packages.nodejs)
+    failed = []
+    for definition in definitions:
         print(f"building {definition.name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()
         try:
             record = asyncio.run(provider.environments.build(definition, rules, refresh=refresh, progress=_show))
         except (ActboxError, NotAllowed, OSError) as error:
-            print(f"actbox: the environment {definition.name!r} cannot be built: {error}", file=sys.stderr)
-            return 1
+            base = definition.image
+            why = f" (its base is {base}, so that interpreter has to be on this machine)" if base else ""
+            why = why if isinstance(error, SandboxUnavailable) else ""
+            print(f"actbox: the environment {definition.name!r} cannot be built: {error}{why}", file=sys.stderr)
+            failed.append(definition.name)
+            continue
         print(f"built {definition.name} in {time.perf_counter() - start:.1f} s", file=sys.stderr)
         print(_line(record))
-    return 0
+    if failed and config is not None:
+        print(f"not built: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def list_all() -> int:
-    """Print a line for each environment, and one for each approved package that programs have had beyond these."""
-    provider = providers.provider()
-    for name in provider.records.names():
-        record = provider.records.read(name)
+    """Print the environments, the approved packages that programs have had beyond these, and the cache's size."""
+    provider, found = providers.provider(), contents()
+    sizes, names = {one["name"]: one["bytes"] for one in found["environments"]}, provider.records.names()
+    for name in names:
+        try:
+            record = provider.records.read(name)
+        except InvalidValue as error:  # somebody has damaged it
+            print(f"actbox: {error}", file=sys.stderr)
+            continue
         if record is not None:
-            print(_line(record))
-    for one in provider.first_uses.read():
-        print(f"{one.name}=={one.version}: approved by its list, first used {_ago(one.at)}")
+            print(f"{_line(record)}, {_mib(sizes.get(name, 0))}")
+    if not names:
+        print("there are no environments; `actbox environment build NAME --with PACKAGE` makes one")
+    if used := provider.first_uses.read():
+        print("\npackages that programs were given because a policy approves them:")
+        for first in used:
+            print(f"  {first.name}=={first.version}, first used {_ago(first.at)}")
+    print("", next(lines_of(found)), sep="\n")
     return 0
 
 
 def contents() -> dict[str, Any]:
-    """Return the size and age of the package cache and of each environment, as JSON data."""
+    """Return the size and age of the package cache and of each environment that can be read, as JSON data."""
     provider = providers.provider()
     held = provider.contents()
     environments = []
     for name in provider.records.names():
-        if (record := provider.records.read(name)) is not None:
-            size = sum(held[one.sha256][0] for one in record.locked if one.sha256 in held)
-            about = {"packages": len(record.locked), "bytes": size, "built_at": record.built_at}
-            environments.append({"name": name, **about, "reviewed_at": record.reviewed_at})
+        with contextlib.suppress(InvalidValue):
+            if (record := provider.records.read(name)) is not None:
+                size = sum(held[one.sha256][0] for one in record.locked if one.sha256 in held)
+                about = {"packages": len(record.locked), "bytes": size, "built_at": record.built_at}
+                environments.append({"name": name, **about, "reviewed_at": record.reviewed_at})
     return {
         "cache": str(provider.cache),
         "packages": len(held),
@@ -90,6 +127,8 @@ def lines_of(found: dict[str, Any]) -> Iterator[str]:
 
 def show(name: str, form: str) -> int:
     """Print an environment: its packages as text, as JSON, or as a bill of materials."""
+    if form not in _FORMS:
+        raise UsageError(f"there is no format {form!r}; there are: {', '.join(_FORMS)}", "--format json")
     record = _record(providers.provider(), name)
     if form == "cyclonedx":
         print(json.dumps(cyclonedx(record.distributions, language=record.definition.language), indent=1))
@@ -99,10 +138,8 @@ def show(name: str, form: str) -> int:
         print(_line(record))
         for one in record.locked:
             print(f"  {one.name}=={one.version}  sha256:{one.sha256}")
-        if record.checked_at:
-            print(f"  compared with known vulnerabilities in {record.checked} {_ago(record.checked_at)}")
-        if record.reviewed_at:
-            print(f"  reviewed by {record.reviewed_by} {_ago(record.reviewed_at)}")
+        when = f"compared with {record.checked} {_ago(record.checked_at)}" if record.checked_at else "not compared"
+        print(f"  known vulnerabilities: {when}")
     return 0
 
 
@@ -133,6 +170,7 @@ def remove(name: str) -> int:
     provider = providers.provider()
     if not provider.environments.remove(name):
         raise _unknown(provider, name)
+    print(f"removed {name}; its files stay in the package cache until nothing has used them for seven days")
     return 0
 
 
@@ -143,25 +181,26 @@ def collect(keep_days: float, most_gib: float) -> int:
     return 0
 
 
-def _definitions(
-    provider: PackageProvider, name: str, packages: Sequence[str], python: str, language: str, config: Path | None
-) -> list[Environment]:
-    if config is not None:
-        from actbox.config import Config
+def _chosen(found: Sequence[Environment], name: str, config: Path) -> list[Environment]:
+    """Return the environment of a file with this name, or all if it is empty."""
+    chosen = [one for one in found if name in ("", one.name)]
+    if not chosen:
+        known = ", ".join(one.name for one in found) or "none"
+        raise UsageError(f"{config} has no environment {name!r}; it has {known}", "name one of these")
+    return chosen
 
-        found = Config.load(config).environments
-        chosen = [one for one in found if name in ("", one.name)]
-        if not chosen:
-            known = ", ".join(one.name for one in found) or "none"
-            raise UsageError(f"{config} has no environment {name!r}; it has {known}", "name one of these")
-        return chosen
+
+def _definition(
+    provider: PackageProvider, name: str, packages: Sequence[str], python: str, language: str
+) -> Environment:
+    """Return an environment of the command line's packages, or without any the one that is defined already."""
     if not name:
         raise UsageError(
             "name an environment, or a file that defines some", "actbox environment build NAME --with PACKAGE"
         )
     if packages or python:
-        return [Environment(name=name, packages=tuple(packages), python=python, language=language)]
-    return [_record(provider, name).definition]
+        return Environment(name=name, packages=tuple(packages), python=python, language=language)
+    return _record(provider, name).definition
 
 
 def _record(provider: PackageProvider, name: str) -> EnvironmentRecord:
@@ -178,7 +217,8 @@ def _unknown(provider: PackageProvider, name: str) -> UsageError:
 
 def _line(record: EnvironmentRecord) -> str:
     packages = f"{len(record.locked)} packages" if len(record.locked) != 1 else "1 package"
-    lock = f"lock {record.lock_sha256[:12]}, built {_ago(record.built_at)}"
+    reviewed = f"reviewed by {record.reviewed_by} {_ago(record.reviewed_at)}" if record.reviewed_at else "not reviewed"
+    lock = f"lock {record.lock_sha256[:12]}, built {_ago(record.built_at)}, {reviewed}"
     return f"{record.definition.name}: {packages} for {record.platform}, {lock}"
 
 
@@ -188,11 +228,11 @@ def _document(record: EnvironmentRecord) -> dict[str, object]:
         "packages": list(record.definition.packages),
         "platform": record.platform,
         "lock_sha256": record.lock_sha256,
-        "locked_at": record.locked_at,
-        "built_at": record.built_at,
-        "checked_at": record.checked_at,
+        "locked_at": record.locked_at or None,
+        "built_at": record.built_at or None,
+        "checked_at": record.checked_at or None,
         "checked": record.checked,
-        "reviewed_at": record.reviewed_at,
+        "reviewed_at": record.reviewed_at or None,
         "reviewed_by": record.reviewed_by,
         "distributions": [one.to_dict() for one in record.distributions],
     }

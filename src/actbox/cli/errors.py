@@ -50,6 +50,7 @@ _WORDS: Final = {
     "base_url": "--base-url",
 }
 _OPENING: Final = re.compile(r"open_sandbox\('(\w+)'((?:, \w+=(?:'[^']*'|True))*)\)")
+_ENGINE: Final = re.compile(r"\bengine='(\w+)'")
 _LANGUAGE: Final = re.compile(r"\blanguage='(\w+)'")
 _KEYWORD: Final = re.compile(r"\b(\w+)='([^']*)'")
 
@@ -57,6 +58,7 @@ _KEYWORD: Final = re.compile(r"\b(\w+)='([^']*)'")
 def in_flags(sentence: str, options: Sequence[str] = ()) -> str:
     """Return a sentence of the library reworded for the command line. `options` are the engine's own, by name."""
     sentence = _OPENING.sub(lambda found: f"--sandbox {found[1]}{_flags(found[2])}", sentence)
+    sentence = _ENGINE.sub(r"--sandbox \1", sentence)
     sentence = _LANGUAGE.sub(r"--language \1", sentence)
     sentence = _KEYWORD.sub(lambda found: _option(found) if found[1] in options else found[0], sentence)
     for word, flag in _WORDS.items():

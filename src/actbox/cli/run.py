@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from actbox.core.errors import ErrorInfo, ErrorKind, SandboxUnavailable
 from actbox.core.events import Completed, Event, Output
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import closing
+from actbox.sandbox.dependencies import BUILD_LOG
 from actbox.sandbox.traits import Traits
 
 from .arguments import RunRequest
@@ -48,7 +52,8 @@ def _run_live(request: RunRequest, opening: Opening) -> int:
             output.write("stderr", f"warning: {text}\n")
 
         try:
-            result = run_interruptibly(lambda: _run(request, opening, show, warn), give_up_when=output.broken)
+            with _building_shown(lambda step: output.write("stderr", f"{step}\n")):
+                result = run_interruptibly(lambda: _run(request, opening, show, warn), give_up_when=output.broken)
         except Interrupted:
             output.abandon()
             raise
@@ -63,6 +68,29 @@ def _run_live(request: RunRequest, opening: Opening) -> int:
     if output.broken.is_set():
         return BROKEN_PIPE
     return exit_status(result.exit_code) or (SANDBOX_FAILED if unsaved else 0)
+
+
+class _Steps(logging.Handler):
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._show(record.getMessage())
+
+
+@contextmanager
+def _building_shown(show: Callable[[str], None]) -> Iterator[None]:
+    """Show each step if a named environment has to be built before the program can run."""
+    log, steps = logging.getLogger(BUILD_LOG), _Steps(show)
+    level = log.level
+    log.addHandler(steps)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(steps)
 
 
 def _run_for_json(request: RunRequest, opening: Opening) -> int:
@@ -100,7 +128,7 @@ async def _run_unread(
     show: Callable[[Event], None],
     warn: Callable[[str], None],
 ) -> ExecutionResult:
-    async with opening.open(request.policy) as box:
+    async with opening.open(await run_blocking(request.policy_for, opening)) as box:
         if not box.traits.isolated:
             warn(no_isolation(box.traits))
         events = box.stream(request.program)

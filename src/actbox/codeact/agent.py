@@ -20,11 +20,13 @@ from actbox.tools.threads import ThreadPool
 
 from .approvals import MOST_CHARACTERS, ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
 from .approvers import Callback, approver_of
+from .arguments import Sent
 from .final_answer import FINAL_ANSWER, FinalAnswer
 from .instructions import agent_instructions, execute_code_spec
 from .loop import Ask, End, Loop, Run, Stopped
 from .model import ChatModel, TokenUsage
 from .named_model import named_model
+from .package_instructions import packages_of
 from .review_decision import Advice, blocked, decide
 
 if TYPE_CHECKING:
@@ -124,6 +126,9 @@ class CodeAgent:
     `tools` are the functions that programs may call; `guidance` is put before the instructions. The sandbox must be
     running, and still belongs to the caller. An agent keeps nothing from one question to the next.
 
+    If the sandbox's policy has rules for packages (`Policy.packages`), the instructions say how a program asks for one,
+    and `execute_code` takes `dependencies`. `approver` is asked about packages unless the rules have one of their own.
+
     `approval` is the mode of every run, which tools that require approval can only tighten; `approval_style` says when
     a person is asked (`ApprovalStyle`), and `approver` who: an `Approver`, or a function of a request. A program
     without approval does not run, and the model reads why.
@@ -202,15 +207,18 @@ class CodeAgent:
     async def _answer(self, question: str) -> AsyncGenerator[AgentEvent]:
         final = FinalAnswer()
         toolset = self._tools.with_tools(final.tool)
-        text = agent_instructions(toolset, network=self._sandbox.traits.network, extra=self._guidance)
-        loop = Loop(question, text, self._max_turns)
+        packages = packages_of(self._sandbox)
+        text = agent_instructions(
+            toolset, network=self._sandbox.traits.network, extra=self._guidance, packages=packages
+        )
+        loop = Loop(question, text, self._max_turns, packages=packages is not None)
         tokens, model_calls = TokenUsage(), 0
         results: list[ExecutionResult] = []
         action = loop.begin()
         while not isinstance(action, End):
             if isinstance(action, Ask):
                 yield TurnStarted(action.turn)
-                reply = await self._model.complete(action.messages, [execute_code_spec()])
+                reply = await self._model.complete(action.messages, [execute_code_spec(packages=packages is not None)])
                 tokens, model_calls = tokens + reply.usage, model_calls + 1
                 if reply.text:
                     yield ModelSpoke(reply.text)
@@ -256,14 +264,15 @@ class CodeAgent:
         try:
             if self._rules is not None:
                 advice = await _advice(action.code, self._rules, toolset)
-            async with aclosing(self._run_advised(action.code, toolset, advice)) as events:
+            async with aclosing(self._run_advised(action, toolset, advice)) as events:
                 async for event in events:
                     yield Completed(advice.warn(event.result)) if isinstance(event, Completed) else event
         except InvalidValue as error:  # the program itself exceeds a bound, which the model can fix
             info = ErrorInfo(kind=ErrorKind.SYNTAX, message=str(error))
             yield Completed(advice.warn(ExecutionResult(exit_code=1, error=info, sandbox=self._sandbox.traits.engine)))
 
-    async def _run_advised(self, program: str, toolset: Toolset, advice: Advice) -> AsyncGenerator[Event]:
+    async def _run_advised(self, action: Run, toolset: Toolset, advice: Advice) -> AsyncGenerator[Event]:
+        program = action.code
         if advice.error is not None:
             yield Completed(blocked(advice.error, self._sandbox.traits.engine))
             return
@@ -274,7 +283,8 @@ class CodeAgent:
                 yield event
                 if isinstance(event, Completed):
                     return
-        stream = self._sandbox.stream(program, tools=approval.toolset, timeout=self._timeout)
+        sent = Sent(program, action.dependencies).to_run()
+        stream = self._sandbox.stream(sent, tools=approval.toolset, timeout=self._timeout)
         async with closing(stream):
             async for event in stream:
                 yield event

@@ -9,6 +9,7 @@ from typing import Final
 
 from actbox.core.errors import InvalidValue
 from actbox.tools import ApprovalDecision, ApprovalRequest, Approver
+from actbox.tools.approval import NOT_ELEVATED
 from actbox.tools.threads import ThreadPool
 
 Answer = ApprovalDecision | bool
@@ -24,11 +25,12 @@ class CallbackApprover:
     """Asks a function, sync or async, which returns `True`, `False` or an `ApprovalDecision`.
 
     A sync function is called in a thread. If its request is withdrawn, or `timeout` seconds are over, it runs on and
-    its answer is ignored. Any other return value, or an exception, is a refusal. `elevated` says that a `True` may
-    approve packages that no list of the policy has; an `ApprovalDecision` says it for itself.
+    its answer is ignored. Any other return value, or an exception, is a refusal. `elevated=True` says that a `True` may
+    approve packages that no list of the policy has; an `ApprovalDecision` says it for itself. With `elevated=False` the
+    function is not asked about such packages.
     """
 
-    def __init__(self, function: Callback, *, timeout: float | None = None, elevated: bool = False) -> None:
+    def __init__(self, function: Callback, *, timeout: float | None = None, elevated: bool | None = None) -> None:
         if not callable(function):
             raise InvalidValue(f"an approver is a function of one request, not {type(function).__name__}")
         self._function = function
@@ -39,6 +41,8 @@ class CallbackApprover:
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Return the function's answer. Raises the function's exceptions."""
+        if request.elevated and self._elevated is False:
+            return not_elevated()
         try:
             async with asyncio.timeout(self._timeout) as limit:
                 answer = await self._answer(request)
@@ -49,7 +53,9 @@ class CallbackApprover:
         if limit.expired():  # the function answered, but too late
             return timed_out(self._timeout)
         if isinstance(answer, bool):
-            return ApprovalDecision(answer, elevated=self._elevated)
+            if answer and request.elevated and not self._elevated:
+                return not_elevated()
+            return ApprovalDecision(answer, elevated=bool(self._elevated))
         if isinstance(answer, ApprovalDecision):
             return answer
         raise TypeError(f"an approver answers with True, False or an ApprovalDecision, not {type(answer).__name__}")
@@ -72,6 +78,11 @@ def approver_of(given: Approver | Callback | None) -> Approver | None:
 def timed_out(seconds: float | None) -> ApprovalDecision:
     """Return the refusal of a question that nobody has answered in time."""
     return ApprovalDecision(False, f"nobody decided within {seconds:g} seconds", cause="timeout")
+
+
+def not_elevated() -> ApprovalDecision:
+    """Return the refusal of a question that only an elevated approver may answer."""
+    return ApprovalDecision(False, NOT_ELEVATED, cause="unavailable")
 
 
 def checked_timeout(seconds: float | None) -> float | None:

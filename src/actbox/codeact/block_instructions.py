@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from actbox.core.errors import Unsupported
+from actbox.core.packages import PackagePolicy
 from actbox.rtfs.prompt import PROMPT
 from actbox.sandbox.traits import Traits
 from actbox.tools import Toolset, stubs, typescript_declarations
@@ -14,6 +15,7 @@ from actbox.tools import Toolset, stubs, typescript_declarations
 from .blocks import fenced, joined
 from .final_answer import FINAL_ANSWER
 from .instructions import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, LIKE_THE_OTHERS
+from .package_instructions import NO_PACKAGES, may_ask, packages_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,14 @@ def block_instructions(
     root: str = "/workspace",
     working_dir: str = "",
     guidance: str = "",
+    packages: PackagePolicy | None = None,
 ) -> str:
     """Return the instructions for a model whose programs have these tools, `final_answer` among them.
 
     `keeps_state` is true if the programs for one request run in one session, and `keeps_on` if those for further
     requests run there too. `root` is `Sandbox.root`, or empty if it is not known yet; `working_dir` is the directory in
-    which programs start, if it is another one. `guidance` is put before the text. Raises `Unsupported` for an unknown
-    language.
+    which programs start, if it is another one. `guidance` is put before the text. `packages` are the sandbox's
+    rules for packages. Raises `Unsupported` for an unknown language.
     """
     if language not in _LANGUAGES:
         raise Unsupported(f"no model is told here how to write {language!r}; there are: {', '.join(_LANGUAGES)}")
@@ -91,7 +94,7 @@ def block_instructions(
         (_KEPT_ON if keeps_on else _KEPT) if keeps_state else _FRESH,
         _folders(root, working_dir) if traits.files else "",
         f"Network: {traits.network}.",
-        _packages(traits) if language == "python" else "",
+        _packages(traits, packages, language, toolset),
         _figures(root) if language == "python" and traits.files and traits.python == "full" else "",
         "" if language == "rtfs" else "Print only what you need to read.",
         _LONGER_FENCE,
@@ -124,10 +127,17 @@ def _figures(root: str) -> str:
     return _FIGURES.format(pictures=f", and pictures that it writes below {output}")
 
 
-def _packages(traits: Traits) -> str:
+def _packages(traits: Traits, packages: PackagePolicy | None, language: str, toolset: Toolset) -> str:
+    if packages is None:
+        asked = NO_PACKAGES
+    else:
+        asked = packages_sentence(packages, language, by_argument=False, may_ask=may_ask(packages, toolset))
+    if language != "python":
+        return "" if packages is None else asked
     if traits.python == "full":
-        return "Full CPython. A package that is not installed is an ImportError: use another."
-    return f"Of Python there is: {traits.python}; packages: {traits.packages}."
+        return f"Full CPython. {asked}"
+    there = f"Of Python there is: {traits.python}; packages: {traits.packages}."
+    return there if packages is None else f"{there} {asked}"
 
 
 def _ending(toolset: Toolset, spoken: _Language) -> str:

@@ -19,13 +19,15 @@ from actbox.core.counted import counted
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.mounts import INPUT, FileMount
+from actbox.core.packages import HOST
 from actbox.core.policy import Policy
 from actbox.tools import Approval, Tool, Toolset, stubs, typescript_declarations
 from actbox.tools.signature_text import is_writable
 
 from .approvals import RunApproval, effective_mode, plan
 from .blocks import fenced, joined
-from .instructions import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT
+from .instructions import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, with_dependencies
+from .package_instructions import packages_sentence
 from .serial_numbers import serial_of
 from .settings import CodeActSettings
 from .tool_search import DESCRIBE_TOOL, SEARCH_TOOLS, Listing, search_tools_of
@@ -109,6 +111,8 @@ class FrozenRun:
             secrets=settings.secrets,
             variables=settings.variables,
             preload=settings.preload,
+            environment=settings.environment,
+            packages=settings.packages,
         )
         file_surface = bool(mounts) if settings.file_surface is None else settings.file_surface
         identities = [mount.identity for mount in mounts]
@@ -131,7 +135,12 @@ class FrozenRun:
     @property
     def input_schema(self) -> dict[str, Any]:
         """The JSON schema of the model's arguments, as a new dict."""
-        return copy.deepcopy(INPUT_SCHEMA)
+        return input_schema_of(self.settings)
+
+    @property
+    def asks_about_packages(self) -> bool:
+        """Whether somebody may be asked about packages while a program runs: the policy's rules name no approver."""
+        return self.policy.packages is not None and self.policy.packages.approver is None
 
     @cached_property
     def instructions(self) -> str:
@@ -182,9 +191,21 @@ class FrozenRun:
             ],
             "limits": self.policy.limits.to_dict(),
         }
+        if self.policy.environment_name != HOST:
+            document["environment"] = self.policy.environment_name
+        if self.policy.packages is not None:
+            rules = self.policy.packages.nodejs if _language(self) == "JavaScript" else self.policy.packages.python
+            lists = ("auto_approved", "requires_approval", "blocked")
+            document["packages"] = {name: [rule.name for rule in getattr(rules, name)] for name in lists}
         if self.listing is not None:
             document["listing"] = self.listing.to_dict()
         return document
+
+
+def input_schema_of(settings: CodeActSettings) -> dict[str, Any]:
+    """Return the JSON schema of the arguments of `execute_code`, as a new dict."""
+    schema = copy.deepcopy(INPUT_SCHEMA)
+    return schema if settings.packages is None else with_dependencies(schema)
 
 
 def _are_searched(own: Toolset, settings: CodeActSettings, pinned: Listing | None) -> bool:
@@ -218,7 +239,7 @@ def instructions_of(run: FrozenRun) -> str:
 
 def description_of(run: FrozenRun, *, with_session: bool = True) -> str:
     """Return the whole description of `execute_code`. With `with_session=False` it says that files last only in a
-    session.
+    session, and that nobody is asked about packages unless their rules have an approver.
     """
     return joined(_purpose(run), _rules(run, with_session), _tools(run))
 
@@ -255,7 +276,13 @@ def _purpose(run: FrozenRun) -> str:
 
 def _rules(run: FrozenRun, with_session: bool) -> str:
     limits = run.policy.limits
-    lines = [run.settings.about, _freshness(run, with_session), *_files(run), _network(run.policy.domains)]
+    lines = [
+        run.settings.about,
+        _packages(run, may_ask=with_session or not run.asks_about_packages),
+        _freshness(run, with_session),
+        *_files(run),
+        _network(run.policy.domains),
+    ]
     calls = f", {limits.tool_calls:,} calls of functions" if len(run.toolset) else ""
     lines.append(
         f"Limits of one program: {counted(float(limits.wall_seconds), 'second')},"
@@ -263,6 +290,13 @@ def _rules(run: FrozenRun, with_session: bool) -> str:
         " came of it, so print a summary of what is long."
     )
     return "\n".join(f"- {line}" for line in lines if line)
+
+
+def _packages(run: FrozenRun, *, may_ask: bool) -> str:
+    packages = run.policy.packages
+    if packages is None:
+        return ""
+    return packages_sentence(packages, run.settings.language, by_argument=True, may_ask=may_ask)
 
 
 def _freshness(run: FrozenRun, with_session: bool) -> str:

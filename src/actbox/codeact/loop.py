@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .arguments import NoProgram, program_of
+from .arguments import NoProgram, Sent, sent_program
 from .blocks import program_in
 from .instructions import EXECUTE_CODE
 from .model import AssistantMessage, Message, ModelReply, SystemMessage, ToolCall, ToolResultMessage, UserMessage
@@ -30,10 +30,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The action to run this program. `call_id` is that of the model's tool call, empty for a fenced block."""
+    """The action to run this program. `call_id` is that of the model's tool call, empty for a fenced block.
+
+    `dependencies` are the packages that the call asks for.
+    """
 
     code: str
     call_id: str = ""
+    dependencies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +54,25 @@ Action = Ask | Run | End
 class Loop:
     """The state machine for one question. Calls out of order raise `RuntimeError`.
 
-    Programs are in `language`. They come in fenced blocks, and with `by_call` also in calls of `execute_code`.
+    Programs are in `language`. They come in fenced blocks, and with `by_call` also in calls of `execute_code`, which
+    takes `dependencies` with `packages`.
     """
 
     def __init__(
-        self, question: str, instructions: str, max_turns: int, *, language: str = "python", by_call: bool = True
+        self,
+        question: str,
+        instructions: str,
+        max_turns: int,
+        *,
+        language: str = "python",
+        by_call: bool = True,
+        packages: bool = False,
     ) -> None:
         self._messages: list[Message] = [SystemMessage(instructions), UserMessage(question)]
         self._max_turns = max_turns
         self._language = language
         self._by_call = by_call
+        self._packages = packages
         self._programs: deque[Run] = deque()
         self._turn = 0
         self._expects: Literal["begin", "reply", "observation", "nothing"] = "begin"
@@ -80,7 +93,8 @@ class Loop:
         self._messages.append(AssistantMessage(reply.text, reply.tool_calls))
         for call in reply.tool_calls:
             try:
-                self._programs.append(Run(self._program_of(call), call.id))
+                sent = self._program_of(call)
+                self._programs.append(Run(sent.code, call.id, sent.dependencies))
             except NoProgram as error:
                 self._messages.append(ToolResultMessage(call.id, call.name, str(error)))
         if reply.tool_calls:
@@ -126,10 +140,10 @@ class Loop:
         if self._expects != what:
             raise RuntimeError(f"the loop expects {self._expects}, not {what}")
 
-    def _program_of(self, call: ToolCall) -> str:
+    def _program_of(self, call: ToolCall) -> Sent:
         """Return the program of a tool call. Raises `NoProgram`, whose message is for the model."""
         if self._by_call and call.name == EXECUTE_CODE:
-            return program_of(call.arguments, tool_name=EXECUTE_CODE)
+            return sent_program(call.arguments, tool_name=EXECUTE_CODE, packages=self._packages, only_known=True)
         how = f"with {EXECUTE_CODE}(code=…)" if self._by_call else f"in a fenced ```{self._language} block"
         raise NoProgram(
             f"There is no tool {call.name!r} to call directly. Call functions inside a program, which you send {how}."

@@ -10,7 +10,8 @@ from typing import Any
 from actbox.tools import ApprovalDecision, ApprovalRequest, Approver
 
 from .approvals import Waits
-from .approvers import timed_out
+from .approvers import not_elevated, timed_out
+from .arguments import Sent
 from .frozen import FrozenRun
 from .outcome import CodeActOutcome
 from .turns import Turns
@@ -33,7 +34,12 @@ class PausableRun:
         self._task = self.loop.create_task(perform(self))
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Queue a request for `next` to hand out, and return its decision: a refusal after `timeout` seconds."""
+        """Queue a request for `next` to hand out, and return its decision: a refusal after `timeout` seconds.
+
+        A framework's answer is yes or no, and never that of an elevated approver.
+        """
+        if request.elevated:
+            return not_elevated()
         answer: asyncio.Future[ApprovalDecision] = self.loop.create_future()
         self._questions.put_nowait((request, answer))
         try:
@@ -119,7 +125,7 @@ class Waiting(Waits):
     """
 
     run: FrozenRun
-    program: str = field(repr=False)
+    sent: Sent = field(repr=False)
     shown: str
     named: tuple[str, ...]
     paused: PausableRun | None

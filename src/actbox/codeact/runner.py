@@ -18,6 +18,7 @@ from actbox.core.call_log import CallLog
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, FileError
 from actbox.core.events import Completed, Event
 from actbox.core.policy import Policy
+from actbox.core.program import Program
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
 from actbox.sandbox.paths import NO_FOLDER
@@ -26,7 +27,7 @@ from actbox.tools.threads import ThreadPool
 
 from .approvals import Approvals, RunApproval, refused
 from .approvers import checked_timeout
-from .arguments import NoProgram, program_of
+from .arguments import NoProgram, Sent, sent_program
 from .environments import MOST_ENVIRONMENTS, Environment, Environments
 from .frozen import FrozenRun
 from .outcome import CodeActOutcome, could_not_run, not_run, run_gone
@@ -80,7 +81,8 @@ class CodeActRunner:
     request waits under its scope and call id for `approval_timeout` seconds. After that a call of a program is refused,
     and a program that has not begun never does. So calls that may ask need unique call ids: while one waits, another
     with the same scope and call id that would ask does not run, and its outcome says so. The bundled style asks nobody
-    here: `FrozenRun.approval` says that a run requires approval, and the caller of `execute` must have obtained it.
+    here, except about packages: `FrozenRun.approval` says that a run requires approval, and the caller of `execute`
+    must have obtained it.
 
     `on_event` is called with the events of each program while it runs (`program_events.py`).
 
@@ -120,9 +122,10 @@ class CodeActRunner:
         program.
         """
         try:
-            program = program_of(arguments, tool_name=run.tool_name)
+            sent = _sent(run, arguments)
         except NoProgram as error:
             return _outcome(run, not_run(ErrorKind.SYNTAX, str(error), type="InvalidArguments"), "")
+        program = sent.code
         if self._approvals.is_stopped:
             return _outcome(run, not_run(ErrorKind.CANCELLED, _CLOSED), program)
         wrong = None if run.settings.static_check is None else await self._check(run, program)
@@ -131,12 +134,10 @@ class CodeActRunner:
         plan = await _plan(run, program)
         if plan.too_long:
             return _outcome(run, not_run(ErrorKind.POLICY, plan.too_long, hint=_LONG_HINT, type="TooLong"), program)
-        waiting = Waiting(
-            run=run, program=program, shown=_hash(program), named=plan.named, paused=None, lasting=lasting
-        )
+        waiting = Waiting(run=run, sent=sent, shown=_hash(sent), named=plan.named, paused=None, lasting=lasting)
         if plan.required and not approved:
             if self._ask((scope, call_id), waiting):
-                return _needed(plan.request(program), waiting, scope, call_id)
+                return _needed(_with_packages(plan.request(program), sent), waiting, scope, call_id)
         elif not (self._approvals.is_taken((scope, call_id), time.monotonic()) and plan.will_ask):
             return await self._begin(waiting, plan, scope, call_id)
         return _outcome(run, not_run(ErrorKind.CANCELLED, _TAKEN, hint=_TAKEN_HINT, type="Busy"), program)
@@ -166,12 +167,12 @@ class CodeActRunner:
         is requested.
         """
         try:
-            program = program_of(arguments, tool_name=run.tool_name)
+            sent = _sent(run, arguments)
         except NoProgram:
             return await self.execute(run, arguments, scope=scope, call_id=call_id, lasting=lasting)
-        key = (scope, call_id)
+        program, key = sent.code, (scope, call_id)
         step, waiting = self._approvals.answer(
-            key, _hash(program), approved=decision.approved, edited=edited, now=time.monotonic()
+            key, _hash(sent), approved=decision.approved, edited=edited, now=time.monotonic()
         )
         if waiting is not None and waiting.paused is not None and not _is_here(waiting.paused):
             waiting.give_up()
@@ -180,7 +181,7 @@ class CodeActRunner:
             known = self._approvals.has_begun(key)
             plan = await _plan(run, program)
             if known is None:
-                known = plan.may_ask if begun is None else begun
+                known = (plan.may_ask or run.asks_about_packages) if begun is None else begun
             if known or begun or not plan.required:
                 return self._gone(run, program, key)
         elif step == "ask" and waiting.paused is not None:
@@ -190,7 +191,7 @@ class CodeActRunner:
             return await self._go_on(waiting, waiting.paused, scope, call_id)
         elif step == "reject":
             return _outcome(run, refused(decision, ""), program)
-        elif step == "begin" and waiting.program != program:
+        elif step == "begin" and waiting.sent != sent:
             return await self._execute(waiting.run, arguments, scope, call_id, lasting, approved=True)
         elif step == "begin":
             return await self._begin(waiting, await _plan(waiting.run, program), scope, call_id)
@@ -262,14 +263,14 @@ class CodeActRunner:
     async def _begin(
         self, waiting: Waiting, plan: RunApproval, scope: str, call_id: str
     ) -> CodeActOutcome | ApprovalNeeded:
-        run, program, toolset, calls = waiting.run, waiting.program, plan.toolset, CallLog()
+        run, sent, toolset, calls = waiting.run, waiting.sent, plan.toolset, CallLog()
         place = (scope, call_id, waiting.lasting)
-        if run.settings.approval_style != "bundled":
+        if run.settings.approval_style != "bundled" or run.asks_about_packages:
             self._approvals.begin((scope, call_id), calls)
-        if not plan.may_ask:
-            return await self._perform(run, program, toolset, calls, place)
+        if not plan.may_ask and not run.asks_about_packages:
+            return await self._perform(run, sent, toolset, calls, place)
         paused = PausableRun(
-            lambda approver: self._perform(run, program, toolset.asking(approver), calls, place),
+            lambda approver: self._perform(run, sent, toolset.asking(approver), calls, place),
             timeout=self._approval_timeout,
         )
         return await self._go_on(replace(waiting, paused=paused), paused, scope, call_id)
@@ -286,19 +287,21 @@ class CodeActRunner:
             paused.answer(ApprovalDecision(False, _UNASKED, cause="unavailable"))
 
     async def _perform(
-        self, run: FrozenRun, program: str, toolset: Toolset, calls: CallLog, place_of: tuple[str, str, bool]
+        self, run: FrozenRun, sent: Sent, toolset: Toolset, calls: CallLog, place_of: tuple[str, str, bool]
     ) -> CodeActOutcome:
         warnings: tuple[str, ...] = ()
+        program = sent.code
         try:
             scope, call_id, lasting = place_of
+            to_run = sent.to_run(run.settings.language)
             take = partial(self._take, calls, partial(ProgramEvent, scope=scope, call_id=call_id, program=program))
             owner = scope if run.file_surface else None
             async with self._environments.use(run.environment, owner, run.policy, lasting=lasting) as place:
                 warnings, place.warnings = place.warnings, ()
                 if run.file_surface and run.settings.clear_output:
-                    result = await _run_in_turn(place, program, toolset, take)
+                    result = await _run_in_turn(place, to_run, toolset, take)
                 else:
-                    result = await _run(place.sandbox, program, toolset, take, alone=not run.file_surface)
+                    result = await _run(place.sandbox, to_run, toolset, take, alone=not run.file_surface)
                 result = _with_named_hint(replace(result, warnings=(*warnings, *result.warnings)), run, toolset)
                 return await _with_stored_output(_outcome(run, result, program, calls), run, place.sandbox)
         except Exception as error:  # a fault of ours or of the machine must not end the agent
@@ -343,7 +346,9 @@ async def _plan(run: FrozenRun, program: str) -> RunApproval:
     return await _readers.run(run.plan, program)
 
 
-async def _run(sandbox: Sandbox, program: str, toolset: Toolset, take: Take, *, alone: bool) -> ExecutionResult:
+async def _run(
+    sandbox: Sandbox, program: Program | str, toolset: Toolset, take: Take, *, alone: bool
+) -> ExecutionResult:
     stream = (sandbox.stream_alone if alone else sandbox.stream)(program, tools=toolset)
     async with closing(stream):
         async for event in stream:
@@ -353,7 +358,7 @@ async def _run(sandbox: Sandbox, program: str, toolset: Toolset, take: Take, *, 
     raise AssertionError("a stream ended without Completed")
 
 
-async def _run_in_turn(place: Environment, program: str, toolset: Toolset, take: Take) -> ExecutionResult:
+async def _run_in_turn(place: Environment, program: Program | str, toolset: Toolset, take: Take) -> ExecutionResult:
     """Run a program after emptying `/output`, while no other program of its conversation uses that directory."""
     try:
         async with place.turns.one():
@@ -420,8 +425,20 @@ def _outcome(run: FrozenRun, result: ExecutionResult, program: str, calls: CallL
     )
 
 
-def _hash(program: str) -> str:
-    return hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()
+def _sent(run: FrozenRun, arguments: Any) -> Sent:
+    return sent_program(arguments, tool_name=run.tool_name, packages=run.policy.packages is not None)
+
+
+def _with_packages(request: ApprovalRequest, sent: Sent) -> ApprovalRequest:
+    """Return the request for a program's approval with the packages that it asks for in its reason."""
+    if not sent.dependencies:
+        return request
+    return replace(request, reason=f"{request.reason}; it asks for the packages {', '.join(sent.dependencies)}")
+
+
+def _hash(sent: Sent) -> str:
+    text = "\0".join((sent.code, *sent.dependencies))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _is_here(paused: PausableRun) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict, get_args
 from actbox.content.render import LEAST_CHARS, MAX_CHARS
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
+from actbox.core.packages import HOST, Environment, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.core.secrets import Secret
 
@@ -29,6 +30,8 @@ class CodeActOptions(TypedDict, total=False):
     preload: Sequence[str]
     secrets: Sequence[Secret]
     variables: Mapping[str, str]
+    environment: str | Environment
+    packages: PackagePolicy | None
     about: str
     language: Language
     approval_style: ApprovalStyle
@@ -49,7 +52,8 @@ class CodeActSettings:
 
     Raises `InvalidValue` for an invalid setting, and `Unsupported` for a type checker that is not installed.
 
-    * `limits`, `preload`, `secrets`, `variables`: as in `Policy`.
+    * `limits`, `preload`, `secrets`, `variables`, `environment`, `packages`: as in `Policy`. With `packages` the
+      model's tool also takes `dependencies`.
     * `about`: the language and packages of programs, as a sentence for the model. `language` selects how tools are
       shown: as Python stubs, or as TypeScript declarations of async functions. The analysis of programs before they run
       (the style `inspected`, `static_check`) supports only Python, and so does the search of many tools.
@@ -71,6 +75,8 @@ class CodeActSettings:
     preload: tuple[str, ...] = ()
     secrets: tuple[Secret, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    environment: str | Environment = HOST
+    packages: PackagePolicy | None = None
     about: str = "The program is Python: full CPython with the packages that are installed."
     language: Language = "python"
     approval_style: ApprovalStyle = "bundled"
@@ -95,7 +101,13 @@ class CodeActSettings:
 
     def __post_init__(self) -> None:
         # Whether a secret has an allowed place is known only at each run, with its domains.
-        checked = Policy(limits=self.limits, variables=self.variables, preload=self.preload)
+        checked = Policy(
+            limits=self.limits,
+            variables=self.variables,
+            preload=self.preload,
+            environment=self.environment,
+            packages=self.packages,
+        )
         object.__setattr__(self, "variables", checked.variables)
         object.__setattr__(self, "preload", checked.preload)
         object.__setattr__(self, "secrets", tuple(self.secrets))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from actbox.core.packages import Environment, PackagePolicy
+from actbox.core.errors import InvalidValue
+from actbox.core.packages import CLEAN, HOST, Environment, PackagePolicy
+from actbox.core.policy import Policy
 
-from .cache_directory import private_directory
 from .documents import read_document
 from .merging import Merged
 from .sections import add_document
@@ -44,6 +45,25 @@ class Config:
             add_document(document, file, merged)
         return cls(**merged.settings, environments=tuple(merged.environments.values()), packages=merged.policy())
 
+    def policy(self, environment: str = HOST) -> Policy:
+        """Return the policy of programs that see an environment: one of the files', or `"host"` or `"clean"`.
+
+        Its packages are installed by way of the package cache that the files name. Raises `InvalidValue` for another
+        environment, and as `cache_directory` does.
+        """
+        named: dict[str, str | Environment] = {HOST: HOST, CLEAN: CLEAN, **{one.name: one for one in self.environments}}
+        if environment not in named:
+            raise InvalidValue(f"no file defines the environment {environment!r}; there are {', '.join(named)}")
+        packages = self.packages
+        if packages is not None or environment not in (HOST, CLEAN):
+            packages = replace(packages or PackagePolicy(), cache=self.package_cache())
+        return Policy(environment=named[environment], packages=packages)
+
+    def package_cache(self) -> str | None:
+        """Return the package cache for `PackagePolicy(cache=…)`; raises as `cache_directory` does."""
+        directory = self.cache_directory()
+        return "" if not self.enable_package_cache else str(directory) if directory is not None else None
+
     def cache_directory(self) -> Path | None:
         """Return the directory of `package_cache_dir`, or `None` if no file names one. Makes a missing directory.
 
@@ -51,4 +71,9 @@ class Config:
         a link, belongs to another user, or is open to others for writing. A parent may belong to root, and may be open
         to others if it has the sticky bit, as `/tmp` has: there, only we can rename what is ours.
         """
-        return private_directory(self.package_cache_dir, "package_cache_dir") if self.package_cache_dir else None
+        if not self.package_cache_dir:
+            return None
+        # The room of packages needs an extra, which a file without packages does not.
+        from actbox.packages.private_directory import private_directory
+
+        return private_directory(self.package_cache_dir, "package_cache_dir")

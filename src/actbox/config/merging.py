@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from actbox.core.errors import InvalidValue
-from actbox.core.packages import Environment, PackagePolicy, PackageRule, PackageRules
+from actbox.core.packages import Environment, PackagePolicy, PackageRule, PackageRules, normalized_name
 
 
 class Merged:
@@ -37,7 +36,7 @@ class Merged:
 
     def add_rule(self, language: str, place: str, rule: PackageRule, file: str) -> None:
         """Add a package to one of the lists of `PackageRules`. The first reason that a file gives stays."""
-        name = re.sub(r"[-_.]+", "-", rule.name).lower()  # as in PEP 503
+        name = normalized_name(rule.name)
         self._compare(f"the list of the {language} package {name!r}", place, file)
         rules = self._rules[language]
         if name not in rules or not rules[name][1].reason:

@@ -19,8 +19,6 @@ from .merging import Merged, policy_of
 
 _LISTS: Final = ("auto_approved", "requires_approval", "blocked")
 _IMAGE_KEYS: Final = ("name", "base", "packages", "warm_pool_size")
-_BUILT_IN: Final = ("host", "clean")
-_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _BASE: Final = re.compile(r"(?:[A-Za-z0-9][\w.:-]*/)*(python|node)(?::([\w.-]+))?(?:@sha256:[0-9a-f]{64})?", re.ASCII)
 _PYTHON_TAG: Final = re.compile(r"(3\.\d+(?:\.\d+)?)(?:-.+)?", re.ASCII)
 
@@ -91,11 +89,6 @@ def _environment(value: object, where: str) -> Environment:
         if key not in image:
             raise InvalidValue(f"{where} has no {key!r}, such as {example!r}")
     name, base = (_text(image[key], f"{where}, {key}") for key in ("name", "base"))
-    if name in _BUILT_IN or not _NAME.fullmatch(name):
-        raise InvalidValue(
-            f"{where}: the name {name!r} is taken or invalid; use letters, digits, '.', '_' and '-', and none of"
-            f" {', '.join(_BUILT_IN)}"
-        )
     size = image.get("warm_pool_size", 1)
     if type(size) is not int or size < 0:
         raise InvalidValue(f"{where}: warm_pool_size is how many sandboxes wait, 0 or more, not {reprlib.repr(size)}")

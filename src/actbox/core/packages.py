@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import NoneType
 from typing import Any, overload
 
 from .errors import InvalidValue
@@ -14,6 +15,8 @@ HOST = "host"
 """The environment of this process: its interpreter and its packages, read-only."""
 CLEAN = "clean"
 """The interpreter and its standard library, without any package."""
+AUTO = "auto"
+"""For one program alone: the named environment that has most of its dependencies, else `HOST`."""
 
 
 class TrustLevel(StrEnum):
@@ -168,6 +171,10 @@ class Distributions(Sequence[Distribution]):
     def __getitem__(self, index: int | slice) -> Distribution | Sequence[Distribution]:
         return self._read()[index]
 
+    def __repr__(self) -> str:
+        asked = [f"{one.name}=={one.version}" for one in self.asked]
+        return f"<Distributions: {', '.join(asked) or 'none'} beyond the environment; list() has all>"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageFacts:
@@ -188,6 +195,7 @@ class PackageFacts:
     sha256: str = ""
     size: int | None = None
     licence: str = "unknown"
+    """The licence that the index gives; nobody has compared it with the files of the package."""
     released: str = "unknown"
 
 
@@ -199,9 +207,13 @@ class PackagePolicy:
     without one they are refused, unless the program's tools have an approver. `index` is the address of the package
     index; default: the one that this machine's uv and pip settings name, else the one that uv takes by itself.
     `npm_registry` is that of the registry of npm; default: the one that npm's settings name, else the public one.
-    `install_seconds` limits resolving and installing, which are no part of a program's time. `offline` uses the package cache alone. `vulnerabilities` is the
-    path of a file or directory in the OSV format: packages that it names, in affected versions, are refused.
-    `review_days` refuses named environments whose lock nobody has reviewed in so many days.
+    `install_seconds` limits resolving and installing, which are no part of a program's time, and all that one run of a
+    session waits for packages. `offline` uses the package cache alone. `vulnerabilities` is the path of a file or
+    directory in the OSV format: packages that it names, in affected versions, are refused. `review_days` refuses named
+    environments whose lock nobody has reviewed in so many days. `cache` is the directory of the package cache, to which
+    only this user may write; default: `actbox/wheels` in the user's cache directory. With "" nothing is kept beyond
+    this process. `source_builds` admits packages that have
+    no wheel, and those of Git: one is built from its sources, in a sandbox without a network.
     """
 
     python: PackageRules = field(default_factory=PackageRules)
@@ -213,6 +225,8 @@ class PackagePolicy:
     offline: bool = False
     vulnerabilities: str | None = None
     review_days: float | None = None
+    cache: str | None = None
+    source_builds: bool = False
 
     def __post_init__(self) -> None:
         for name in ("python", "nodejs"):
@@ -221,6 +235,11 @@ class PackagePolicy:
         for rule in (*self.python.auto_approved, *self.python.requires_approval, *self.python.blocked):
             if not re.fullmatch(PACKAGE_NAME, rule.name):
                 raise InvalidValue(f"PackagePolicy.python: {rule.name!r} is a name of npm; put it into nodejs")
+        for name in ("index", "npm_registry", "vulnerabilities", "cache"):
+            if not isinstance(getattr(self, name), (str, NoneType)):
+                raise InvalidValue(f"PackagePolicy.{name} must be text or None, not {getattr(self, name)!r}")
+        if not isinstance(self.offline, bool):
+            raise InvalidValue(f"PackagePolicy.offline must be True or False, not {self.offline!r}")
         for name in ("install_seconds", "review_days"):
             value = getattr(self, name)
             if value is None and name == "review_days":
@@ -231,7 +250,8 @@ class PackagePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """An interpreter and a set of packages that programs see. `"host"` and `"clean"` name the two that always exist.
+    """An interpreter and a set of packages that programs see. `"host"` and `"clean"` name the two that always exist,
+    and `"auto"` has one chosen for a program.
 
     `python` is the interpreter: a version such as `"3.12"`, `"cpython-3.12"`, a path, or `""` for that of this process.
     `packages` are requirements (PEP 508), or npm's for `language="javascript"`. `image` is the OCI image on engines
@@ -248,9 +268,19 @@ class Environment:
 
     def __post_init__(self) -> None:
         check_environment_name(self.name)
-        if self.name in (HOST, CLEAN):
-            raise InvalidValue(f"Environment: {self.name!r} always exists; choose another name")
+        if self.name in (HOST, CLEAN, AUTO):
+            raise InvalidValue(f"Environment: {self.name!r} has a meaning of its own; choose another name")
+        listed: object = self.packages
+        if isinstance(listed, str) or not isinstance(listed, Iterable):
+            raise InvalidValue(f"Environment.packages is a list of requirements, not {listed!r}")
+        for name in ("python", "image", "language"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidValue(f"Environment.{name} must be text, not {getattr(self, name)!r}")
+        if isinstance(self.warm_pool_size, bool) or not isinstance(self.warm_pool_size, int) or self.warm_pool_size < 0:
+            raise InvalidValue(f"Environment.warm_pool_size is a number of guests, not {self.warm_pool_size!r}")
         object.__setattr__(self, "packages", tuple(self.packages))
+        if not all(isinstance(one, str) for one in self.packages):
+            raise InvalidValue(f"Environment.packages has requirements as text, not {self.packages!r}")
 
 
 def check_environment_name(name: object) -> None:

@@ -29,8 +29,8 @@ class Policy:
 
     `environment` is the interpreter and the packages that programs see: `"host"` those of this process, `"clean"` the
     interpreter and its standard library alone, another name or an `Environment` those of a lock, which is built when it
-    is first used. `packages` says which packages beyond it programs may have; without it
-    they may have none.
+    is first used. `"auto"`, for `actbox.run` alone, is the named environment that has most of the program's
+    dependencies. `packages` says which packages beyond it programs may have; without it they may have none.
 
     Raises `InvalidValue` if two mounts share a path, one lies inside another that is not at `/input`, two secrets share
     a name or would set the same header of a request, or a secret can go to none of the allowed places. In `variables`,

@@ -1,4 +1,4 @@
-"""Which packages a program may have: reading requirements, judging them by rules, and names of imports.
+"""Packages of programs: reads requirements, judges them by rules, and finds packages by the names of imports.
 
     from actbox.core.packages import PackageRules
     from actbox.packages import PackageJudge, read_requirements
@@ -7,9 +7,9 @@
     for requirement in read_requirements(["openpyxl>=3.1", "Keyboard"]):
         print(judge.judge(requirement).trust)  # allow-listed, blocked
 
-These names read no file and use no network, except `distributions_of`, which looks at the packages that this
-interpreter has. `provider` installs packages for the sandboxes. The extra `actbox[packages]` brings what this room
-needs.
+These names read no file and use no network, except `read_dependencies`, and `distributions_of`, which looks at the
+packages that this interpreter has. `provider` installs packages for the sandboxes. The extra `actbox[packages]` brings
+what this room needs.
 """
 
 from actbox.core.errors import Unsupported
@@ -19,6 +19,7 @@ try:
 except ModuleNotFoundError:
     raise Unsupported("dependencies need the packaging library: pip install 'actbox[packages]'") from None
 
+from .dependency_files import read_dependencies
 from .import_names import distributions_of, in_standard_library, record_imports, top_level_imports
 from .npm_requirements import parse_npm_requirement, read_npm_requirements
 from .project_files import DeclaredDependencies, read_project, read_script
@@ -37,6 +38,7 @@ __all__ = [
     "in_standard_library",
     "parse_npm_requirement",
     "parse_requirement",
+    "read_dependencies",
     "read_npm_requirements",
     "read_project",
     "read_requirements",

@@ -51,6 +51,11 @@ def is_fixed(address: str) -> bool:
     return bool(re.search(r"(^|&)sha256=[0-9a-f]{64}(&|$)", parts.fragment))
 
 
+def revision_of(address: str) -> str:
+    """Return the revision that a Git address names, "" if it names none."""
+    return _revision(urlsplit(address))
+
+
 def names_in_address(address: str) -> set[str]:
     """Return the normalized names that an address contains: each part of its path and of its subdirectory."""
     parts = urlsplit(address)

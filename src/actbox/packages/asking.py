@@ -15,10 +15,17 @@ from actbox.core.program import Program
 from actbox.tools import ApprovalDecision, ApprovalRequest, Approver
 from actbox.tools.approval import decision_of
 
-from .resolving import Locked
+from .locked_files import Locked
 from .rules import Judgement
 
 Tell = Callable[[Event], None]
+
+_LIST_IT = "Whoever writes the policy can list it in PackageRules(auto_approved=…), or give"
+_NEEDED = {
+    TrustLevel.REQUIRES_APPROVAL: "the policy requires approval for it",
+    TrustLevel.REGISTRY: "no list of the policy has it",
+    TrustLevel.GIT: "it comes from an address for which no index vouches",
+}
 
 
 class NotAllowed(Exception):
@@ -45,24 +52,30 @@ class PackageApprovals:
         approver: Approver | None,
         program: Program,
         tell: Tell,
+        answered: set[tuple[str, ...]],
     ) -> frozenset[str]:
         """Ask about each package that needs it, one after the other, and return the names of those approved.
 
         `locked` are all packages that would be installed, by name; of npm there may be several versions of one.
+        `answered` are those approved for this program before, each with what it brings; more are added.
         Raises `NotAllowed` at the first refusal.
         """
         approved = set()
         for judgement in judgements:
             if judgement.demand.asks and not judgement.covered and judgement.name not in approved:
-                await self._ask(judgement, _brought(judgement, judgements), locked, policy, approver, program, tell)
+                brought = _brought(judgement, judgements)
+                files = [(one, file) for one in (judgement, *brought) for file in locked.get(one.name, (None,))]
+                key = tuple(_approved_as(one, file) for one, file in files)
+                if key not in answered:
+                    await self._ask(judgement, files, policy, approver, program, tell)
+                answered.add(key)
                 approved.add(judgement.name)
         return frozenset(approved)
 
     async def _ask(
         self,
         judgement: Judgement,
-        brought: Sequence[Judgement],
-        locked: Mapping[str, Sequence[Locked]],
+        files: Sequence[tuple[Judgement, Locked | None]],
         policy: PackagePolicy,
         approver: Approver | None,
         program: Program,
@@ -70,7 +83,8 @@ class PackageApprovals:
     ) -> None:
         if approver is None:
             raise not_approved(judgement)
-        facts = tuple(_facts(one, file) for one in (judgement, *brought) for file in locked.get(one.name, (None,)))
+        facts = tuple(_facts(one, file) for one, file in files)
+        builds = [_build(file) for _, file in files if file and (file.is_source or file.source)]
         demand = judgement.demand
         key = (policy.python, policy.nodejs, judgement.name, frozenset(one.sha256 for one in facts))
         with self._lock:
@@ -80,7 +94,7 @@ class PackageApprovals:
             id=secrets.token_hex(8),
             what="install",
             program=program.code,
-            reason=_reason(judgement),
+            reason="; ".join([_reason(judgement), *builds]),
             packages=facts,
             elevated=demand.elevated,
         )
@@ -120,22 +134,34 @@ def blocked(judgement: Judgement) -> NotAllowed:
     return NotAllowed(
         "PackageBlocked",
         f"{_subject(judgement)} is blocked by the policy{_why(judgement)}",
-        "do without it; another spelling or address of it is blocked too",
+        "do without it; another spelling or address of it is blocked too. Whoever writes the policy can take it out of"
+        " PackageRules(blocked=…)",
     )
 
 
 def not_approved(judgement: Judgement, answer: ApprovalDecision | None = None) -> NotAllowed:
     """Return the error for a package that nobody has approved, or that an approver's answer refuses."""
+    hint = "do without it, or ask for a package that is approved"
     if answer is None:
-        message = f"needs an approval that nobody has given ({judgement.trust}){_why(judgement)}"
+        message = f"needs an approval that nobody has given: {_NEEDED[judgement.trust]}{_why(judgement)}"
+        by_list = judgement.trust is not TrustLevel.GIT
+        hint += f". {_LIST_IT if by_list else 'Whoever writes the policy can give'} PackagePolicy(approver=…)"
     else:
         how = "was not approved in time" if answer.cause == "timeout" else "was refused"
         message = how + (f": {answer.reason}" if answer.reason else "")
-    return NotAllowed(
-        "PackageNotApproved",
-        f"{_subject(judgement)} {message}",
-        "do without it, or ask for a package that is approved",
+    return NotAllowed("PackageNotApproved", f"{_subject(judgement)} {message}", hint)
+
+
+def missed(module: str, judgements: Sequence[Judgement]) -> ErrorInfo:
+    """Return the error of a program that misses a module whose packages are not admitted, by their judgements."""
+    listed = [one for one in judgements if one.trust is not TrustLevel.REGISTRY]
+    if listed:
+        return (blocked if listed[0].demand.refused else not_approved)(listed[0]).error
+    hint = (
+        f"the policy has no rule for {judgements[0].name}, so programs do not have it: use the standard library, or a"
+        f" package that the policy lists. {_LIST_IT} PackagePolicy(approver=…)"
     )
+    return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, message=f"{module} is missing", hint=hint)
 
 
 def refuse(judgements: Iterable[Judgement], *, nobody_answers: bool = False) -> tuple[str, ...]:
@@ -164,10 +190,20 @@ def _brought(judgement: Judgement, judgements: Sequence[Judgement]) -> list[Judg
     return [one for one in judgements if one.covered and judgement.name in one.path]
 
 
+def _approved_as(judgement: Judgement, file: Locked | None) -> str:
+    """Return what an answer covers: what is at an address, or the content of a file."""
+    return judgement.requirement if judgement.trust is TrustLevel.GIT else f"{judgement.name} {file and file.origin}"
+
+
+def _build(file: Locked) -> str:
+    origin = file.source or file.filename
+    return f"{origin} is built first, in a sandbox" if file.is_source else f"{file.filename} is from {origin}"
+
+
 def _facts(judgement: Judgement, locked: Locked | None) -> PackageFacts:
     return PackageFacts(
         name=judgement.name,
-        version=locked.version if locked else "unknown",
+        version=(locked.version if locked else "") or "unknown",
         requirement=judgement.requirement,
         trust=judgement.trust,
         reason=judgement.reason,
@@ -181,11 +217,7 @@ def _facts(judgement: Judgement, locked: Locked | None) -> PackageFacts:
 
 def _reason(judgement: Judgement) -> str:
     """Return why somebody is asked: a sentence without its full stop."""
-    why = {
-        TrustLevel.REQUIRES_APPROVAL: "the policy requires approval for it",
-        TrustLevel.REGISTRY: "no list of the policy has it",
-        TrustLevel.GIT: "it comes from an address for which no index vouches",
-    }[judgement.trust]
+    why = _NEEDED[judgement.trust]
     return "; ".join([f"{_subject(judgement)} is to be installed: {why}{_why(judgement)}", *judgement.warnings])
 
 

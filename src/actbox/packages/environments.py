@@ -19,7 +19,8 @@ from actbox.core.errors import InvalidValue
 from actbox.core.packages import CLEAN, HOST, Distribution, Environment, check_environment_name
 from actbox.sandbox.dependencies import Target
 
-from .resolving import Locked
+from .artifacts import DAMAGED
+from .locked_files import Locked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class EnvironmentRecord:
     """A named environment as the package cache knows it. Times are seconds since 1970, 0.0 for what was never done.
 
     `platform` is that of the interpreter that the lock is for. `checked` says when, and against which file, the lock
-    was compared with known vulnerabilities.
+    was compared with known vulnerabilities. A review holds for the lock that `reviewed_lock` is the digest of.
     """
 
     definition: Environment
@@ -39,6 +40,12 @@ class EnvironmentRecord:
     checked: str = ""
     reviewed_at: float = 0.0
     reviewed_by: str = ""
+    reviewed_lock: str = ""
+
+    @property
+    def is_reviewed(self) -> bool:
+        """Whether somebody has reviewed this lock."""
+        return self.reviewed_lock == self.lock_sha256
 
     @property
     def lock_sha256(self) -> str:
@@ -75,7 +82,7 @@ class EnvironmentRecords:
             return EnvironmentRecord(**{**said, "definition": definition, "locked": locked})
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except DAMAGED as error:
             raise InvalidValue(
                 f"{path} is no record of an environment ({error}): remove it and build it anew"
             ) from None

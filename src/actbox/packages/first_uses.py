@@ -30,7 +30,7 @@ class FirstUses:
         self._known: set[str] = set()
 
     def note(self, distributions: Iterable[Distribution]) -> None:
-        """Record those that are allow-listed and not recorded yet. Raises `OSError`."""
+        """Record the allow-listed distributions that the file lacks. Raises `OSError`."""
         new = {one.sha256: one for one in distributions if one.trust is TrustLevel.ALLOW_LISTED}
         if not new.keys() - self._known:
             return
@@ -45,7 +45,7 @@ class FirstUses:
         self._known |= new.keys()
 
     def read(self) -> tuple[FirstUse, ...]:
-        """Return what is recorded, the oldest first; lines that somebody has damaged are left out."""
+        """Return the recorded uses, the oldest first, without lines that somebody has damaged."""
         found = []
         try:
             lines = self._path.read_text("utf-8", "replace").splitlines()

@@ -143,6 +143,28 @@ DISTRIBUTIONS: Final[Mapping[str, str]] = {
 }
 """Distributions by the name that programs import, where the two differ; a dotted name is a part of a namespace."""
 
+ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Crypto": ("pycrypto",),
+    "cv2": ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless"),
+    "faiss": ("faiss-gpu",),
+    "magic": ("python-magic-bin",),
+    "multipart": ("multipart",),
+    "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
+    "psycopg2": ("psycopg2",),
+    "pynvml": ("pynvml",),
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+    "xgboost": ("xgboost", "xgboost-cpu"),
+}
+"""Further distributions that bring a module."""
+
+_MODULES: Final[dict[str, set[str]]] = {}
+"""The modules of the table by the normalized name of their distribution."""
+for _module, _distribution in [
+    *DISTRIBUTIONS.items(),
+    *((module, one) for module, others in ALTERNATIVES.items() for one in others),
+]:
+    _MODULES.setdefault(normalized_name(_distribution), set()).add(_module)
+
 _MODULE_FILES: Final = (".py", ".pyc", ".so", ".pyd")
 
 
@@ -154,6 +176,8 @@ def in_standard_library(name: str) -> bool:
 def distributions_of(name: str, installed: Mapping[str, Sequence[str]] | None = None) -> tuple[str, ...]:
     """Return the normalized names of the distributions that bring a module, such as `cv2` or `google.cloud.storage`.
 
+    The first is the one to ask for where nothing tells them apart.
+
     `installed` has distributions by top-level module; default: those of this interpreter. Modules that neither the
     table nor `installed` knows are taken to be named as their distribution is. A module of the standard library has no
     distribution. Raises `InvalidValue` for text that cannot be imported.
@@ -164,19 +188,29 @@ def distributions_of(name: str, installed: Mapping[str, Sequence[str]] | None = 
         return ()
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
-        if known := DISTRIBUTIONS.get(".".join(parts[:length])):
-            return (normalized_name(known),)
-    found = (packages_distributions() if installed is None else installed).get(parts[0])
+        known = ".".join(parts[:length])
+        if found := (*filter(None, (DISTRIBUTIONS.get(known),)), *ALTERNATIVES.get(known, ())):
+            return tuple(map(normalized_name, found))
+    listed = (packages_distributions() if installed is None else installed).get(parts[0])
     guess = parts[0].strip("_")
-    return tuple(sorted({normalized_name(each) for each in found or [guess] if each}))
+    return tuple(sorted({normalized_name(each) for each in listed or [guess] if each}))
 
 
 def modules_of(distribution: str) -> tuple[str, ...]:
     """Return the modules that a distribution brings, as far as its name and the table tell, in any spelling of it."""
     name = normalized_name(distribution)
-    known = [module for module, owner in DISTRIBUTIONS.items() if normalized_name(owner) == name]
     guessed = {name.replace("-", "_"), distribution.replace("-", "_")}
-    return tuple(sorted({*known, *filter(str.isidentifier, guessed)} - sys.stdlib_module_names))
+    return tuple(sorted({*_MODULES.get(name, ()), *filter(str.isidentifier, guessed)} - sys.stdlib_module_names))
+
+
+def brings(distribution: str, module: str) -> bool:
+    """Return whether a module is one that a distribution brings, as far as its name and the table tell."""
+    return module in modules_of(distribution)
+
+
+def is_namespace(module: str) -> bool:
+    """Return whether the table has parts of a module that come from several distributions, as of `google`."""
+    return any(name.startswith(f"{module}.") for name in DISTRIBUTIONS)
 
 
 def record_imports(lines: Iterable[str]) -> tuple[str, ...]:

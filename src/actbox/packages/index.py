@@ -148,8 +148,20 @@ def reach(index: Index, file_hosts: Iterable[str] = ()) -> Reach:
     return Reach(tuple(options), tuple(domains.values()), tuple(secrets), tuple(mounts.values()))
 
 
+def without_secrets(text: str) -> str:
+    """Return a text without the user information and queries of addresses in it, which may be credentials."""
+    return re.sub(r"(\w://)[^\s/?#]*@", r"\1", re.sub(r"(\w://[^\s?#`'\"()<>]*)\?[^\s#`'\"()<>]*", r"\1", text))
+
+
 def _checked(address: str, source: str) -> str:
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:  # whose message may have a part of a password
+        raise InvalidValue(
+            f"{source}: the address of an index cannot be read; write it as https://packages.example/simple, with"
+            " special characters of names and passwords in the form of %2F"
+        ) from None
     if parts.scheme not in ("http", "https", "file") or not (parts.hostname or parts.scheme == "file"):
         shown = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
         raise InvalidValue(

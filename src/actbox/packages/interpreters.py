@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
@@ -34,7 +35,7 @@ def find_python(wanted: str) -> FoundPython:
         return FoundPython("", _OWN)
     if not version and not os.path.isabs(wanted):
         raise InvalidValue(f"an environment's Python is a version such as '3.12', or an absolute path, not {wanted!r}")
-    path = wanted if not version else _found_by_uv(version[1])
+    path = wanted if not version else _found(version[1])
     asked = said_by([path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
     if tuple(map(int, asked.split("."))) < _OLDEST:
         raise SandboxUnavailable(f"{path} is Python {asked}; guests need {_OLDEST[0]}.{_OLDEST[1]} or newer")
@@ -50,13 +51,22 @@ def find_uv() -> str:
     return os.fspath(uv.find_uv_bin())
 
 
-def _found_by_uv(version: str) -> str:
+def _found(version: str) -> str:
+    """Return the path of an interpreter that uv finds, or that pyenv has. Raises `SandboxUnavailable`."""
     try:
         return said_by([find_uv(), "python", "find", "--no-python-downloads", "--no-project", "--system", version])
-    except SandboxUnavailable:
+    except SandboxUnavailable:  # also for a pyenv whose command on PATH stands for no version
+        root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+        if found := sorted(root.glob(f"versions/{version}.*/bin/python{version}"), key=_patch_level):
+            return str(found[-1])
         raise SandboxUnavailable(
             f"this machine has no Python {version}: install one, for example by `uv python install {version}`"
         ) from None
+
+
+def _patch_level(path: Path) -> int:
+    patch = path.parent.parent.name.rpartition(".")[2]
+    return int(patch) if patch.isdecimal() else -1  # a release comes before its candidates
 
 
 def said_by(command: list[str]) -> str:

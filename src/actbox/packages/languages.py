@@ -15,7 +15,7 @@ from .interpreters import FoundPython, find_python
 from .npm_lock import npm_platform
 from .npm_requirements import parse_npm_requirement, read_npm_requirements
 from .npm_resolving import find_registry
-from .requirements import Requirement, parse_requirement, read_requirements
+from .requirements import Requirement, markers_of, parse_requirement, read_requirements
 from .rules import PackageJudge
 
 JAVASCRIPT = "javascript"
@@ -26,9 +26,11 @@ def language_of(program: str) -> str:
     return JAVASCRIPT if program in (JAVASCRIPT, "typescript") else "python"
 
 
-def requirements_of(texts: Iterable[str], language: str) -> tuple[Requirement, ...]:
-    """Read requirements. Raises `InvalidValue`."""
-    return read_npm_requirements(texts) if language == JAVASCRIPT else read_requirements(texts)
+def requirements_of(texts: Iterable[str], language: str, python: str = "") -> tuple[Requirement, ...]:
+    """Read requirements; return those that apply to a version of Python, "" for this one. Raises `InvalidValue`."""
+    if language == JAVASCRIPT:
+        return read_npm_requirements(texts)
+    return read_requirements(texts, markers=markers_of(python))
 
 
 def index_of(rules: PackagePolicy, language: str) -> Index:

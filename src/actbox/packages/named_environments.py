@@ -5,32 +5,39 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from actbox.core.errors import InvalidValue, SandboxUnavailable
-from actbox.core.packages import Environment, PackagePolicy
+from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
+from actbox.core.packages import HOST, Environment, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import Layer, Target
+from actbox.sandbox.dependencies import BUILD_LOG, Layer, Target, of_environment
 
 from .asking import NotAllowed, refuse
+from .compiling import cache_tag
+from .copies import refuse_copies
 from .environments import EnvironmentRecord, EnvironmentRecords
 from .fetching import PackageFetcher
-from .languages import JAVASCRIPT, index_of, interpreter_of, judge_of, requirements_of
+from .languages import JAVASCRIPT, index_of, interpreter_of, judge_of, requirements_of, rules_of
 from .npm_archives import BadTarball
 from .package_job import PackageJob
+from .project_files import DeclaredDependencies
+from .requirements import markers_of
 from .resolving import CannotResolve
+from .rules import PackageJudge, ResolvedPackage
 from .single_flight import SingleFlight
 from .store import Artifact, BadCache, PackageStore, UsedSet
 from .vulnerabilities import refuse_vulnerable
 from .wheels import BadWheel
 
 _DAY_SECONDS = 24 * 3600
-_log = logging.getLogger("actbox")
+_log = logging.getLogger(BUILD_LOG)
 
 
 class NamedEnvironments:
@@ -47,6 +54,41 @@ class NamedEnvironments:
         self.records = EnvironmentRecords(self._folder)
         """The definitions, with the locks for this machine."""
 
+    def choose(self, asked: DeclaredDependencies, language: str, policy: Policy, images: bool) -> str:
+        """Return the built environment of this machine that has most of what a program asks for, else `HOST`. Blocks.
+
+        Of several that have as many it is the one with the fewest packages, and then the first by name. Environments
+        that the policy refuses are left out, and without `images` those with an OCI image.
+        """
+        installed = {one.name: one.version for one in of_environment(replace(policy, environment=HOST), None, language)}
+        most = max(1, sum(one.applies() and one.is_met_by(installed) for one in asked.requirements))
+        found = []
+        for name in self.records.names():
+            with contextlib.suppress(ActboxError, NotAllowed):  # one that cannot be read or used here, or is refused
+                record = self.records.read(name)
+                if record is None or record.definition.language != language or (record.definition.image and not images):
+                    continue
+                installed = {one.name: one.version for one in reversed(record.distributions)}
+                python, platform = interpreter_of(record.definition, None)
+                markers = markers_of(python.version)
+                has = sum(one.applies(markers) and one.is_met_by(installed) for one in asked.requirements)
+                fits = language != "python" or asked.runs_on(python.version)
+                if has >= most and fits and record.platform == platform and self._is_fetched(record):
+                    _check(record, policy.packages or PackagePolicy())
+                    found.append((-has, len(record.locked), name))
+        return min(found)[2] if found else HOST
+
+    def with_python(self, declared: DeclaredDependencies) -> list[str]:
+        """Return the environments of this machine whose Python a script works with, each with its version. Blocks."""
+        found = []
+        for name in self.records.names():
+            with contextlib.suppress(ActboxError):  # one that cannot be read or used here
+                record = self.records.read(name)
+                if record is not None and record.definition.language == "python":
+                    version = interpreter_of(record.definition, None)[0].version
+                    found += [f"{name} ({version})"] if declared.runs_on(version) else []
+        return found
+
     def image(self, policy: Policy) -> str:
         """Return the OCI image of a policy's environment, "" if it names none. Blocks."""
         definition = self._definition(policy)
@@ -56,6 +98,7 @@ class NamedEnvironments:
         """Return the files of a policy's environment; see `actbox.sandbox.dependencies.Provider`."""
         rules = policy.packages or PackagePolicy()
         name = policy.environment_name
+        remedy = ""
         try:
             definition = await run_blocking(self._definition, policy)
             if definition is None:
@@ -67,18 +110,29 @@ class NamedEnvironments:
                     f" {engine} engine has it"
                 )
             record = await run_blocking(self._records_for(target).read, name)
+            is_known = record is not None and record.definition == definition
+            if record is not None and not is_known and record.is_reviewed:
+                raise SandboxUnavailable(
+                    f"the environment {name!r} is defined with other packages here, which {record.reviewed_by} has"
+                    f" reviewed: give this one another name, or remove that one by `actbox environment rm {name}`"
+                )
+            if target is None:  # the command builds for this machine
+                remedy = f"`{_command(definition, is_known)}`"
             python, platform = await run_blocking(interpreter_of, definition, target)
-            artifacts = self._fetcher.found(record.locked) if record and record.definition == definition else ()
-            is_here = record is not None and record.platform == platform
-            if record is None or not is_here or not artifacts or len(artifacts) != len(record.locked):
+            fits = is_known and record is not None and record.platform == platform
+            tag = cache_tag(python.version, target)
+            artifacts = self._fetcher.found(record.locked, tag) if record and fits else ()
+            if record is None or not fits or len(artifacts) != len(record.locked):
                 if rules.offline:
                     raise SandboxUnavailable(
-                        f"the environment {name!r} is not built, and the policy is offline: run"
-                        f" `actbox environment build {name}` with a network"
+                        f"the environment {name!r} is not built, and the policy is offline:"
+                        f" {f'run {remedy}' if remedy else 'open a sandbox with it once'} with a network"
                     )
-                record = await self._flights.do((name, target), lambda: self.build(definition, rules, target=target))
-                artifacts = self._fetcher.found(record.locked)
-            _check_review(record, rules)
+                own = rules_of(rules, language), index_of(rules, language), rules.install_seconds, rules.vulnerabilities
+                build = partial(self.build, definition, rules, target=target)
+                record = await self._flights.do((definition, target, *own), build)
+                artifacts = self._fetcher.found(record.locked, tag)
+            await run_blocking(_check, record, rules, artifacts)
             folder = await run_blocking(self._in_use, record, artifacts)
             return Layer(
                 folder=str(folder),
@@ -91,7 +145,8 @@ class NamedEnvironments:
         except NotAllowed as refusal:
             raise SandboxUnavailable(f"the environment {name!r} cannot be built: {refusal}") from None
         except (CannotResolve, BadWheel, BadTarball, BadCache, OSError) as error:
-            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}") from None
+            again = f"; {remedy} tries again" if remedy else ""
+            raise SandboxUnavailable(f"the environment {name!r} cannot be built: {error}{again}") from None
 
     async def build(
         self,
@@ -111,16 +166,18 @@ class NamedEnvironments:
         if language not in ("python", JAVASCRIPT):
             raise InvalidValue(f"the environment {definition.name!r} is for {language}: only Python and Node have some")
         python, platform = await run_blocking(interpreter_of, definition, target)
-        asked = requirements_of(definition.packages, language)
+        asked = requirements_of(definition.packages, language, python.version)
         records = self._records_for(target)
         record = await run_blocking(records.read, definition.name)
         is_locked = record is not None and record.definition == definition and record.platform == platform
+        built = [one for one in record.locked if one.source] if record else []
+        is_locked = is_locked and len(self._fetcher.found(built)) == len(built)  # nobody can fetch these
         index, judge = index_of(rules, language), judge_of(rules, language)
-        job = PackageJob(asked, {}, rules, index, judge, python.version, language, target=target)
+        job = PackageJob(asked, {}, rules, index, judge, python.version, language, None, target, python.path)
         async with self._fetcher.installer(job) as installer:
             if record is None or not is_locked or refresh:
                 progress(f"{definition.name}: choosing versions for {len(asked)} requirements")
-                locked = await installer.resolve([str(one) for one in asked]) if asked else ()
+                locked = await self._fetcher.locked(installer, job) if asked else ()
                 record = EnvironmentRecord(
                     definition=definition, platform=platform, locked=locked, locked_at=time.time()
                 )
@@ -129,9 +186,13 @@ class NamedEnvironments:
             await run_blocking(refuse_vulnerable, record.locked, rules, language)
             if rules.vulnerabilities is not None:
                 record = replace(record, checked_at=time.time(), checked=rules.vulnerabilities)
-            record = replace(record, locked=await self._fetcher.fetch(installer, record.locked, progress))
-        progress(f"{definition.name}: checking {len(record.locked)} packages")
-        used = await run_blocking(self._use, record, self._fetcher.found(record.locked))
+            record = replace(
+                record, locked=await self._fetcher.fetch(installer, record.locked, job.cache_tag, progress)
+            )
+        progress(f"{definition.name}: checking the hashes of {len(record.locked)} packages")
+        artifacts = self._fetcher.found(record.locked, job.cache_tag)
+        await run_blocking(refuse_copies, artifacts, rules_of(rules, language), language)
+        used = await run_blocking(self._use, record, artifacts)
         used.close()
         record = replace(record, built_at=time.time())
         await run_blocking(records.write, record)
@@ -150,7 +211,9 @@ class NamedEnvironments:
         reviewed = []
         for records in self._all_records():
             if (record := records.read(name)) is not None:
-                reviewed.append(replace(record, reviewed_at=time.time(), reviewed_by=by))
+                reviewed.append(
+                    replace(record, reviewed_at=time.time(), reviewed_by=by, reviewed_lock=record.lock_sha256)
+                )
                 records.write(reviewed[-1])
         return reviewed
 
@@ -163,6 +226,9 @@ class NamedEnvironments:
                     if (record := records.read(name)) is not None:
                         found |= {one.sha256 for one in record.locked}
         return found
+
+    def _is_fetched(self, record: EnvironmentRecord) -> bool:
+        return len(self._fetcher.found(record.locked)) == len(record.locked)
 
     def _definition(self, policy: Policy) -> Environment | None:
         if isinstance(policy.environment, Environment):
@@ -190,14 +256,44 @@ class NamedEnvironments:
         return kept.path
 
     def _use(self, record: EnvironmentRecord, artifacts: tuple[Artifact, ...]) -> UsedSet:
+        for locked, artifact in zip(record.locked, artifacts, strict=True):
+            if (locked.name, locked.version) != (artifact.name, artifact.version):
+                raise BadCache(
+                    f"its lock says {locked.name}=={locked.version}, and the package cache has another file there: lock"
+                    f" it anew by `actbox environment build {record.definition.name} --refresh`"
+                )
         return self._store.use(artifacts, [one.place for one in record.locked])
 
 
-def _check_review(record: EnvironmentRecord, rules: PackagePolicy) -> None:
-    """Raise `SandboxUnavailable` for a lock that nobody has reviewed lately, if the policy demands it."""
+def _command(definition: Environment, is_known: bool) -> str:
+    """Return the command that builds an environment, with all that defines it unless its record does (`is_known`)."""
+    words = ["actbox", "environment", "build", definition.name]
+    if definition.image and not is_known:
+        return f"{shlex.join(words)} --config FILE"
+    if not is_known:
+        words += [word for package in definition.packages for word in ("--with", package)]
+        words += ["--python", definition.python] if definition.python else []
+        words += ["--language", definition.language] if definition.language != "python" else []
+    return shlex.join(words)
+
+
+def _check(record: EnvironmentRecord, rules: PackagePolicy, artifacts: Iterable[Artifact] = ()) -> None:
+    """Raise `SandboxUnavailable` for a lock with a blocked or vulnerable package, and for one that nobody has reviewed.
+
+    `artifacts` are its files, in which copies of blocked packages are looked for. Blocks.
+    """
+    name, language = record.definition.name, record.definition.language
+    packages = {one.name: ResolvedPackage(name=one.name, version=one.version) for one in record.locked}
+    has = {one.name: one.version for one in packages.values()}
+    judge = PackageJudge(rules_of(rules, language), language=language, installed=has)
+    try:
+        refuse(judge.judge_resolved((), packages.values()))
+        refuse_vulnerable(record.locked, rules, language)
+        refuse_copies(artifacts, rules_of(rules, language), language)
+    except NotAllowed as refusal:
+        raise SandboxUnavailable(f"the environment {name!r} cannot be used: {refusal}") from None
     days = rules.review_days
-    if days is not None and time.time() - record.reviewed_at > days * _DAY_SECONDS:
-        name = record.definition.name
+    if days is not None and not (record.is_reviewed and time.time() - record.reviewed_at <= days * _DAY_SECONDS):
         raise SandboxUnavailable(
             f"nobody has reviewed the environment {name!r} in the last {days:g} days: look at it with"
             f" `actbox environment show {name}`, and then run `actbox environment review {name} --by WHO`"

@@ -19,7 +19,7 @@ from typing import IO, Any, NoReturn
 
 from actbox.core.errors import ActboxError
 
-from .wheels import MOST_BYTES, MOST_FILES, Unpacked
+from .wheels import MOST_FILES, MOST_PATH_BYTES, Unpacked, most_unpacked, open_fetched
 
 PACKAGE = "package"
 """The directory of the unpacked files."""
@@ -49,7 +49,7 @@ def required_npm_names(about: Mapping[str, Any]) -> tuple[str, ...]:
 def sha256_of_tarball(tarball: Path, filename: str, sha512: str) -> str:
     """Return the hexadecimal SHA-256 of a file. Raises `BadTarball` if its SHA-512 is another than this one."""
     found, sha256 = hashlib.sha512(), hashlib.sha256()
-    with tarball.open("rb") as file:
+    with open_fetched(tarball) as file:
         while piece := file.read(_PIECE):
             found.update(piece)
             sha256.update(piece)
@@ -68,9 +68,9 @@ def unpack_tarball(tarball: Path, filename: str, name: str, version: str, target
     target.mkdir(mode=0o755)
     try:
         with _Bounded(tarball) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            about = _Tarball(archive, filename).write(target / PACKAGE)
+            about = _Tarball(archive, filename, most_unpacked(tarball)).write(target / PACKAGE)
         return _checked(about, filename, name, version)
-    except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, _TooLarge, ValueError) as error:
+    except _UNREADABLE as error:
         shutil.rmtree(target)
         raise BadTarball(f"{filename} cannot be read as a compressed tar file: {error}") from None
     except BaseException:
@@ -80,6 +80,10 @@ def unpack_tarball(tarball: Path, filename: str, name: str, version: str, target
 
 class _TooLarge(Exception):
     """Raised for an archive that asks for more memory or space than it may have."""
+
+
+# tarfile calls itself for each header that extends the next one, so that many of these are a `RecursionError`.
+_UNREADABLE = (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, ValueError, RecursionError, _TooLarge)
 
 
 class _Bounded(gzip.GzipFile):
@@ -92,12 +96,12 @@ class _Bounded(gzip.GzipFile):
 
 
 class _Tarball:
-    def __init__(self, archive: tarfile.TarFile, filename: str) -> None:
+    def __init__(self, archive: tarfile.TarFile, filename: str, most_bytes: int) -> None:
         self._archive = archive
         self._filename = filename
         self._seen: set[str] = set()
         self._folders: set[str] = set()
-        self._left = MOST_BYTES
+        self._most_bytes = self._left = most_bytes
 
     def write(self, target: Path) -> Mapping[str, Any]:
         """Write all files, and return what `package.json` says."""
@@ -105,7 +109,7 @@ class _Tarball:
         for number, member in enumerate(self._archive):
             self._left -= member.size
             if self._left < 0 or member.size < 0:
-                self._fail(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+                self._fail(f"it unpacks to more than {self._most_bytes >> 20:,} MiB")
             if number >= MOST_FILES:
                 self._fail(f"it has more than {MOST_FILES:,} files")
             if member.isdir():
@@ -141,7 +145,7 @@ class _Tarball:
         parts = path.split("/")
         if not member.name.isprintable() or "\\" in path or any(part in ("", ".", "..") for part in (first, *parts)):
             self._fail(f"{member.name!r} is not a path of a package's file")
-        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64:
+        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64 or len(path.encode()) > MOST_PATH_BYTES:
             self._fail(f"the path {member.name[:80]!r}… is too long")
         if not member.isreg() or member.issparse():
             self._fail(f"{member.name} is a link or a special file")
@@ -161,7 +165,7 @@ class _Tarball:
 
 
 def _checked(about: Mapping[str, Any], filename: str, name: str, version: str) -> Unpacked:
-    """Return what a `package.json` says, if it is that of the package."""
+    """Return the facts of a `package.json`. Raises `BadTarball` for that of another package."""
     said = about.get("name"), str(about.get("version", "")).strip().lstrip("=v").partition("+")[0]
     if said != (name, version.partition("+")[0]):
         raise BadTarball(f"{filename} is refused: its package.json is that of {said[0]} {said[1]}")

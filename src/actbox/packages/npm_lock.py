@@ -17,8 +17,10 @@ from urllib.parse import urlsplit
 
 from actbox.core.packages import NPM_NAME
 
+from .index import without_secrets
+from .locked_files import Locked
 from .npm_archives import required_npm_names
-from .resolving import CannotResolve, Locked
+from .resolving import CannotResolve
 
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+-]{0,255}")
 _PLACE = re.compile(rf"(?:node_modules/{NPM_NAME}/)*node_modules/(?P<name>{NPM_NAME})")
@@ -55,7 +57,7 @@ def dependencies_of(requirements: Iterable[str]) -> dict[str, str]:
 
 @functools.cache
 def npm_platform() -> str:
-    """Return what packages of npm are chosen for on this machine."""
+    """Return the platform for which packages of npm are chosen on this machine."""
     return "node " + "-".join(_machine().values())
 
 
@@ -67,7 +69,14 @@ def _locked(place: str, entry: Mapping[str, Any], registry: str) -> Locked:
     url, sha512 = str(entry.get("resolved", "")), _sha512_of(str(entry.get("integrity", "")))
     is_plain = at and re.fullmatch(NPM_NAME, name) and _VERSION.fullmatch(version)
     if not is_plain or entry.get("link") or urlsplit(url).scheme not in ("http", "https"):
-        raise CannotResolve(f"{name} {version} is no package of the registry ({url or place:.200}); others are not had")
+        raise CannotResolve(
+            f"{name} {version} is no package of the registry ({without_secrets(url) or place:.200}); others are not had"
+        )
+    if from_address := next((one for one in _wanted(entry) if ":" in one or "/" in one), ""):
+        raise CannotResolve(
+            f"{name} {version} requires a package from the address {without_secrets(from_address):.200}; only those of"
+            " the registry are had"
+        )
     if not sha512:
         raise CannotResolve(f"the registry gives no SHA-512 for {name} {version}, so nobody can tell what it is")
     return Locked(
@@ -82,6 +91,13 @@ def _locked(place: str, entry: Mapping[str, Any], registry: str) -> Locked:
         place=place,
         entry=json.dumps(entry),
     )
+
+
+def _wanted(entry: Mapping[str, Any]) -> list[str]:
+    """Return the versions that an entry requires of others, without what aliases stand for."""
+    listed = [entry.get(key) for key in ("dependencies", "optionalDependencies", "peerDependencies")]
+    wanted = [str(one) for each in listed if isinstance(each, dict) for one in each.values()]
+    return [one for one in wanted if not one.startswith("npm:")]
 
 
 def _sha512_of(integrity: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,13 +19,15 @@ from urllib.parse import quote
 from actbox.core.errors import InvalidValue
 from actbox.core.mounts import FileMount
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.engines.linux.interpreter import environment_folders
 from actbox.sandbox.engines.node.binary import find_node
 
 from .index import Index, find_index
+from .locked_files import Locked
 from .npm_archives import sha256_of_tarball
 from .npm_lock import dependencies_of, npm_lock, read_npm_lock
-from .resolving import CannotResolve, Installer, Locked
+from .resolving import CannotResolve, Installer
 
 DEFAULT_REGISTRY = "https://registry.npmjs.org/"
 
@@ -37,6 +40,8 @@ _OPTIONS = (
     *("--userconfig=/tmp/npm-user", "--globalconfig=/tmp/npm-global"),
 )
 # The value is the time of upload of each package, as the registry's page of the package has it.
+_ADVICE = re.compile(r"code E\d+ (\d+ )*|In most cases, you or one .*? have access to\. |Log files were not .*?=0 ")
+"""Words of npm that say nothing about this failure."""
 _TIMES = """
 import json
 def released(number, page):
@@ -92,7 +97,9 @@ class NpmInstaller(Installer):
         self._npm, self._kept = npm, kept
         self._registry = self._reach.options[-1]  # its address without credentials
 
-    async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
+    async def resolve(
+        self, requirements: Sequence[str], constraints: Iterable[str] = (), stand_ins: Iterable[object] = ()
+    ) -> tuple[Locked, ...]:
         """Return the packages that satisfy requirements together, each at its place. Raises `CannotResolve`."""
         if from_git := [one for one in requirements if "@git+" in one]:
             raise CannotResolve(f"{from_git[0]} cannot be had: only packages of the registry are installed")
@@ -112,15 +119,15 @@ class NpmInstaller(Installer):
         done = await self._run_for(wheels, _TIMES, pages=pages, versions=[one.version for one in wheels])
         described = []
         for number, (one, time) in enumerate(zip(wheels, done.value, strict=True)):
-            file = self._folder / str(number)
-            sha256 = sha256_of_tarball(file, one.filename, one.sha512)
+            file = self.folder / str(number)
+            sha256 = await run_blocking(sha256_of_tarball, file, one.filename, one.sha512)
             described.append(
                 replace(one, sha256=sha256, size=file.stat().st_size, released=str(time), is_described=True)
             )
         return tuple(described)
 
     def _why(self, done: ExecutionResult) -> str:
-        return super()._why(done).replace("npm error ", "")
+        return _ADVICE.sub("", super()._why(done).replace("npm error ", ""))
 
 
 def _of_settings() -> str:

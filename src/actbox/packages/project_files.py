@@ -1,12 +1,13 @@
-"""What a program's own text and its `pyproject.toml` say that it needs: PEP 723 blocks, `[project]`, groups."""
+"""Dependencies in script blocks (PEP 723) and in `pyproject.toml`: `[project]`, extras, and dependency groups."""
 
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -19,6 +20,15 @@ from .requirements import MOST_FILE_CHARS, Requirement, checked_file, parse_requ
 _MOST_SOURCE_CHARS: Final = 20_000_000
 _BEGIN: Final = re.compile(r"# /// ([a-zA-Z0-9-]+)")
 _END: Final = "# ///"
+_TOML_LINE: Final = re.compile(r"at line (\d+), ")
+
+
+class BadScriptBlock(InvalidValue):
+    """Raised for a script block that cannot be read; `line` is the line of the mistake in the program, from 1."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +37,39 @@ class DeclaredDependencies:
 
     requirements: tuple[Requirement, ...] = ()
     python: SpecifierSet = field(default_factory=SpecifierSet)
+    warnings: tuple[str, ...] = ()
+
+    def runs_on(self, version: str) -> bool:
+        """Return True if a release of a version of Python, such as `3.12`, is wanted."""
+        return any(self.python.contains(release, prereleases=True) for release in releases_of(version))
+
+
+def releases_of(version: str) -> tuple[str, ...]:
+    """Return the release of this process's Python if it is of a version such as `3.12`, else a first and a last one."""
+    major, minor, micro = sys.version_info[:3]
+    return (f"{version}.{micro}",) if version == f"{major}.{minor}" else (f"{version}.0", f"{version}.99")
 
 
 def read_script(source: str, *, markers: Mapping[str, str] | None = None) -> DeclaredDependencies:
     """Read the block of script metadata (PEP 723) in a program's source; a program without one needs nothing.
 
-    Only `dependencies` and `requires-python` are read. `markers` are those of `read_requirements`. Raises
-    `InvalidValue` for two blocks, a block that is not TOML, and a requirement that is bad or that `[tool.uv.sources]`
-    gives another source.
+    Only `dependencies` and `requires-python` are read. `markers` are those of `read_requirements`. A block without its
+    last line is ignored (PEP 723), with a warning. Raises `BadScriptBlock` for two blocks, a block that is not TOML,
+    and a requirement that is bad or that `[tool.uv.sources]` gives another source.
     """
-    block = _script_block(checked_file("the program", source, _MOST_SOURCE_CHARS).split("\n"))
-    metadata = loaded_toml("the script block", block)
-    where = "the script block's dependencies"
-    return _declared(metadata, metadata, _strings(metadata.get("dependencies", []), where), markers)
+    lines = checked_file("the program", source, _MOST_SOURCE_CHARS).split("\n")
+    (begin, end), warnings = _script_block(lines)
+    block = [line[2:] for line in lines[begin + 1 : end]]
+    try:
+        metadata = loaded_toml("the script block", "\n".join(block))
+        where = "the script block's dependencies"
+        declared = _declared(metadata, metadata, _strings(metadata.get("dependencies", []), where), markers)
+    except InvalidValue as error:
+        at = _TOML_LINE.search(str(error))
+        named = [number for number, line in enumerate(block, 1) if line.startswith("dependencies")]
+        line = begin + 1 + (int(at[1]) if at else named[0] if named else 0)
+        raise BadScriptBlock(_TOML_LINE.sub(f"at line {line}, ", str(error)), line) from None
+    return replace(declared, warnings=warnings)
 
 
 def read_project(
@@ -75,12 +105,13 @@ def loaded_toml(name: str, text: str, most: int = MOST_FILE_CHARS) -> dict[str, 
         raise InvalidValue(f"{name} is not TOML ({str(error)[:200]}); correct it") from None
 
 
-def _script_block(lines: list[str]) -> str:
-    """Return the text of the one block `script`; empty if there is none.
+def _script_block(lines: list[str]) -> tuple[tuple[int, int], tuple[str, ...]]:
+    """Return the places of the first and last line of the one block `script`, equal if there is none, and warnings.
 
     A block goes on to the last `# ///` before a line that is no comment (PEP 723).
     """
-    blocks, at = [], 0
+    blocks, at = list[tuple[int, int]](), 0
+    warnings: tuple[str, ...] = ()
     while at < len(lines):
         begin, at = at, at + 1
         kind = _BEGIN.fullmatch(lines[begin])
@@ -93,10 +124,12 @@ def _script_block(lines: list[str]) -> str:
         if end > begin:
             at = end + 1
             if kind[1] == "script":
-                blocks.append("\n".join(line[2:] for line in lines[begin + 1 : end]))
+                blocks.append((begin, end))
+        elif kind[1] == "script":
+            warnings = (f"the script block of line {begin + 1} is ignored: it has no last line '# ///'",)
     if len(blocks) > 1:
-        raise InvalidValue(f"the program has {len(blocks)} blocks '# /// script'; keep one")
-    return blocks[0] if blocks else ""
+        raise BadScriptBlock(f"the program has {len(blocks)} blocks '# /// script'; keep one", blocks[1][0] + 1)
+    return (blocks[0] if blocks else (0, 0)), warnings
 
 
 def _declared(

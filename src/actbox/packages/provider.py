@@ -5,23 +5,28 @@
 
 from __future__ import annotations
 
+import atexit
+import errno
 import functools
 import os
+import re
+import tempfile
 import time
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
-from actbox.core.packages import Distribution, Distributions, PackagePolicy, PackageRules
+from actbox.core.packages import HOST, Distribution, Distributions, PackagePolicy, PackageRules
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.dependencies import Environs, Layer, NotProvided, Provided, Target, name_of, of_environment
 from actbox.tools import Approver
 
-from .asking import NotAllowed, Tell, checked_approver, refuse
+from .addressed_sources import is_wheel
+from .asking import NotAllowed, Tell, checked_approver, missed, refuse
 from .fetching import PackageFetcher
 from .first_uses import FirstUses
 from .interpreters import find_python
@@ -29,8 +34,9 @@ from .languages import JAVASCRIPT, index_of, judge_of, language_of, packages_of,
 from .named_environments import NamedEnvironments
 from .npm_archives import BadTarball
 from .package_job import PackageJob
-from .project_files import read_script
-from .requirements import Requirement
+from .private_directory import private_directory
+from .project_files import BadScriptBlock, DeclaredDependencies, read_script, releases_of
+from .requirements import Requirement, markers_of
 from .resolving import CannotResolve
 from .store import KEEP_SECONDS, MOST_BYTES, Artifact, BadCache, PackageStore, UsedSet
 from .temporary_folders import TemporaryFolder
@@ -38,6 +44,12 @@ from .wheels import BadWheel
 
 _READY_SECONDS = 3600
 _MOST_READY = 256
+_OF_INTERPRETER = re.compile(r"\bPython\b|\bABI\b")
+"""Words of uv for packages that other interpreters may have."""
+_BLOCK = '# /// script\n# dependencies = ["openpyxl>=3.1"]\n# ///'
+_FEW_DEPENDENCIES = 20
+_SHORT_CHARS = 10_000
+"""The most dependencies, and characters of code, that are read without a thread."""
 
 CACHE_VARIABLE = "ACTBOX_PACKAGE_CACHE"
 """The environment variable that names the package cache's directory."""
@@ -78,18 +90,30 @@ class PackageProvider:
         self.records = self.environments.records
         self.first_uses = FirstUses(store.root / "first-uses.jsonl")
 
-    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
-        """Return the package that brings a module, "" if the policy does not admit it.
+    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str = "python") -> str | ErrorInfo:
+        """Return the package that brings a module, or the error of a program that misses it if it is not admitted.
 
-        With `may_ask` a package that needs an approval counts as admitted: its approver will be asked.
+        "" stands for a module that no package brings. With `may_ask` a package that needs an approval counts as
+        admitted: its approver will be asked.
         """
         language = language_of(language)
         judge = judge_of(policy.packages or PackagePolicy(), language)
-        for requirement in packages_of(module, language):
-            demand = judge.judge(requirement).demand
-            if not demand.refused and (may_ask or not demand.asks):
-                return requirement.name
-        return ""
+        judgements = [judge.judge(requirement) for requirement in packages_of(module, language)]
+        admitted = [one for one in judgements if not one.demand.refused and (may_ask or not one.demand.asks)]
+        if admitted:
+            return min(admitted, key=lambda one: one.demand.asks).name
+        return missed(module, judgements) if judgements else ""
+
+    def choose(self, program: Program, policy: Policy, images: bool) -> str:
+        """Return the name of the environment that has most of what a program asks for; see `NamedEnvironments`. Blocks.
+
+        Raises `InvalidValue` for a requirement that cannot be read.
+        """
+        try:
+            asked = _asked_by(program)
+        except BadScriptBlock:  # its run says so
+            return HOST
+        return self.environments.choose(asked, language_of(program.language), policy, images)
 
     def image(self, policy: Policy) -> str:
         """Return the OCI image of a policy's named environment, "" if it names none. Blocks."""
@@ -136,27 +160,31 @@ class PackageProvider:
         """
         start = time.perf_counter()
         language = language_of(program.language)
-        asked = _read(program.dependencies, language)
-        asked += read_script(program.code).requirements if language == "python" else ()
+        version = (layer.version if layer else "") or find_python("").version
+        try:
+            is_short = len(program.dependencies) <= _FEW_DEPENDENCIES and len(program.code) <= _SHORT_CHARS
+            of = layer.version if layer else ""
+            declared = _asked_by(program, of) if is_short else await run_blocking(_asked_by, program, of)
+        except BadScriptBlock as error:
+            raise NotProvided(_unreadable(error), program, engine) from None
+        if language == "python" and not declared.runs_on(version):
+            fitting = await run_blocking(self.environments.with_python, declared)
+            raise NotProvided(_other_python(declared, name_of(policy, layer), version, fitting), program, engine)
+        asked = declared.requirements
         try:
             environs = partial(of_environment, policy, layer, language)
             # Of the versions of a package of npm, the outermost counts; of Python's, that of the session.
             installed = {one.name: one.version for one in (*reversed(environs()), *had)}
-            markers = (
-                {"python_version": layer.version, "python_full_version": f"{layer.version}.0"}
-                if layer and layer.version
-                else None
-            )
-            lacking = tuple(one for one in asked if one.applies(markers) and not _has(installed, one))
+            markers = markers_of(layer.version if layer else "")
+            lacking = tuple(one for one in asked if one.applies(markers) and not one.is_met_by(installed))
             if not lacking:
-                return Environs(name_of(policy, layer), Distributions((), environs))
+                return Environs(name_of(policy, layer), Distributions((), environs), warnings=declared.warnings)
             rules = policy.packages or PackagePolicy()
             approver = checked_approver(rules.approver) or approver
-            version = (layer.version if layer else "") or find_python("").version
-            target, folder = (layer.target, layer.folder) if layer else (None, "")
+            target, folder, path = (layer.target, layer.folder, layer.python) if layer else (None, "", "")
             index, own_rules = index_of(rules, language), rules_of(rules, language)
             platform = (language, version, target, folder)
-            conditions = (id(own_rules), rules.offline, rules.vulnerabilities, index)
+            conditions = (id(own_rules), rules.offline, rules.source_builds, rules.vulnerabilities, index)
             kind = (lacking, frozenset(installed.items()), platform, conditions)
             found = await self._at_hand(kind)
             if found is None:
@@ -164,14 +192,14 @@ class PackageProvider:
                 if language == JAVASCRIPT and layer is not None:
                     base = await run_blocking(self.records.read, policy.environment_name)
                 judge = judge_of(rules, language, installed)
-                job = PackageJob(lacking, installed, rules, index, judge, version, language, base, target)
+                job = PackageJob(lacking, installed, rules, index, judge, version, language, base, target, path)
                 found = await self._installed(job, kind, approver, program, tell)
             ready, used = found
             return _Provided(
                 environment=name_of(policy, layer),
                 distributions=Distributions(ready.distributions, environs),
                 folder=used.path,
-                warnings=ready.warnings,
+                warnings=(*declared.warnings, *ready.warnings),
                 install_ms=(time.perf_counter() - start) * 1000,
                 used=used,
             )
@@ -215,6 +243,11 @@ class PackageProvider:
             except InvalidValue as error:
                 raise BadWheel(str(error)) from None
         notes = tuple(note for artifact in each for note in artifact.notes)
+        notes += tuple(
+            f"{one.name} {one.version} was built here from {one.source}"
+            for one in locked
+            if one.source and not is_wheel(one.source)
+        )
         until = time.monotonic() + _READY_SECONDS
         rules = rules_of(job.rules, job.language)
         ready = _Ready(artifacts, places, distributions, (*warnings, *notes), rules, until)
@@ -230,16 +263,34 @@ class PackageProvider:
 
 
 @functools.cache
-def provider() -> PackageProvider:
-    """Return the provider of this process."""
+def provider(cache: str | None = None) -> PackageProvider:
+    """Return the provider of this process for a package cache; see `PackagePolicy.cache`. Raises `InvalidValue`."""
+    if cache == "":
+        folder = tempfile.TemporaryDirectory(prefix="actbox-packages-")
+        atexit.register(folder.cleanup)
+        return PackageProvider(PackageStore(Path(folder.name)))
+    if cache is not None:
+        return PackageProvider(PackageStore(private_directory(cache, "PackagePolicy.cache")))
     named = os.environ.get(CACHE_VARIABLE)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return PackageProvider(PackageStore(Path(named) if named else cache / "actbox" / "wheels"))
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return PackageProvider(PackageStore(Path(named) if named else user / "actbox" / "wheels"))
+
+
+def _asked_by(program: Program, python: str = "") -> DeclaredDependencies:
+    """Return what a program asks for, by its field and by a script block. Raises `InvalidValue`.
+
+    `python` is the version of Python that it will have, "" for this one.
+    """
+    language = language_of(program.language)
+    script = DeclaredDependencies()
+    if language == "python":
+        script = read_script(program.code, markers=markers_of(python))
+    return replace(script, requirements=_read(program.dependencies, language, python) + script.requirements)
 
 
 @functools.lru_cache(maxsize=256)
-def _read(dependencies: tuple[str, ...], language: str) -> tuple[Requirement, ...]:
-    return requirements_of(dependencies, language)
+def _read(dependencies: tuple[str, ...], language: str, python: str) -> tuple[Requirement, ...]:
+    return requirements_of(dependencies, language, python)
 
 
 def _failure(error: Exception, asked: Sequence[Requirement], root: Path) -> ErrorInfo:
@@ -248,16 +299,32 @@ def _failure(error: Exception, asked: Sequence[Requirement], root: Path) -> Erro
     message = str(error) if isinstance(error, CannotResolve) else f"{names} cannot be installed: {error}"
     if isinstance(error, SandboxUnavailable):
         return ErrorInfo(kind=ErrorKind.SANDBOX, type=type(error).__name__, message=message)
-    hint = (
-        "do without it, or ask for another version of it"
-        if isinstance(error, (CannotResolve, BadWheel, BadTarball))
-        else ""
-    )
-    if isinstance(error, OSError):
+    hint = ""
+    if isinstance(error, (CannotResolve, BadWheel, BadTarball)):
+        hint = "do without it, or ask for another version of it"
+        if _OF_INTERPRETER.search(message):
+            hint += ". An environment with another interpreter may have it, such as Environment(python='3.12')"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = f"make room in {root}, or name another directory by {CACHE_VARIABLE}"
     return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type=type(error).__name__, message=message, hint=hint)
 
 
-def _has(installed: Mapping[str, str], one: Requirement) -> bool:
-    version = installed.get(one.normalized)
-    return version is not None and not one.address and not one.extras and one.accepts(version)
+def _unreadable(error: BadScriptBlock) -> ErrorInfo:
+    """Return the error of a program whose script block cannot be read."""
+    hint = f"correct the block and send the whole program again; it looks like this:\n{_BLOCK}"
+    return ErrorInfo(kind=ErrorKind.SYNTAX, type=type(error).__name__, message=str(error), line=error.line, hint=hint)
+
+
+def _other_python(declared: DeclaredDependencies, environment: str, version: str, fitting: Sequence[str]) -> ErrorInfo:
+    """Return the error of a program whose `requires-python` an environment does not meet; `fitting` are others."""
+    has = (
+        f"Environments that have it: {', '.join(fitting)}"
+        if fitting
+        else "No named environment has it; `actbox environment build NAME --python VERSION` makes one"
+    )
+    there = releases_of(version)[0]
+    return ErrorInfo(
+        kind=ErrorKind.UNSUPPORTED,
+        message=f"the program requires Python {declared.python}; the environment {environment!r} has {there}",
+        hint=f"write for Python {version} and change requires-python. {has}",
+    )

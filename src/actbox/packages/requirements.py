@@ -59,6 +59,11 @@ class Requirement:
         except InvalidVersion:
             return False
 
+    def is_met_by(self, installed: Mapping[str, str]) -> bool:
+        """Return True if packages, given by their versions by name, have what the requirement asks for."""
+        version = installed.get(self.normalized)
+        return version is not None and not self.address and not self.extras and self.accepts(version)
+
     def applies(self, markers: Mapping[str, str] | None = None) -> bool:
         """Return True if the marker is true, by the variables of PEP 508.
 
@@ -141,6 +146,11 @@ def read_requirements_file(text: str, *, markers: Mapping[str, str] | None = Non
     lines = re.sub(r"\\\n", " ", text).replace("\t", " ").split("\n")
     bare = (re.sub(r"(^|\s)#.*", "", line).strip() for line in lines)
     return read_requirements([line for line in bare if line], markers=markers)
+
+
+def markers_of(python: str) -> dict[str, str] | None:
+    """Return the variables of an interpreter by its version, such as `3.12`; `None` for "", that of this process."""
+    return {"python_version": python, "python_full_version": f"{python}.0"} if python else None
 
 
 def quoted(text: str) -> str:

@@ -9,48 +9,62 @@ import sys
 import time
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.parser import HeaderParser
 from email.policy import compat32
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import default_environment
-from packaging.pylock import PackageWheel, Pylock, PylockSelectError
+from packaging.pylock import PackageArchive, PackageWheel, Pylock, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags, sys_tags
 
-from actbox.core.errors import ActboxError, ErrorKind
+from actbox.core.errors import ActboxError, ErrorKind, InvalidValue
 from actbox.core.events import Completed, Event, NetworkRequest
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.dependencies import Target
 from actbox.sandbox.opening import open_sandbox
 
-from .index import MOST_FILE_HOSTS, Index, reach
-from .wheels import required_names
+from .compiling import COMPILE_SECONDS, Compiler, Sources, read_compiled, write_sources
+from .index import MOST_FILE_HOSTS, Index, Reach, reach, without_secrets
+from .locked_files import Locked, StandIn
+from .wheels import no_room, required_names
 
 _FETCHED = "/opt/fetched"
 _SIZES = Limits(memory_mib=4096, workspace_mib=512, file_mib=8192, output_bytes=4 * 2**20, cpu_seconds=600)
 _MOST_LICENCE = 200
+_STAND_INS = "stand-ins"
+STAND_INS = f"{_FETCHED}/{_STAND_INS}"
+"""The directory of stand-ins in the sandbox."""
+_NO_WHEEL = re.compile(r"Wheels are required for `([\w.-]+)` because building from source is disabled")
 _OLDER_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _GLIBC_OF_UV = (17, 28, *range(31, 41))
 """The minor versions of glibc 2 that uv has a name for."""
 _MOST_HEADER_BYTES = 64 * 1024
 _LEAST_SECONDS = 0.001
+_LEAST_COMPILE_SECONDS = 0.5
+_OF_DOMAINS = re.compile(r", and the policy means [^()]*\(an entry with private=True[^()]*\)")
+"""Words of the proxy about entries of a policy: an index has no such setting."""
 _YANKED = re.compile(r"`?([\w.-]+==[\w.!+-]+)`? is yanked(?: \(reason: \"?(.*?)\"?\))?")
+_MOST_UNKNOWN_BYTES = 2 * 2**30
+"""The most that is fetched of a file whose size the index does not say."""
 # Fetches each file to its number, and no more of it than the index says that it has; what it writes is hashed by the
 # host, which trusts none of it.
 _IMPORTS = "import urllib.request, zipfile\nfrom concurrent.futures import ThreadPoolExecutor"
 _FETCH = """
 def fetch(number, url):
     with urllib.request.urlopen(url, timeout=60) as answer, open(f"{folder}/{number}", "wb") as file:
-        left = sizes[number] + 1 if sizes[number] >= 0 else 1 << 60
+        left = (sizes[number] if sizes[number] >= 0 else most_unknown) + 1
         while left > 0 and (piece := answer.read(min(2**20, left))):
             left -= file.write(piece)
+    if not left and sizes[number] < 0:
+        raise OSError(f"a file has more than {most_unknown >> 20:,} MiB, and the index does not say its size")
 """
 _FETCH_ALL = """
 with ThreadPoolExecutor(4) as pool:
@@ -83,35 +97,12 @@ class CannotResolve(ActboxError):
     """Raised where requirements cannot be had together; the message names them and has the resolver's reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Locked:
-    """A wheel of a resolution: the distribution, where the file is, and what it must be."""
+class NeedsSource(CannotResolve):
+    """Raised for a package that has no wheel; `name` is the package."""
 
-    name: str
-    version: str
-    url: str
-    filename: str
-    sha256: str
-    size: int = -1
-    """In bytes, -1 if the index does not say."""
-    released: str = ""
-    """When the file was uploaded (ISO 8601), "" if the index does not say."""
-    is_described: bool = False
-    """True if the next two are what the package's metadata says."""
-    licence: str = ""
-    requires: tuple[str, ...] = ()
-    """The names of the distributions that it needs, whatever their markers and extras say."""
-    sha512: str = ""
-    """The hash in a lock of npm, which has no SHA-256: `sha256` is "" until the file was fetched."""
-    place: str = ""
-    """Where npm puts the package, such as `node_modules/a/node_modules/b`."""
-    entry: str = ""
-    """The entry of npm's lock, as JSON."""
-
-    @property
-    def digest(self) -> str:
-        """The hash by which the package cache finds the file."""
-        return self.sha256 or self.sha512
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class Installer:
@@ -127,23 +118,28 @@ class Installer:
         seconds: float,
         target: Target | None = None,
         mounts: tuple[FileMount, ...] = (),
+        compiler: Compiler | None = None,
+        reached: Reach | None = None,
     ) -> None:
         """`uv` is a path as programs see it, and `python` the version that the wheels are for, as in `3.12`.
 
         They are for this machine, or for `target`. Wheels are fetched into `folder`, on the host. `mounts` are further
-        ones of the sandbox.
+        ones of the sandbox. `compiler` is the interpreter for `compile`. `reached` is what it reaches in place of the
+        index.
         """
+        self._reached = reached
         self._index = index
         self._uv, self._python, self._target = uv, python, target
-        self._folder = folder
+        self.folder = folder
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
-        self._mounts = (*mounts, FileMount(folder, _FETCHED, "rw"))
+        self._compiler = compiler
+        self._mounts = (*mounts, *(compiler.mounts if compiler else ()), FileMount(folder, _FETCHED, "rw"))
         self._hosts = _file_hosts.setdefault(index, {})
         self._prepare()
 
     def _prepare(self) -> None:
         """Make a sandbox that reaches the index, and the hosts to which it has sent any installer of this process."""
-        self._reach, self._admitted = reach(self._index, self._hosts), frozenset(self._hosts)
+        self._reach, self._admitted = self._reached or reach(self._index, self._hosts), frozenset(self._hosts)
         policy = Policy(
             limits=replace(_SIZES, wall_seconds=self._seconds),
             mounts=(*self._reach.mounts, *self._mounts),
@@ -217,39 +213,77 @@ class Installer:
 
         return await self._result(begin)
 
-    async def resolve(self, requirements: Sequence[str], constraints: Iterable[str] = ()) -> tuple[Locked, ...]:
-        """Return the wheels that satisfy requirements together. Raises `CannotResolve`."""
-        files = {"in.txt": "\n".join(requirements) + "\n", "constraints.txt": "\n".join(constraints) + "\n"}
-        command = [self._uv, "pip", "compile", "in.txt", "--constraint", "constraints.txt", "--format", "pylock.toml"]
+    async def resolve(
+        self, requirements: Sequence[str], constraints: Iterable[str] = (), stand_ins: Iterable[StandIn] = ()
+    ) -> tuple[Locked, ...]:
+        """Return the files that satisfy requirements together.
+
+        uv never builds. It may choose one of `stand_ins`, in place of which the result has that one's file.
+        Raises `NeedsSource` for a package without a wheel, and `CannotResolve`.
+        """
+        known = {one.write(self.folder / _STAND_INS): one.file for one in stand_ins}
+        files = {"in.txt": "\n".join(requirements) + "\n"}
+        command = [self._uv, "pip", "compile", "in.txt", "--format", "pylock.toml"]
+        if bounds := "\n".join(constraints):
+            files["constraints.txt"] = bounds + "\n"
+            command += ["--constraint", "constraints.txt"]
         command += ["--output-file", "pylock.toml", "--no-build", "--no-python-downloads"]
         command += ["--python", sys.executable, "--python-version", self._python, *_uv_platform(self._target)]
+        command += ["--find-links", STAND_INS] if known else []
         done = await self._execute(files, [*command, *self._reach.options])
         if not done.success:
-            raise CannotResolve(f"{', '.join(requirements)} cannot be had: {self._why(done)}")
+            asked = ", ".join(requirements).replace(f"file://{STAND_INS}/", "")
+            message = f"{asked} cannot be had: {self._why(done)}"
+            if needed := _NO_WHEEL.search(" ".join(done.stderr.split())):
+                raise NeedsSource(message, needed[1])
+            raise CannotResolve(message)
         if yanked := _YANKED.search(" ".join(done.stderr.split())):
             reason = f": {yanked[2]}" if yanked[2] else ""
             raise CannotResolve(f"{yanked[1]} was withdrawn by its authors{reason}; ask for another version of it")
-        return tuple(_locked(await self._box.read_text("pylock.toml"), self._python, self._target))
+        locked = _locked(await self._box.read_text("pylock.toml"), self._python, self._target)
+        return tuple(known.get(one.filename, one) if one.url.startswith("file:") else one for one in locked)
+
+    def path_inside(self, file: Path) -> str:
+        """Return the path that a file that was fetched has in the sandbox."""
+        return f"{_FETCHED}/{file.name}"
+
+    async def evaluate(self, code: str, inputs: Mapping[str, object], failure: str) -> object:
+        """Run Python code of ours in the sandbox and return its value. Raises `CannotResolve` with `failure`."""
+        await self._ready
+        done = await self._session.run(Program(code, inputs=dict(inputs)), timeout=self._left())
+        if not done.success:
+            raise CannotResolve(f"{failure}: {self._why(done)}")
+        return done.value
 
     async def fetch(self, wheels: Sequence[Locked]) -> list[Path]:
-        """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve`."""
-        needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self._folder).free
+        """Fetch wheels and return their files, in order, not yet checked. Raises `CannotResolve` and `OSError`."""
+        needed, free = sum(max(wheel.size, 0) for wheel in wheels), shutil.disk_usage(self.folder).free
         if needed > free:
-            raise CannotResolve(
-                f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: of {needed / 2**30:,.1f} GiB the"
-                f" package cache's disk has only {free / 2**30:,.1f} GiB free"
-            )
+            raise no_room(", ".join(wheel.filename for wheel in wheels), needed, self.folder.parent, free)
         await self._run_for(wheels, _FETCH_ALL)
-        return [self._folder / str(number) for number in range(len(wheels))]
+        return [self.folder / str(number) for number in range(len(wheels))]
+
+    async def compile(self, sources: Sources) -> dict[str, bytes] | None:
+        """Return compiled modules by the SHA-256 of their source, without those that cannot be compiled.
+
+        `None` if there is no compiler, or no time. Call it once, and last: the sources may do harm to the sandbox.
+        Raises `ActboxError` and `OSError`.
+        """
+        seconds = min(self._left(), COMPILE_SECONDS)
+        if self._compiler is None or seconds < _LEAST_COMPILE_SECONDS:
+            return None
+        await run_blocking(write_sources, self.folder, sources)
+        await self._box.execute(self._compiler.command(_FETCHED, len(sources)), timeout=seconds)
+        return await run_blocking(read_compiled, self.folder, sources)
 
     async def describe(self, wheels: Sequence[Locked]) -> tuple[Locked, ...]:
         """Return wheels with what their metadata says. Raises `CannotResolve`."""
         found = (await self._run_for(wheels, _DESCRIBE)).value
-        return tuple(_described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
+        return tuple(described(wheel, headers) for wheel, headers in zip(wheels, found, strict=True))
 
     async def _run_for(self, wheels: Sequence[Locked], code: str, **more: list[str]) -> ExecutionResult:
         inputs = {"urls": [wheel.url for wheel in wheels], "sizes": [wheel.size for wheel in wheels]}
-        inputs |= {"folder": _FETCHED, "most": _MOST_HEADER_BYTES, **more}
+        inputs |= {"folder": _FETCHED, "most": _MOST_HEADER_BYTES, "most_unknown": _MOST_UNKNOWN_BYTES, **more}
         program = Program(_FETCH + code, inputs=inputs)
 
         async def begin() -> AsyncIterator[Event]:
@@ -262,6 +296,11 @@ class Installer:
             raise CannotResolve(f"{', '.join(wheel.filename for wheel in wheels)} cannot be fetched: {self._why(done)}")
         return done
 
+    @property
+    def seconds_left(self) -> float:
+        """The seconds that are left of the time for resolving and fetching together."""
+        return self._left()
+
     def _left(self) -> float:
         """Return the seconds that are left of the time for resolving and fetching together."""
         return max(self._deadline - time.monotonic(), _LEAST_SECONDS)
@@ -270,32 +309,49 @@ class Installer:
         assert done.error is not None
         if done.error.kind is ErrorKind.TIMEOUT:
             return f"the index has not answered within {self._seconds:g} s (index: {self._index.source})"
-        said = " ".join(done.stderr.split())[-2000:]
-        return f"{said or done.error.message} (index: {self._index.source})"
+        said = without_secrets(_said(done.stderr) or done.error.message)[-2000:]
+        return f"{said} (index: {self._index.source})"
+
+
+def _said(text: str) -> str:
+    """Return what a resolver says, in one line, without its warnings and the drawing around its words."""
+    lines = (re.sub(r"^[\s×╰─▶│├]*((error|cause): )?", "", line).strip() for line in text.splitlines())
+    said = " ".join(line for line in lines if line and not line.startswith(("warning: ", "No solution found")))
+    return _OF_DOMAINS.sub("", said)
 
 
 def _locked(text: str, python: str, target: Target | None) -> Iterable[Locked]:
     """Yield the wheels for a version of Python in a lock in the form of PEP 751, on this machine or for a target."""
-    markers, fitting = default_environment(), list(sys_tags())
+    markers, fitting = default_environment(), fitting_tags(python, target)
     if target is not None or python != f"{sys.version_info[0]}.{sys.version_info[1]}":
         markers |= {"python_version": python, "python_full_version": f"{python}.0", "implementation_version": python}
         if target is not None and target.machine:
             markers["platform_machine"] = target.machine
-        fitting = list(_tags(python, list(platform_tags()) if target is None else list(_platforms(target))))
     try:
         chosen = list(Pylock.from_dict(tomllib.loads(text)).select(environment=markers, tags=fitting))
     except PylockSelectError as error:
-        raise CannotResolve(f"{error}; source distributions are not built") from None
+        raise CannotResolve(str(error)) from None
     for package, file in chosen:
-        if not isinstance(file, PackageWheel):
-            raise CannotResolve(f"{package.name} {package.version} has no wheel that fits; others are not built")
-        url = file.url or Path(file.path or "").as_uri()
-        filename = file.name or unquote(PurePosixPath(urlsplit(url).path).name)
+        if not isinstance(file, PackageWheel | PackageArchive):
+            raise CannotResolve(f"{package.name} {package.version} has no wheel that fits")
+        url = file.url or Path(file.path or "").absolute().as_uri()
+        name = file.name if isinstance(file, PackageWheel) else None
+        filename = name or unquote(PurePosixPath(urlsplit(url).path).name)
         sha256 = file.hashes.get("sha256", "")
         if not sha256:
             raise CannotResolve(f"the index gives no SHA-256 hash for {filename}, so nobody can tell what it is")
         released = file.upload_time.isoformat() if file.upload_time else ""
-        yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1, released)
+        try:
+            yield Locked(package.name, str(package.version), url, filename, sha256, file.size or -1, released)
+        except InvalidValue as error:
+            raise CannotResolve(f"the index lies: {error}") from None
+
+
+def fitting_tags(python: str, target: Target | None) -> list[Tag]:
+    """Return the tags of wheels that fit a version of Python, on this machine or for a target, the best first."""
+    if target is None and python == f"{sys.version_info[0]}.{sys.version_info[1]}":
+        return list(sys_tags())
+    return list(_tags(python, list(platform_tags()) if target is None else list(_platforms(target))))
 
 
 def _tags(python: str, platforms: list[str]) -> Iterable[Tag]:
@@ -328,7 +384,8 @@ def _uv_platform(target: Target | None) -> list[str]:
     return ["--python-platform", name if target.libc == "glibc" else f"{target.machine}-unknown-linux-musl"]
 
 
-def _described(wheel: Locked, headers: str) -> Locked:
+def described(wheel: Locked, headers: str) -> Locked:
+    """Return a wheel with what the headers of its metadata say."""
     said = HeaderParser(policy=compat32).parsestr(headers)
     licence = said.get("License-Expression") or said.get("License") or ""
     if not licence.strip() or licence.strip().upper() == "UNKNOWN":

@@ -10,13 +10,12 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 
 class TemporaryFolder:
-    """An empty directory that nothing else removes before `close`."""
+    """An empty directory that nothing else removes before `close`, or while this object exists."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -28,6 +27,11 @@ class TemporaryFolder:
         if lock >= 0:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(lock)
+
+    def __del__(self) -> None:
+        # A caller who was cancelled while a thread made the directory cannot close it; a collection removes it then.
+        if self._lock >= 0:
+            os.close(self._lock)
 
 
 class TemporaryFolders:
@@ -59,13 +63,12 @@ class TemporaryFolders:
         finally:
             folder.close()
 
-    def collect(self, keep_seconds: float) -> list[Path]:
-        """Remove directories that nobody uses and that were changed so long ago; return their paths."""
+    def collect(self) -> list[Path]:
+        """Remove directories that nobody uses, as those of processes that were killed; return their paths."""
         removed = []
         for entry in list(os.scandir(self._root)):
             with contextlib.suppress(FileNotFoundError):
-                is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > keep_seconds
-                if is_old and entry.is_dir(follow_symlinks=False) and _remove_unused(entry.path):
+                if entry.is_dir(follow_symlinks=False) and _remove_unused(entry.path):
                     removed.append(Path(entry.path))
         return removed
 

@@ -5,9 +5,11 @@ https://ossf.github.io/osv-schema/
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from actbox.core.errors import InvalidValue
 from actbox.core.packages import PackagePolicy, normalized_name
 
 from .asking import NotAllowed
-from .resolving import Locked
+from .locked_files import Locked
 
 MOST_FILES = 500_000
 _ECOSYSTEMS = {"PyPI": "python", "npm": "javascript"}
@@ -30,11 +32,13 @@ class Advisories:
     def __init__(self, path: Path) -> None:
         """Read them. Raises `InvalidValue` for a path that has none, and for a file that is none."""
         self._by_name: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
-        files = sorted(path.rglob("*.json"))[:MOST_FILES] if path.is_dir() else [path]
-        for file in files:
-            self._read(file)
+        files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
         if not files:
             raise InvalidValue(f"PackagePolicy.vulnerabilities: there is no advisory in {path}")
+        if len(files) > MOST_FILES:  # to read some of them would let the others' packages in
+            raise InvalidValue(f"PackagePolicy.vulnerabilities: {path} has more than {MOST_FILES:,} files")
+        for file in files:
+            self._read(file)
 
     def of(self, name: str, version: str, language: str = "python") -> tuple[str, ...]:
         """Return the ids of the advisories that a version of a package is affected by."""
@@ -53,16 +57,31 @@ class Advisories:
                     if language := _ECOSYSTEMS.get(package.get("ecosystem", "").partition(":")[0]):
                         found = self._by_name.setdefault(_key(language, package["name"]), [])
                         found.append((str(advisory["id"]), affected))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InvalidValue(
                 f"PackagePolicy.vulnerabilities: {file} is no advisory in the OSV format: {error!r}"
             ) from None
 
 
-@functools.lru_cache(maxsize=4)
 def read_advisories(path: str) -> Advisories:
-    """Return the advisories of a file or directory, read once in this process. Raises `InvalidValue`."""
+    """Return the advisories of a file or directory. Raises `InvalidValue`.
+
+    They are read once in this process, and again when the file has changed, or files of the directory were added,
+    removed or replaced by others.
+    """
+    return _read(path, tuple(_times(path)))
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: str, times: tuple[tuple[str, int], ...]) -> Advisories:
     return Advisories(Path(path))
+
+
+def _times(path: str) -> Iterator[tuple[str, int]]:
+    """Yield when a file, or each directory in a directory, was changed."""
+    for folder in [path] if not os.path.isdir(path) else (folder for folder, _, _ in os.walk(path)):
+        with contextlib.suppress(OSError):
+            yield folder, os.stat(folder).st_mtime_ns
 
 
 def refuse_vulnerable(locked: Sequence[Locked], rules: PackagePolicy, language: str) -> None:
@@ -93,7 +112,7 @@ def _is_affected(affected: Mapping[str, Any], version: str) -> bool:
             for one in affected.get("ranges", ())
             if one.get("type") in ("ECOSYSTEM", "SEMVER")
         )
-    except InvalidVersion:
+    except (InvalidVersion, TypeError, AttributeError):
         return True  # nobody can tell, so it counts
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import errno
 import hashlib
 import io
 import os
@@ -15,6 +16,7 @@ import shutil
 import stat
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
@@ -25,16 +27,25 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from actbox.core.errors import ActboxError
+from actbox.sandbox.guest import beneath
 
 SITE, SCRIPTS, DATA = "site", "bin", "data"
 """The directories of an unpacked wheel: what programs import, scripts, and files for the prefix."""
 
 MOST_FILES = 100_000
 MOST_BYTES = 8 * 2**30
+PLAIN_BYTES = 200 * 2**20
+"""The size up to which files may be compressed in any degree."""
+MOST_RATIO = 50
+"""The largest ratio beyond that size: large packages are compressed to a fifth, and bombs to a thousandth."""
+MOST_PATH_BYTES = 1024
 _PIECE = 2**20
-_MOST_RECORD_BYTES = 64 * 2**20
+_MOST_ABOUT_BYTES = 64 * 2**20
+"""The largest size of RECORD, METADATA and entry_points.txt, which are read whole."""
+_ABOUT_FILES = ("RECORD", "METADATA", "entry_points.txt")
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 # Modules that the interpreter imports by itself at its start, or that are ours.
 _RESERVED = {"sitecustomize", "usercustomize", "_actbox"}
@@ -44,6 +55,17 @@ from {module} import {first}
 if __name__ == "__main__":
     sys.exit({function}())
 """
+
+
+def most_unpacked(archive: Path) -> int:
+    """Return the most bytes to which an archive may unpack."""
+    return min(MOST_BYTES, max(PLAIN_BYTES, MOST_RATIO * archive.stat().st_size))
+
+
+def no_room(what: str, needed: int, folder: Path, free: int) -> OSError:
+    """Return the error of a disk that has not the bytes that are needed in a directory."""
+    has = f"its disk has {free / 2**20:,.1f} MiB free: make room there"
+    return OSError(errno.ENOSPC, f"{what} needs {needed / 2**20:,.1f} MiB in {folder.parent}, and {has}")
 
 
 class BadWheel(ActboxError):
@@ -72,7 +94,7 @@ class Unpacked:
 class _Entry:
     info: zipfile.ZipInfo
     target: str
-    """Where the file goes, relative to the unpacked wheel."""
+    """The path of the file in the unpacked wheel."""
     sha256: str
     """In the form of RECORD, "" for files that cannot have one."""
     size: int
@@ -83,7 +105,7 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
 
     If anything is wrong, the directory is removed again.
     """
-    with wheel.open("rb") as file:
+    with open_fetched(wheel) as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != sha256:
             raise BadWheel(f"{filename} has the hash sha256:{found}, and the lock says sha256:{sha256}: do not use it")
@@ -94,47 +116,65 @@ def unpack(wheel: Path, filename: str, sha256: str, target: Path) -> Unpacked:
         target.mkdir(mode=0o755)
         try:
             with zipfile.ZipFile(file) as archive:
-                return _Wheel(archive, filename, name, str(version)).write(target)
-        except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
+                return _Wheel(archive, filename, name, str(version), most_unpacked(wheel)).write(target)
+        except (zipfile.BadZipFile, zlib.error, csv.Error, NotImplementedError, EOFError, ValueError) as error:
             shutil.rmtree(target)
-            raise BadWheel(f"{filename} cannot be read as a zip archive: {error}") from None
+            raise BadWheel(f"{filename} cannot be read as a wheel: {error}") from None
         except BaseException:
             shutil.rmtree(target)
             raise
 
 
+def open_fetched(path: Path) -> io.BufferedReader:
+    """Open a file that a sandbox has written. Raises `OSError` for a link, and for all but a regular file."""
+    with beneath.opened_folder(os.fspath(path.parent), follow=True) as folder:
+        return open(beneath.open_file(folder, path.name), "rb")
+
+
 class _Wheel:
-    def __init__(self, archive: zipfile.ZipFile, filename: str, name: str, version: str) -> None:
+    def __init__(self, archive: zipfile.ZipFile, filename: str, name: str, version: str, most_bytes: int) -> None:
         self._archive = archive
         self._filename = filename
         self._name, self._version = name, version
         files = [info for info in archive.infolist() if not info.is_dir()]
         if len(files) > MOST_FILES:
             self._fail(f"it has more than {MOST_FILES:,} files")
-        if sum(info.file_size for info in files) > MOST_BYTES:
-            self._fail(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+        self._bytes = sum(info.file_size for info in files)
+        if self._bytes > most_bytes:
+            self._fail(f"it unpacks to more than {most_bytes >> 20:,} MiB")
         names = [info.filename for info in files]
         if len(set(names)) != len(names):
             self._fail("it has two files of one name")
         for info in files:
             self._check_entry(info)
         self._about = self._find_about(names)
+        read_whole = {f"{self._about}/{name}" for name in _ABOUT_FILES}
+        for info in files:
+            if info.filename in read_whole and info.file_size > _MOST_ABOUT_BYTES:
+                self._fail(f"{info.filename} is too large")
         self._entries = self._match(files, self._read_record())
 
     def write(self, target: Path) -> Unpacked:
+        if self._bytes > (free := shutil.disk_usage(target).free):
+            raise no_room(self._filename, self._bytes, target, free)
         modules: dict[str, None] = {}
         notes = []
         for entry in self._entries:
             self._write(entry, target / entry.target)
             top, below, _ = entry.target.partition("/")[2].partition("/")
-            if not entry.target.startswith(SITE + "/") or top.endswith((".dist-info", ".libs")):
+            if not entry.target.startswith(SITE + "/"):
+                continue
+            if top.lower().endswith((".dist-info", ".egg-info")) and top != self._about:
+                self._fail(f"{top} is about another distribution")
+            if top == self._about or top.endswith(".libs"):
                 continue
             if not below and top.endswith(".pth"):
                 notes.append(f"{self._filename}: {top} is not run when an interpreter starts")
             elif module := _module_of(top, is_file=not below):
                 modules[module] = None
         for module in modules:
-            if module in sys.stdlib_module_names or module in _RESERVED:
+            is_ours = module in _RESERVED or (module == "pip" and self._name != "pip")
+            if module in sys.stdlib_module_names or is_ours:
                 self._fail(f"its module {module} would stand in for one that every program has")
         self._write_entry_points(target)
         return Unpacked(self._name, self._version, tuple(modules), tuple(notes), self._requires(target))
@@ -144,13 +184,15 @@ class _Wheel:
         parts = name.split("/")
         if not name.isprintable() or "\\" in name or ":" in parts[0] or any(part in ("", ".", "..") for part in parts):
             self._fail(f"{name!r} is not a path of a wheel's file")
-        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64:
+        if any(len(part.encode()) > 255 for part in parts) or len(parts) > 64 or len(name.encode()) > MOST_PATH_BYTES:
             self._fail(f"the path {name[:80]!r}… is too long")
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
             self._fail(f"{name} is a link or a special file")
         if info.flag_bits & 1:
             self._fail(f"{name} is encrypted")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            self._fail(f"{name} is compressed by another method than deflate")
 
     def _find_about(self, names: list[str]) -> str:
         found = {name.partition("/")[0] for name in names if name.partition("/")[0].endswith(".dist-info")}
@@ -167,8 +209,6 @@ class _Wheel:
             info = self._archive.getinfo(f"{self._about}/RECORD")
         except KeyError:
             self._fail("it has no RECORD of its files")
-        if info.file_size > _MOST_RECORD_BYTES:
-            self._fail("its RECORD is too large")
         found: dict[str, tuple[str, int]] = {}
         with self._archive.open(info) as file:
             for row in csv.reader(io.TextIOWrapper(file, "utf-8", newline="")):
@@ -220,15 +260,16 @@ class _Wheel:
 
     def _write(self, entry: _Entry, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        executable = entry.target.startswith(SCRIPTS + "/") or entry.info.external_attr >> 16 & 0o111
+        is_script = entry.target.startswith(SCRIPTS + "/")
+        executable = is_script or entry.info.external_attr >> 16 & 0o111
         digest, left = hashlib.sha256(), entry.size
         with self._archive.open(entry.info) as source, path.open("xb") as file:
             for piece in _pieces(source):
-                left -= len(piece)
+                is_start, left = left == entry.size, left - len(piece)
                 if left < 0:
                     break
                 digest.update(piece)
-                file.write(_with_interpreter(piece) if entry.target.startswith(SCRIPTS + "/") else piece)
+                file.write(_with_interpreter(piece) if is_start and is_script else piece)
             os.fchmod(file.fileno(), 0o755 if executable else 0o644)
         if left:
             self._fail(f"{entry.info.filename} has another size than the archive says")
@@ -242,6 +283,9 @@ class _Wheel:
         except FileNotFoundError:
             self._fail("it has no METADATA")
         said = BytesParser(policy=compat32).parsebytes(metadata, headersonly=True)
+        name, version = str(said.get("Name", "")).strip(), str(said.get("Version", "")).strip()
+        if canonicalize_name(name) != self._name or Version(version) != Version(self._version):
+            self._fail(f"its METADATA is about {name} {version}")
         return required_names(said.get_all("Requires-Dist", ()))
 
     def _write_entry_points(self, target: Path) -> None:
@@ -258,7 +302,7 @@ class _Wheel:
             for name, value in points.items(section) if points.has_section(section) else ():
                 match = re.fullmatch(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(\[.*\])?\s*", value)
                 script = target / SCRIPTS / name
-                if not re.fullmatch(r"[\w.+-]+", name) or match is None or script.exists():
+                if not re.fullmatch(r"\w[\w.+-]{0,99}", name, re.ASCII) or match is None or script.exists():
                     continue  # a name that is no command, or a script that the wheel has as a file
                 script.parent.mkdir(exist_ok=True)
                 module, function = match[1], match[2]

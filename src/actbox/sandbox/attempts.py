@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Protocol
 
-from actbox.core.errors import ErrorKind
-from actbox.core.events import Completed, Event, Output, RunRestarted
+from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.events import Completed, Event, NetworkRequest, Output, RunRestarted, ToolStarted
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -30,9 +30,14 @@ MOST_PACKAGES = 8
 _TICK_SECONDS = 0.001
 _MOST_TICKS = 25
 
+_MOST_NAMED, _MOST_NAME = 3, 60
+# True for programs from Python, for tool calls and for fenced blocks: each has at least the script block.
 _NAME_THEM = (
-    "name the packages in a script block (PEP 723) or with dependencies=[…]; in a session, `%pip install` works"
+    "name the packages in `dependencies`, or in a script block at the top of the program (`# /// script`,"
+    ' `# dependencies = ["NAME"]`, `# ///`); in a session, `%pip install` works'
 )
+_NOT_THERE = ("is not installed in this environment", "is not installed here", "has the standard library only")
+"""Words of the engines' hints for a module that is not installed."""
 _MISSING = re.compile(r"No module named '([\w.]+)'", re.ASCII)
 _MISSING_IN_NODE = re.compile(r"Cannot find (?:module|package) '([\w@./-]+)'", re.ASCII)
 
@@ -72,6 +77,10 @@ class Attempts:
         self._changes = changes
         self._before: object = None
         self._added: tuple[str, ...] = ()
+        self._had: tuple[str, ...] = ()
+        """The packages of `_added` with which the program has begun."""
+        self._called: dict[str, None] = {}
+        """The tools that the attempt has called."""
         self._is_seen = False
 
     async def finish(self) -> ExecutionResult:
@@ -100,13 +109,16 @@ class Attempts:
                     else:
                         yield event
             assert result is not None, "a run ended without Completed"
-            package = self._package_missed(result)
+            found = self._package_missed(result)
+            package = found if isinstance(found, str) else ""
             effects += self._left(result) if package else []
             if package and not effects:
                 self._added = (*self._added, package)
                 self._program = replace(self._program, dependencies=(*self._program.dependencies, package))
                 yield RunRestarted(package)
                 continue
+            if isinstance(found, ErrorInfo):
+                result = _not_admitted(result, found)
             yield Completed(self._concluded(result, package, effects))
             return
 
@@ -119,12 +131,18 @@ class Attempts:
             while (asked := await told.get()) is not None:
                 yield asked
             run = self._run_of(self._program, await providing, self._mark)
+            self._had, self._called = self._added, {}
+            hosts: dict[str, None] = {}
             async with aclosing(run.events()) as events:
                 async for event in events:
                     if isinstance(event, Output) and self._is_seen and "output was shown" not in effects:
                         effects.append("output was shown")
+                    if isinstance(event, ToolStarted):
+                        self._called[event.tool] = None
+                    if isinstance(event, NetworkRequest):
+                        hosts[event.host] = None
                     if isinstance(event, Completed) and run.requests:
-                        effects.append("it has made requests to the network")
+                        effects.append("it has made requests to the network" + _named(hosts))
                     yield event
         except NotProvided as refusal:
             yield Completed(refusal.result)
@@ -134,8 +152,11 @@ class Attempts:
                 if not isinstance(packages, BaseException):
                     packages.close()
 
-    def _package_missed(self, result: ExecutionResult) -> str:
-        """Return the package that the program missed, "" for any other end. The program may have lied about it."""
+    def _package_missed(self, result: ExecutionResult) -> str | ErrorInfo:
+        """Return the package that the program missed, its error if it may not have it, "" for any other end.
+
+        The program may have lied about it.
+        """
         error = result.error
         if error is None or error.kind is not ErrorKind.MISSING_DEPENDENCY or self._policy.packages is None:
             return ""
@@ -161,16 +182,18 @@ class Attempts:
         """Return what the program has done that a second attempt would do again."""
         left = []
         if result.usage.tool_calls:
-            left.append("it has called tools")
+            left.append("it has called tools" + _named(self._called))
         writable = any(mount.mode == "rw" for mount in self._policy.mounts)
         unknown = self._changes is None or self._before is None or self._changes() != self._before
         if writable or result.artifacts or result.changes or unknown:
-            left.append("it may have written files")
+            files = [f"/output/{one.name}" for one in result.artifacts]
+            files += [f"{one.mount}/{one.path}" for one in result.changes]
+            left.append("it may have written files" + _named(files))
         return left
 
     def _concluded(self, result: ExecutionResult, package: str, effects: list[str]) -> ExecutionResult:
-        if self._added:
-            names = ", ".join(self._added)
+        if self._had:
+            names = ", ".join(self._had)
             said = f"the program missed {names}, and was begun again with it before it had had any effect"
             result = replace(result, warnings=(*result.warnings, said))
         error = result.error
@@ -179,9 +202,30 @@ class Attempts:
         if package and result.error is not None:
             hint = (
                 f"{package} can be had, but the program was not begun again, because {' and '.join(effects)}: send what"
-                f" is left of it with dependencies=[{package!r}]"
+                f" is left of it with {package!r} in `dependencies`"
             )
             if self._program.language == "python":
-                hint += ", or with a script block that names it (PEP 723)"
+                block = f'`# /// script`, `# dependencies = ["{package}"]`, `# ///`'
+                hint += f", or in a script block at its top ({block})"
             result = replace(result, error=replace(result.error, hint=hint))
         return result
+
+
+def _not_admitted(result: ExecutionResult, refusal: ErrorInfo) -> ExecutionResult:
+    """Return the result of a program that misses a package which the policy does not admit."""
+    error = result.error
+    assert error is not None
+    if refusal.kind is ErrorKind.POLICY:
+        said = f"{refusal.type}: {refusal.message}"
+        trace = error.traceback.replace(f"{error.type}: {error.message}", said)
+        error = replace(refusal, line=error.line, traceback=trace)
+    elif any(words in error.hint for words in _NOT_THERE):  # other hints know more
+        error = replace(error, hint=refusal.hint)
+    return replace(result, error=error)
+
+
+def _named(names: Iterable[str]) -> str:
+    """Return a few names in parentheses, "" for none."""
+    first, *more = [ascii(one)[1:-1][:_MOST_NAME] for one in names] or [""]
+    shown = ", ".join([first, *more[: _MOST_NAMED - 1], *(["…"] if len(more) >= _MOST_NAMED else [])])
+    return f" ({shown})" if first else ""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from actbox.core.errors import ErrorInfo
+from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import Event
 from actbox.core.packages import CLEAN, HOST, Distribution, Distributions
 from actbox.core.policy import Policy
@@ -25,6 +25,8 @@ from .visible_packages import package_folders, visible_versions
 
 PACKAGES = "/opt/packages"
 """Where programs see the packages that they asked for: `site` to import from, `bin` with scripts, `node_modules`."""
+BUILD_LOG = "actbox.environments"
+"""The logger that says each step while a named environment is built."""
 _PROVIDER = "actbox.packages.provider"
 _IMPORT_NAMES = "actbox.packages.import_names"
 _SCRIPT_BLOCK = "# /// script"
@@ -36,7 +38,11 @@ class NotProvided(Exception):
     def __init__(self, error: ErrorInfo, program: Program, engine: str) -> None:
         super().__init__(error.message)
         self.result = ExecutionResult(
-            exit_code=125, error=error, sandbox=engine, code=program.code, language=program.language
+            exit_code=1 if error.kind is ErrorKind.SYNTAX else 125,
+            error=error,
+            sandbox=engine,
+            code=program.code,
+            language=program.language,
         )
 
 
@@ -118,8 +124,11 @@ class HeldFolder(Protocol):
 class Provider(Protocol):
     """The resolver and installer of packages."""
 
-    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str) -> str:
-        """Return the package that brings a module, "" if the policy does not admit it."""
+    def package_of(self, module: str, policy: Policy, may_ask: bool, language: str) -> str | ErrorInfo:
+        """Return the package that brings a module, or the error of a program that misses it if it is not admitted.
+
+        "" stands for a module that no package brings.
+        """
 
     async def layer(self, policy: Policy, target: Target | None, language: str) -> Layer:
         """Return the files of a policy's named environment for a language; build them first if need be.
@@ -127,6 +136,12 @@ class Provider(Protocol):
         They are for the environment's own interpreter, or for `target` if it is given.
 
         Raises `SandboxUnavailable` if there is no such environment, or it cannot be built, and `InvalidValue`.
+        """
+
+    def choose(self, program: Program, policy: Policy, images: bool) -> str:
+        """Return the name of the built environment that has most of what a program asks for, else `HOST`. Blocks.
+
+        Without `images` those with an OCI image are left out. Raises `InvalidValue` for a bad requirement.
         """
 
     def image(self, policy: Policy) -> str:
@@ -189,12 +204,12 @@ async def provide_packages(
     """Return the packages of a program; see `Provider`. Raises `NotProvided`."""
     if not asks_for_packages(program):
         return environs(policy, traits, layer)
-    return await _provider().provide(program, policy, traits.engine, layer, approver, tell, had)
+    return await _provider(policy).provide(program, policy, traits.engine, layer, approver, tell, had)
 
 
-def new_session_folder() -> HeldFolder:
+def new_session_folder(policy: Policy) -> HeldFolder:
     """Make an empty directory for the packages of a session. Blocks."""
-    return _provider().new_session_folder()
+    return _provider(policy).new_session_folder()
 
 
 def environs(policy: Policy, traits: Traits, layer: Layer | None) -> Provided:
@@ -210,22 +225,28 @@ def name_of(policy: Policy, layer: Layer | None) -> str:
     return layer.name if layer is not None and layer.name else policy.environment_name
 
 
-def package_of(module: str, policy: Policy, may_ask: bool, language: str = "python") -> str:
-    """Return the package to install for a module that a program misses, "" if the policy admits none.
+def choose(program: Program, policy: Policy, images: bool) -> str:
+    """Return the name of the environment to run a program in; see `Provider`. Blocks. Raises `InvalidValue`."""
+    return _provider(policy).choose(program, policy, images)
 
-    With `may_ask` somebody can be asked about it.
+
+def package_of(module: str, policy: Policy, may_ask: bool, language: str = "python") -> str | ErrorInfo:
+    """Return the package to install for a module that a program misses, or the program's error.
+
+    With `may_ask` somebody can be asked about it. The error is of kind `POLICY` if a rule of the policy refuses the
+    package; if no rule has it, the kind is `MISSING_DEPENDENCY`, and only the hint is new.
     """
-    return _provider().package_of(module, policy, may_ask, language)
+    return _provider(policy).package_of(module, policy, may_ask, language)
 
 
 async def layer_of(policy: Policy, target: Target | None = None, language: str = "python") -> Layer | None:
     """Return the files of a policy's environment if it is a named one; see `Provider`. Raises `SandboxUnavailable`."""
-    return None if policy.environment in (HOST, CLEAN) else await _provider().layer(policy, target, language)
+    return None if policy.environment in (HOST, CLEAN) else await _provider(policy).layer(policy, target, language)
 
 
 def image_of(policy: Policy) -> str:
     """Return the OCI image that a policy's environment names, or "". Blocks."""
-    return "" if policy.environment in (HOST, CLEAN) else _provider().image(policy)
+    return "" if policy.environment in (HOST, CLEAN) else _provider(policy).image(policy)
 
 
 def of_environment(policy: Policy, layer: Layer | None, language: str = "python") -> tuple[Distribution, ...]:
@@ -262,6 +283,8 @@ def with_folders(variables: Mapping[str, str], folders: Sequence[str]) -> dict[s
     return {**variables, "PYTHONPATH": ":".join([own, *folders] if own else folders)}
 
 
-def _provider() -> Provider:
-    provider: Provider = importlib.import_module(_PROVIDER).provider()
+def _provider(policy: Policy) -> Provider:
+    """Return the provider for the package cache that a policy names."""
+    cache = policy.packages.cache if policy.packages is not None else None
+    provider: Provider = importlib.import_module(_PROVIDER).provider(cache)
     return provider

@@ -77,7 +77,8 @@ def wrong_language(engine: str, language: str, runs: tuple[str, ...] = ()) -> Un
     if language not in ENGINES_OF:
         known = ", ".join(map(repr, ENGINES_OF))
         return Unsupported(f"{own}, and no engine runs {language!r}; there are: {known}. A shell takes execute()")
+    other = ENGINES_OF[language][0]
     return Unsupported(
-        f"{own}; the {ENGINES_OF[language][0]} engine runs {_NAMES[language]}, the language of this Program:"
+        f"{own}; the {other} engine runs {_NAMES[language]} (engine={other!r}), the language of this Program:"
         f" language={language!r}"
     )

@@ -39,6 +39,7 @@ from .dependencies import (
     asks_for_packages,
     blocked_imports,
     environs,
+    new_session_folder,
     provide_packages,
     with_folders,
 )
@@ -57,7 +58,7 @@ from .requests import (
 from .run_end import Stop
 from .run_slots import Slots, slots
 from .runs import Request, Run, failed_result, reason_of
-from .session_packages import SessionPackages
+from .session_packages import LayersPlace, SessionPackages
 from .sessions import LocalSession, SessionPlace
 from .siblings import AloneInSiblings, Siblings
 from .storage import Output, Storage
@@ -95,8 +96,6 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     """The files of the named environment, once the sandbox is open."""
     _leaves_no_trace = False
     """True if everything a program can leave behind for the next one lies in the workspace."""
-    _sessions_get_packages = False
-    """True if a session's guest can see packages that are added while it lives."""
     _counts_processor_time = False
     """True if something beside the guest counts its processor time, and ends it; more exactly than the kernel does."""
     guest_root: str = "/workspace"
@@ -154,6 +153,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     @abstractmethod
     def _base_variables(self) -> Mapping[str, str]:
         """Return the environment variables that every guest has."""
+
+    def _new_session_folder(self) -> LayersPlace:
+        """Make a directory for a session's packages. Blocks. Raises `ActboxError` and `OSError`."""
+        return LayersPlace(new_session_folder(self.policy), PACKAGES)
 
     def _guest_limits(self) -> Mapping[str, float]:
         """Return the limits that the guest sets for itself and cannot raise again.
@@ -244,10 +247,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             if self._workspace is not workspace:
                 raise SandboxStopped("the session has ended with its sandbox, which was stopped; open a new one")
 
-        packages = SessionPackages(self.policy, self.traits, lambda: self._layer)
+        packages = SessionPackages(self.policy, self.traits, lambda: self._layer, self._new_session_folder)
 
         async def start_guest() -> GuestProcess:
-            folder = await packages.open() if self._sessions_get_packages else None
+            folder = await packages.open() if self.traits.session_packages else None
             start = GuestStart(stdin=b"", session=True, forkable=forkable, packages=folder)
             guest = self._guest_at_hand(start) or await self._start_whole(start)
             if self._workspace is not workspace:
@@ -267,7 +270,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 left=self._guests.discard,
                 closed=self._sessions.discard,
                 first_message=lambda: self._frame({"t": "session", "name": "program.py", "packages": packages.pip}),
-                packages=packages if self._sessions_get_packages else None,
+                packages=packages if self.traits.session_packages else None,
                 environs=lambda: environs(self.policy, self.traits, self._layer),
                 in_language=self._in_language,
                 prepare=self._prepare,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
+from actbox.core.packages import AUTO, HOST
 from actbox.core.policy import Policy
+from actbox.core.program import Program
 
+from .dependencies import asks_for_packages, choose
 from .languages import FULL_CPYTHON
 from .registry import TABLE, no_such_engine
 from .traits import EngineCheck
@@ -61,6 +64,11 @@ def open_sandbox(
     policy = Policy() if policy is None else policy
     if not isinstance(policy, Policy):
         raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
+    if policy.environment == AUTO:
+        raise InvalidValue(
+            "Policy(environment='auto') chooses for one program, which actbox.run() is given: name the environment of a"
+            " sandbox, such as 'host', 'clean', or one that `actbox environment list` shows"
+        )
     if env:
         policy = dataclasses.replace(policy, variables={**policy.variables, **env})
     if engine not in ("auto", *ENGINES):
@@ -68,7 +76,11 @@ def open_sandbox(
     if engine == "auto":
         if options:
             raise InvalidValue(f"options such as {min(options)!r} belong to one engine; name the engine too")
-        engine = _strongest(allow_unisolated)
+        engine, why = _strongest(allow_unisolated)
+        if why and TABLE[engine].isolates:
+            _log.info("auto: the %s engine, %s", engine, why)
+        elif why:
+            _log.warning("auto: the %s engine, WITHOUT ANY ISOLATION, %s", engine, why)
     elif not (TABLE[engine].isolates or allow_unisolated):
         raise SandboxUnavailable(TABLE[engine].isolates_nothing())
     box = TABLE[engine].open(policy, upstream, options)
@@ -81,8 +93,26 @@ def open_sandbox(
     return box
 
 
-def _strongest(allow_unisolated: bool) -> str:
-    """Return the strongest full CPython engine that works here; if none works, the strongest, which raises the reason.
+def with_environment(
+    policy: Policy, program: Program, engine: str, *, allow_unisolated: bool = False, options: Collection[str] = ()
+) -> Policy:
+    """Return a policy with an environment that is chosen for a program, if it has `"auto"`. Blocks.
+
+    `options` are the names of the engine's own that it is opened with. On engines that have no environments of this
+    machine the choice is `"host"`. Raises `InvalidValue` for a requirement that cannot be read.
+    """
+    if policy.environment != AUTO:
+        return policy
+    name = HOST
+    if asks_for_packages(program):
+        found = TABLE.get(_strongest(allow_unisolated)[0] if engine == "auto" else engine)
+        if found is not None and found.has_environments and not (found.runs_images and options):
+            name = choose(program, policy, not found.runs_images)
+    return dataclasses.replace(policy, environment=name)
+
+
+def _strongest(allow_unisolated: bool) -> tuple[str, str]:
+    """Return the strongest full CPython engine that works here, and why; if none works, the strongest and "".
 
     An engine that isolates nothing counts only with `allow_unisolated`.
     """
@@ -94,11 +124,6 @@ def _strongest(allow_unisolated: bool) -> str:
             break
         not_working.append(f"{chosen}: {found.reason}")
     else:
-        return considered[0]
+        return considered[0], ""
     _found_working.add(chosen)
-    why = "; ".join([f"the first of {', '.join(considered)} that works here", *not_working])
-    if TABLE[chosen].isolates:
-        _log.info("auto: the %s engine, %s", chosen, why)
-    else:
-        _log.warning("auto: the %s engine, WITHOUT ANY ISOLATION, %s", chosen, why)
-    return chosen
+    return chosen, "; ".join([f"the first of {', '.join(considered)} that works here", *not_working])

@@ -42,6 +42,10 @@ class Engine:
     needs: str = ""
     """An example of the option without which the engine cannot be opened."""
     module: str
+    has_environments: bool = False
+    """True if programs see the named environments that were built for this machine."""
+    runs_images: bool = False
+    """True if an environment with an OCI image is that image here, and options may bring other packages."""
     by_name_only: bool = False
     """True if `auto` never chooses the engine."""
 
@@ -99,8 +103,15 @@ TABLE: Final[Mapping[str, Engine]] = {
     engine.name: engine
     for engine in (
         # The full CPython engines, strongest first: the order in which `auto` tries them.
-        Engine(name="linux", languages=("python",), python="full", module="linux"),
-        Engine(name="container", languages=("python",), python="full", module="container"),
+        Engine(name="linux", languages=("python",), python="full", module="linux", has_environments=True),
+        Engine(
+            name="container",
+            languages=("python",),
+            python="full",
+            module="container",
+            has_environments=True,
+            runs_images=True,
+        ),
         Engine(
             name="ssh", languages=("python",), python="full", isolates=False, module="ssh", needs="host='user@host'"
         ),
@@ -108,7 +119,13 @@ TABLE: Final[Mapping[str, Engine]] = {
         # The others are opened by name only.
         Engine(name="wasm", languages=("python",), python="standard library", module="wasm"),
         Engine(name="monty", languages=("python",), python="subset", module="monty"),
-        Engine(name="node", languages=("javascript", "typescript"), python="none", module="node"),
+        Engine(
+            name="node",
+            languages=("javascript", "typescript"),
+            python="none",
+            module="node",
+            has_environments=True,
+        ),
         Engine(name="hyperlight", languages=("python", "javascript"), python="core", module="hyperlight"),
         Engine(
             name="agentcore",

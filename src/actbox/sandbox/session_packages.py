@@ -1,14 +1,15 @@
 """The packages that a session gets while it lives: by a program's dependencies, its `pip install`, or its imports.
 
-A directory of the host is mounted read-only at `PACKAGES` when the session begins. Each layer of packages is made
-beside it, of hard links, and renamed into it, so that the guest sees it whole or not at all. Copies of a session see
-the same directory.
+The guest sees a directory of the host read-only from birth. Each layer of packages is made beside it, of hard links if
+that can be, and renamed into it, so that the guest sees it whole or not at all. Copies of a session see the same
+directory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import threading
@@ -16,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue
-from actbox.core.events import Event
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable
+from actbox.core.events import ApprovalDecided, ApprovalRequested, Event
 from actbox.core.packages import Distribution, Distributions
 from actbox.core.policy import Policy
 from actbox.core.program import Program
@@ -29,12 +30,11 @@ from .blocking import run_blocking
 from .channel.calls import CallingRun
 from .channel.messages import Call
 from .dependencies import (
-    PACKAGES,
     HeldFolder,
     Layer,
     NotProvided,
     asks_for_packages,
-    new_session_folder,
+    name_of,
     of_environment,
     package_of,
     provide_packages,
@@ -46,8 +46,6 @@ from .wall_clock import WallClock
 
 MOST_REQUESTS = 64
 """The most requests for packages that one run of a session may make."""
-PIP = f"{PACKAGES}/0"
-"""The directory in which a session finds its `pip`."""
 
 _SCRIPTS = {
     "pip": '#!/bin/sh\nexec python3 -m pip "$@"\n',
@@ -57,13 +55,30 @@ _SCRIPTS = {
 _START = "import sys\n\nfrom pip import main\n\nsys.exit(main())\n"
 
 
+class LayersPlace(NamedTuple):
+    """The empty directory of a session's packages on the host, and where the guest sees its directory `layers`."""
+
+    held: HeldFolder
+    seen_at: str
+    send: Callable[[Path, str], None] = lambda folder, place: None
+    """Copies a layer to a place on the guest's machine, if that is another one. Blocks.
+
+    Raises `OSError` and `SandboxUnavailable`.
+    """
+
+
 class _LayersFolder:
     """The directory that a session and its copies see; it is removed when the last of them is closed."""
 
-    def __init__(self, held: HeldFolder) -> None:
-        """Take over an empty directory, and put the `pip` command into it. Blocks. Raises `OSError`."""
-        self._held = held
-        self.path = held.path / "layers"
+    def __init__(self, place: LayersPlace) -> None:
+        """Take over an empty directory, and put the `pip` command into it. Blocks.
+
+        Raises `OSError` and `SandboxUnavailable`.
+        """
+        self._place = place
+        self._held = place.held
+        self.pip = f"{place.seen_at}/0"
+        self.path = place.held.path / "layers"
         self.users = 1
         self._number = 0
         self._lock = threading.Lock()
@@ -77,20 +92,23 @@ class _LayersFolder:
         for name, text in _SCRIPTS.items():
             (scripts / name).write_text(text)
             (scripts / name).chmod(0o755)
+        place.send(self.path / "0", self.pip)
 
     def add(self, layer: Path) -> str:
-        """Add a layer; return the path at which guests see it. Blocks. Raises `OSError`."""
+        """Add a layer; return the path at which guests see it. Blocks. Raises `OSError` and `SandboxUnavailable`."""
         with self._lock:
             self._number += 1
             number = self._number
         aside = self._held.path / str(number)
         try:
-            shutil.copytree(layer, aside, copy_function=partial(os.link, follow_symlinks=False))
+            shutil.copytree(layer, aside, copy_function=link_or_copy)
             aside.rename(self.path / str(number))
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
-        return f"{PACKAGES}/{number}"
+        seen_at = f"{self._place.seen_at}/{number}"
+        self._place.send(self.path / str(number), seen_at)
+        return seen_at
 
     def join(self) -> None:
         """Count one more session that uses the directory."""
@@ -109,11 +127,21 @@ class _LayersFolder:
 class SessionPackages:
     """The packages of one session beyond its environment."""
 
-    def __init__(self, policy: Policy, traits: Traits, layer: Callable[[], Layer | None]) -> None:
-        """`layer` returns the files of the policy's environment if it is a named one."""
+    def __init__(
+        self,
+        policy: Policy,
+        traits: Traits,
+        layer: Callable[[], Layer | None],
+        new_folder: Callable[[], LayersPlace],
+    ) -> None:
+        """`layer` returns the files of the policy's environment if it is a named one.
+
+        `new_folder` makes the directory of the session's packages. Blocks. Raises `ActboxError` and `OSError`.
+        """
         self.policy = policy
         self._traits = traits
         self._layer = layer
+        self._new_folder = new_folder
         self._folder: _LayersFolder | None = None
         self._turn = asyncio.Lock()
         self._had: tuple[Distribution, ...] = ()
@@ -128,20 +156,28 @@ class SessionPackages:
     @property
     def pip(self) -> str:
         """The directory with the session's `pip`, "" if it gets no packages; known once `open` was called."""
-        return PIP if self._folder is not None else ""
+        return self._folder.pip if self._folder is not None else ""
 
     async def open(self) -> Path | None:
-        """Return the directory to mount at `PACKAGES`, `None` if the session gets no packages."""
+        """Return the directory that the guest has to see, `None` if the session gets no packages."""
         async with self._turn:
             if self._folder is None and self.are_governed:
                 # Without the packaging library, or with a cache that cannot be used, whoever asks is told why.
                 with contextlib.suppress(ActboxError, OSError):
-                    self._folder = await run_blocking(lambda: _LayersFolder(new_session_folder()))
+                    self._folder = await run_blocking(self._make_folder)
         return self._folder.path if self._folder is not None else None
+
+    def _make_folder(self) -> _LayersFolder:
+        place = self._new_folder()
+        try:
+            return _LayersFolder(place)
+        except BaseException:
+            place.held.close()
+            raise
 
     def copied(self) -> SessionPackages:
         """Return the packages of a copy of the session, which has what this one has now."""
-        copy = SessionPackages(self.policy, self._traits, self._layer)
+        copy = SessionPackages(self.policy, self._traits, self._layer, self._new_folder)
         copy._had, copy.folders, copy._folder = self._had, self.folders, self._folder
         if copy._folder is not None:
             copy._folder.join()
@@ -162,7 +198,7 @@ class SessionPackages:
     @property
     def environment(self) -> str:
         """The name of the session's environment."""
-        return self.policy.environment_name
+        return name_of(self.policy, self._layer())
 
     @property
     def distributions(self) -> Distributions:
@@ -187,7 +223,7 @@ class SessionPackages:
                 if self._folder is None:
                     raise NotProvided(_no_place(), program, engine)
                 added = await run_blocking(self._folder.add, provided.folder)
-            except OSError as error:
+            except (OSError, SandboxUnavailable) as error:
                 raise NotProvided(_cannot_add(error), program, engine) from None
             finally:
                 provided.close()
@@ -209,7 +245,7 @@ class RunPackages:
         self._approver = approver
         self.install_ms = 0.0
         self.paused_ms = 0.0
-        """The part of `install_ms` for which the program waited."""
+        """The milliseconds for which the program waited, also for packages that were refused."""
         self.warnings: tuple[str, ...] = ()
 
     @property
@@ -236,11 +272,14 @@ class RunPackages:
         """Return the answer to a guest that asks for the package of a module, or for requirements."""
         missed, requirements = arguments.get("module"), arguments.get("requirements")
         new: tuple[Distribution, ...] = ()
-        before = self.install_ms
+        time = asyncio.get_running_loop().time
+        began = time()
         try:
             if isinstance(missed, str):
                 name = package_of(missed, self.session.policy, self._may_ask)
-                requirements = [name] if name else []
+                if isinstance(name, ErrorInfo) and name.kind is ErrorKind.POLICY:
+                    return _refused(name)
+                requirements = [name] if isinstance(name, str) and name else []
             if not isinstance(requirements, list):
                 raise InvalidValue("packages are asked for by a list of requirements")
             if requirements:  # `Program` checks that they are text
@@ -252,7 +291,7 @@ class RunPackages:
             kind = ErrorKind.RUNTIME if isinstance(error, InvalidValue) else ErrorKind.MISSING_DEPENDENCY
             return _refused(ErrorInfo(kind=kind, type="PipError", message=str(error)))
         finally:
-            self.paused_ms += self.install_ms - before
+            self.paused_ms += (time() - began) * 1000
         if new and isinstance(missed, str):
             self.warnings += (f"the program missed {name}, which was installed while it waited",)
         return {
@@ -267,7 +306,10 @@ class RunPackages:
 
 
 class InstallRequests:
-    """Answers the requests for packages of one run. The run's clock is paused until they are answered."""
+    """Answers the requests for packages of one run. The run's clock is paused until they are answered.
+
+    The pauses take `PackagePolicy.install_seconds` at most in all, without the time in which somebody is asked.
+    """
 
     def __init__(self, packages: RunPackages, clock: WallClock, max_bytes: int, run: CallingRun) -> None:
         self._packages = packages
@@ -276,6 +318,13 @@ class InstallRequests:
         self._run = run
         self._count = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        rules = packages.session.policy.packages
+        self._most_seconds = rules.install_seconds if rules is not None else 0.0
+        self._waiting: set[asyncio.Task[Any]] = set()
+        self._used_up = asyncio.Event()
+        self._pauses = WallClock(self._most_seconds, self._use_up)
+        self._pauses.start()
+        self._pauses.pause()
 
     def start(self, call: Call, answer: Callable[[int, bytes], None]) -> None:
         """Start answering a request; `answer` sends the frame of the answer to a call."""
@@ -286,7 +335,14 @@ class InstallRequests:
 
     def cancel(self) -> None:
         """Answer no more requests."""
+        self._used_up.clear()  # nothing is answered any more, not even by a refusal
+        self._pauses.end()
         for task in self._tasks:
+            task.cancel()
+
+    def _use_up(self) -> None:
+        self._used_up.set()
+        for task in self._waiting:
             task.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -300,12 +356,61 @@ class InstallRequests:
                 ErrorInfo(kind=ErrorKind.RUNTIME, message=f"a run may ask for packages {MOST_REQUESTS} times")
             )
         else:
-            self._clock.pause()
-            try:
-                told = await self._packages.answer(call.arguments, self._run.tell)
-            finally:
-                self._clock.resume()
+            told = await self._answer_in_time(call.arguments)
         answer(call.id, wire.encode({"t": "return", "id": call.id, "value": told}, self._most_bytes))
+
+    async def _answer_in_time(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self._used_up.is_set():
+            return self._too_long()
+        questions = 0
+        task = asyncio.current_task()
+        assert task is not None
+
+        def tell(event: Event) -> None:
+            nonlocal questions
+            if isinstance(event, ApprovalRequested):
+                questions += 1
+                self._pauses.pause()
+            elif isinstance(event, ApprovalDecided):
+                questions -= 1
+                self._pauses.resume()
+            self._run.tell(event)
+
+        self._clock.pause()
+        if not self._waiting:
+            self._pauses.resume()
+        self._waiting.add(task)
+        try:
+            return await self._packages.answer(arguments, tell)
+        except asyncio.CancelledError:
+            if not self._used_up.is_set():
+                raise
+            return self._too_long()
+        finally:
+            for _ in range(questions):  # one that was never decided
+                self._pauses.resume()
+            self._waiting.remove(task)
+            if not self._waiting:
+                self._pauses.pause()
+            self._clock.resume()
+
+    def _too_long(self) -> dict[str, Any]:
+        message = (
+            f"a run may wait for packages {self._most_seconds:g} seconds in all (PackagePolicy.install_seconds), and"
+            " this one has"
+        )
+        hint = "ask for what is missing in the next program"
+        return _refused(ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type="NotInstalled", message=message, hint=hint))
+
+
+def link_or_copy(source: str, target: str) -> None:
+    """Link a file, or copy it if it lies on another file system or has too many links. Raises `OSError`."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+            raise
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def is_install_request(call: Call) -> bool:
@@ -323,6 +428,6 @@ def _no_place() -> ErrorInfo:
     return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type="NotInstalled", message=message)
 
 
-def _cannot_add(error: OSError) -> ErrorInfo:
-    message = f"the packages cannot be added to the session: {error.strerror}"
+def _cannot_add(error: OSError | SandboxUnavailable) -> ErrorInfo:
+    message = f"the packages cannot be added to the session: {getattr(error, 'strerror', '') or error}"
     return ErrorInfo(kind=ErrorKind.MISSING_DEPENDENCY, type="NotInstalled", message=message)

@@ -201,7 +201,7 @@ class LocalSession(WorkspaceFiles, Session):
                 engine = place.traits.engine
                 raise Unsupported(
                     f"sessions of the {engine} engine get no packages beyond their environment; its runs do, and"
-                    " sessions of the linux engine"
+                    " sessions of the linux, container and ssh engines"
                 )
             frame, toolset = await place.prepare(place.workspace, program, tools, self._frame_of)
             try:

@@ -84,8 +84,9 @@ class Traits:
     and `domains` whether `Policy.domains` opens more, through the egress proxy. `walls` says whether runs of one
     sandbox are also isolated from each other; the default `sandbox` claims less. `mounts` are the supported modes of a
     `FileMount`; with `overlay` a directory can also be mounted at `/input` itself. `packages` is a short phrase on what
-    can be imported beside the standard library, and `dependencies` says whether a program may ask for more. Sessions
-    run `session_languages`, by default all `languages`.
+    can be imported beside the standard library, and `dependencies` says whether a program may ask for more,
+    `session_packages` whether also a session gets these while it lives. Sessions run `session_languages`, by default
+    all `languages`.
 
     Missing features are refused: `files` (the file methods, `Program.files`, artifacts), `commands` (`execute`),
     `tools`, `sessions` and `fork` with `Unsupported` when they are requested; a program that uses `await` without
@@ -105,6 +106,7 @@ class Traits:
     python: Python = "full"
     packages: str = "none"
     dependencies: bool = False
+    session_packages: bool = False
     platforms: tuple[str, ...] = ("linux", "darwin", "win32")
     enforced: Mapping[str, str] = field(default_factory=dict)
     least_memory_mib: int = 1

@@ -13,6 +13,7 @@ import os
 import re
 import site
 import sys
+import sysconfig
 from collections import deque
 from collections.abc import Iterable, Mapping
 from importlib.metadata import Distribution
@@ -66,6 +67,11 @@ def _entries(rules: PackageRules, times: tuple[tuple[str, int], ...]) -> Mapping
             if os.path.realpath(str(distribution.locate_file(""))) == os.path.realpath(folder):
                 (seen if name in visible else others).update(_files(distribution))
         left[folder] = tuple(sorted(_outermost(seen, others)))
+    scripts = sysconfig.get_path("scripts")
+    if not scripts.startswith("/usr/"):  # there lie the machine's own commands, which are no package's
+        hidden = [one for name, one in installed.items() if name not in visible]
+        others = {path for one in hidden for path in _scripts(one, scripts)}
+        left[scripts] = tuple(sorted(name for name in os.listdir(scripts) if name not in others))
     return left
 
 
@@ -111,6 +117,15 @@ def _files(distribution: Distribution) -> Iterable[str]:
     for row in csv.reader(record.splitlines()):
         if row and not row[0].startswith(("../", "/")) and not row[0].startswith("__pycache__/"):
             yield row[0]
+
+
+def _scripts(distribution: Distribution, folder: str) -> Iterable[str]:
+    """Yield the names of a distribution's files in the directory of scripts."""
+    for row in csv.reader((distribution.read_text("RECORD") or "").splitlines()):
+        if row and row[0].startswith(("../", "/")):
+            path = os.path.normpath(os.path.join(str(distribution.locate_file("")), row[0]))
+            if os.path.dirname(path) == folder:
+                yield os.path.basename(path)
 
 
 def _outermost(seen: set[str], others: set[str]) -> Iterable[str]:

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
 
 from actbox.core.packages import PackageFacts
 
@@ -16,6 +16,12 @@ from .problems import shown
 _log = logging.getLogger("actbox")
 
 Cause = Literal["decided", "timeout", "failed", "unavailable"]
+
+NOT_ELEVATED: Final = (
+    "only an approver with the elevated role may approve it, such as CallbackApprover(…, elevated=True) or"
+    " TerminalApprover(elevated=True)"
+)
+"""The reason for the refusal of an elevated question by an approver that is not elevated."""
 
 EXCERPT_LINES = 3
 """The number of lines shown before and after the line that makes a call."""

@@ -14,6 +14,7 @@ from actbox.core.packages import Environment, PackagePolicy, PackageRules
 from tests.engines.container.containers import RUNTIMES, image_with_python, needs
 from tests.packages.index_server import IndexServer
 from tests.packages.kits import policy_of
+from tests.packages.wheel_factory import make_wheel
 
 pytestmark = pytest.mark.engines
 
@@ -68,6 +69,45 @@ async def test_programs_of_a_map_have_what_they_ask_for(index: IndexServer) -> N
         programs = [Program(CODE, dependencies=("kit-greeting",))] * 3
         values = [result.value async for result in box.map(programs, concurrency=2)]
     assert values == [SEEN] * 3
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda name: name or "usual")
+async def test_a_session_gets_packages_while_it_lives(runtime: str, index: IndexServer) -> None:
+    needs(runtime)
+    make_wheel(index.folder, "kit_more", files={"kit_more.py": b"word = 'more'\n"})
+    make_wheel(index.folder, "kit_late", files={"kit_late.py": b"word = 'late'\n"})
+    policy = policy_of(index, auto_approved=["kit-greeting", "kit-more", "kit-late", "kit-trojan"])
+    async with actbox.open_sandbox("container", policy=policy, runtime=runtime) as box:
+        async with box.session() as session, box.session() as other:
+            assert (await session.run(Program("kept = 1", dependencies=("kit-more",)))).success
+            # The name of the next layer is looked up before it is there.
+            looked = (
+                "import os, kit_more\nlayers = kit_more.__file__.rpartition('/1/')[0]\nos.path.exists(layers + '/2')"
+            )
+            assert (await session.run(looked)).value is False
+            result = await session.run(
+                f"if kept:\n    %pip install kit-greeting\nos.path.exists(layers + '/2')\n{CODE}"
+            )
+            assert (result.error, result.value) == (None, SEEN)
+            process = "import subprocess, sys\nsubprocess.run('pip install kit-late', shell=True, check=True)\n"
+            result = await session.run(process + "import kit_late\nkit_late.word")
+            assert (result.error, result.value) == (None, "late")
+            refused = await session.run("%pip install kit-trojan")
+            assert refused.error is not None and refused.error.type == "PackageBlocked"
+            assert (await session.run("kept, kit_late.word")).value == (1, "late")
+            result = await other.run("import kit_more\nkit_more.word")
+            assert (result.value, len(result.warnings)) == ("more", 1), result
+        assert (await box.run("import os\nos.listdir('/opt/packages')")).value == []
+
+
+async def test_a_session_in_an_image_gets_packages(image: str, index: IndexServer) -> None:
+    rules = policy_of(index).packages
+    async with (
+        actbox.open_sandbox("container", policy=Policy(packages=rules), image=image) as box,
+        box.session() as one,
+    ):
+        result = await one.run(f"%pip install kit-greeting\n{CODE}")
+        assert (result.error, result.value, result.environment) == (None, SEEN, image)
 
 
 async def test_what_the_policy_blocks_is_refused(index: IndexServer) -> None:

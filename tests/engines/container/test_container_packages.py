@@ -31,7 +31,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IndexServ
     make_wheel(folder, "parrot", "2.0", files={"parrot.py": two}, requires=("seeds>=3",))
     make_wheel(folder, "seeds", "3.1", files={"seeds.py": b"kind = 'sunflower'\n"})
     made = provider.PackageProvider(PackageStore(tmp_path / "cache"))
-    monkeypatch.setattr(provider, "provider", lambda: made)
+    monkeypatch.setattr(provider, "provider", lambda cache=None: made)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     for name in ("UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)

@@ -13,6 +13,7 @@ from actbox.core.packages import Environment, PackagePolicy, PackageRules
 from tests.engines.ssh.ssh_server import SshServer
 from tests.packages.index_server import IndexServer
 from tests.packages.kits import policy_of
+from tests.packages.wheel_factory import make_wheel
 
 pytestmark = pytest.mark.engines
 
@@ -44,6 +45,20 @@ async def test_a_program_has_what_it_asks_for_and_the_next_one_has_not(server: S
         folder = Path(box.root).parent
         assert len(list((folder / "packages").iterdir())) == 1
     assert not folder.exists()
+
+
+async def test_a_session_gets_packages_while_it_lives(server: SshServer, index: IndexServer) -> None:
+    make_wheel(index.folder, "kit_more", files={"kit_more.py": b"word = 'more'\n"})
+    policy = policy_of(index, auto_approved=["kit-greeting", "kit-more", "kit-trojan"])
+    async with opened(server, Policy(packages=policy.packages)) as box, box.session() as session:
+        assert (await session.run(Program("kept = 1", dependencies=("kit-more",)))).success
+        result = await session.run(f"%pip install kit-greeting\n{CODE}")
+        assert (result.error, result.value) == (None, ["hello", "hello\n"])
+        refused = await session.run("%pip install kit-trojan")
+        assert refused.error is not None and refused.error.type == "PackageBlocked"
+        assert (await session.run("import kit_more\nkept, kit_more.word")).value == (1, "more")
+        missed = await box.run("import kit_words")
+        assert missed.error is not None and missed.error.kind is ErrorKind.MISSING_DEPENDENCY
 
 
 async def test_a_named_environment_is_there_for_programs_sessions_and_commands(

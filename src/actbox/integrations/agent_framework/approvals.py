@@ -5,9 +5,10 @@ on the program, so `execute_code` itself asks, with the framework's `UserInputRe
 agent-framework-core 1.22 and 1.23, with and without streaming:
 
 * The response has the request in `user_input_requests`, as a `function_approval_request`. A request about a program's
-  tool call has that call as its function call, so that the framework's standing approvals match just that call. A
-  request about a whole program has the call of `execute_code`. Further details are in
-  `additional_properties["actbox"]`. The caller sends `request.to_function_approval_response(True)`, with the same
+  tool call has that call as its function call, so that the framework's standing approvals match just that call. One
+  about packages has a call of `install_packages`, which is no tool. A request about a whole program has the call of
+  `execute_code`. Further details are in `additional_properties["actbox"]`. The caller sends
+  `request.to_function_approval_response(True)`, with the same
   `AgentSession`. Without a session the framework ignores the answer, and logs that; the request then times out.
 * The framework keeps the request in the session. It drops an answer that matches none, and uses each matching answer
   once. It then calls `execute_code` again (`redirected_answers.py`) with the same arguments and call id; only function
@@ -177,7 +178,9 @@ class Questions:
                 asked, answered_with = known.shown, this.answers.approved[question]
                 edited = await aside(lambda _: edited_from(asked, answered_with), asked.arguments)
             decision = ApprovalDecision(this.answer.approved is True, edited=edited)
-            begun = question in this.answers.calls or (None if known is None else known.about["what"] == "call")
+            if edited is not None and known is not None and known.about["what"] == "install":
+                decision = ApprovalDecision(False, "the answer is about other packages than the question")
+            begun = question in this.answers.calls or (None if known is None else known.about["what"] != "run")
             key = (ran_in.name, this.id)
             self._running.add(key)
             try:
@@ -277,7 +280,7 @@ class Questions:
                 self._forget(scope, name, state)
                 continue
             asked = state[ASKED][name]
-            if asked["what"] != "call" or _REPORTED in asked or (scope.name, name) in self._running:
+            if asked["what"] == "run" or _REPORTED in asked or (scope.name, name) in self._running:
                 continue
             outcome = self._runner.gone(run, scope=scope.name, call_id=name)
             if outcome is not None:
@@ -312,13 +315,13 @@ class Questions:
         before = state.get(ASKED, {})
         state[ASKED] = {**before}
         keep_latest(state[ASKED], name, {part: asked.about[part] for part in _IN_STATE}, MOST_IN_STATE)
-        _keep_begun([other for other in before if other not in state[ASKED] and before[other]["what"] == "call"], state)
+        _keep_begun([other for other in before if other not in state[ASKED] and before[other]["what"] != "run"], state)
 
     def _forget(self, scope: Scope, name: str, state: MutableMapping[str, Any]) -> None:
         with self._lock:
             self._asked.pop((scope.name, name), None)
         there = state.get(ASKED, {})
-        if name in there and there[name]["what"] == "call":
+        if name in there and there[name]["what"] != "run":
             _keep_begun([name], state)
         put(state, ASKED, {other: asked for other, asked in there.items() if other != name})
 

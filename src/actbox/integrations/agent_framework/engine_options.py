@@ -57,15 +57,17 @@ def hyperlight_options(backend: str, options: ProviderOptions) -> ProviderOption
     return {"about": about, "language": "javascript" if backend == "javascript" else "python", **options}
 
 
+_NO_PACKAGES: Final = " There are no packages of npm."
 NODE_ABOUT: Final = (
     "The program is JavaScript for Node, with Node's own modules, `import` and `require`, and `await` at the top level."
-    " The value of its last expression comes back. There are no packages of npm."
+    f" The value of its last expression comes back.{_NO_PACKAGES}"
 )
 
 
 def node_options(options: ProviderOptions) -> ProviderOptions:
     """Return the options with Node's description for the model, unless `about` is given."""
-    return {"about": NODE_ABOUT, "language": "javascript", **options}
+    about = NODE_ABOUT if options.get("packages") is None else NODE_ABOUT.removesuffix(_NO_PACKAGES)
+    return {"about": about, "language": "javascript", **options}
 
 
 MONTY_ABOUT: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from agent_framework import Content, FunctionTool
@@ -13,11 +13,15 @@ from agent_framework import Content, FunctionTool
 from actbox.codeact.runner import ApprovalNeeded
 from actbox.content.render import cut
 from actbox.content.safe_text import encodable
+from actbox.core.packages import PackageFacts
 from actbox.tools import ApprovalRequest
 from actbox.tools.large_values import json_pieces
 
 ABOUT: Final = "actbox"
 """The additional property of a request that describes what is asked."""
+
+INSTALL: Final = "install_packages"
+"""The function in requests about packages; its argument `packages` has what is known of each."""
 
 MOST_SHOWN: Final = 20_000
 MOST_OF_A_LINE: Final = 500
@@ -73,9 +77,9 @@ def about_of(needed: ApprovalNeeded) -> dict[str, Any]:
         "named": list(needed.named),
         "code_hash": needed.code_hash,
     }
-    if request.what == "call":
+    if request.what != "run":
         about |= {
-            "tool": request.tool,
+            "tool": request.tool if request.what == "call" else INSTALL,
             "arguments": _shown(request),
             "code": request.program,
             "line": request.line,
@@ -97,7 +101,13 @@ def _writable(value: Any) -> Any:
 
 
 def _shown(request: ApprovalRequest) -> dict[str, Any]:
+    if request.what == "install":
+        return _shortened({"packages": [_facts(package) for package in request.packages]})
     return _shortened(request.arguments) | _digests(request)
+
+
+def _facts(package: PackageFacts) -> dict[str, Any]:
+    return {**asdict(package), "trust": str(package.trust), "brought_by": list(package.brought_by)}
 
 
 def _digests(request: ApprovalRequest) -> dict[str, str]:
@@ -159,11 +169,12 @@ def request_of(about: Mapping[str, Any], arguments: Any, this: Occurrence, tool_
     """Return a request in the framework's form.
 
     A request about a tool call has that call as its function call: standing approvals match it, and user interfaces
-    show it. A request about a whole program has the call of `execute_code`. Each has its own id, also as the id of its
-    function call, so an answer never counts for another request.
+    show it. One about packages has a call of `INSTALL`, which no tool is named: a standing approval of `execute_code`
+    never covers them. A request about a whole program has the call of `execute_code`. Each has its own id, also as the
+    id of its function call, so an answer never counts for another request.
     """
     name = f"{this.id}:{tool_name}:question:{about['question']}"
-    if about["what"] == "call":
+    if about["what"] != "run":
         call = Content.from_function_call(this.call_id, about["tool"], arguments=dict(about["arguments"]), id=name)
     else:
         call = call_of(arguments, this.call_id, tool_name, name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Unpack
 
-from actbox.codeact.frozen import INPUT_SCHEMA, FrozenRun, description_of, whole_instructions
+from actbox.codeact.frozen import FrozenRun, description_of, input_schema_of, whole_instructions
 from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.codeact.serial_numbers import new_serial
 from actbox.core.errors import InvalidValue
@@ -68,7 +68,12 @@ class EngineTool(Surface, ExecuteCode):
             **options,
         )
         ExecuteCode.__init__(
-            self, self._call, name=tool_name, description="", approval_mode=approval_mode, schema=dict(INPUT_SCHEMA)
+            self,
+            self._call,
+            name=tool_name,
+            description="",
+            approval_mode=approval_mode,
+            schema=input_schema_of(self._config.settings),
         )
 
     @property

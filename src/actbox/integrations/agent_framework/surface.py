@@ -21,11 +21,12 @@ from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
 from actbox.codeact.settings import CodeActOptions
 from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.limits import Limits
+from actbox.core.packages import HOST
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.opening import ENGINES, open_sandbox
 from actbox.sandbox.registry import TABLE
-from actbox.tools import Approval, Tool
+from actbox.tools import Approval, ApprovalDecision, Tool
 from actbox.tools.problems import suggestion
 
 from .forms import (
@@ -102,7 +103,8 @@ class Surface:
             raise InvalidValue(f"result_format is one of {known}, not {self._result_format!r}")
         timeout = options.get("approval_timeout", TIMEOUT_SECONDS)
         most = options.get("most_environments", MOST_ENVIRONMENTS)
-        opens = opener(engine, self._guest)
+        policy = replace(_ROOMY, environment=options.get("environment", HOST), packages=options.get("packages"))
+        opens = opener(engine, self._guest, policy)
         self._runner = CodeActRunner(
             opens, approval_timeout=timeout, most_environments=most, on_event=options.get("on_event")
         )
@@ -202,6 +204,11 @@ class Surface:
         outcome = await self._runner.execute(
             run, arguments, scope=scope.name, call_id=invocation.call_id, lasting=scope.lasting
         )
+        while isinstance(outcome, ApprovalNeeded) and outcome.request.what == "install":
+            decision = ApprovalDecision(False, "nobody can be asked here", cause="unavailable")
+            outcome = await self._runner.answer(
+                run, arguments, scope=scope.name, call_id=invocation.call_id, decision=decision, lasting=scope.lasting
+            )
         invocation.check()
         if isinstance(outcome, ApprovalNeeded):
             self._runner.withdraw(scope=scope.name, call_id=invocation.call_id)
@@ -262,8 +269,9 @@ def _of_the_core(options: ProviderOptions) -> CodeActOptions:
     return cast(CodeActOptions, {name: value for name, value in options.items() if name not in own})
 
 
-def opener(engine: str, guest: Mapping[str, Any]) -> Callable[[Policy], Sandbox]:
-    """Return a function that opens sandboxes of an engine. `guest` has the engine's own options.
+def opener(engine: str, guest: Mapping[str, Any], policy: Policy = _ROOMY) -> Callable[[Policy], Sandbox]:
+    """Return a function that opens sandboxes of an engine. `guest` has the engine's own options. The engine must accept
+    `policy`.
 
     Raises `SandboxUnavailable` for an unknown engine or a missing library, `Unsupported` for options that the engine
     does not take, and `InvalidValue` for invalid ones.
@@ -276,7 +284,7 @@ def opener(engine: str, guest: Mapping[str, Any]) -> Callable[[Policy], Sandbox]
     if unknown := [name for name in guest if name not in TABLE[engine].options()]:
         raise Unsupported(f"the engine {engine!r} takes no {', '.join(unknown)}: leave it out")
     # Open one now, so that errors come here and not with the agent's first program.
-    open_sandbox(engine, policy=_ROOMY, **guest)
+    open_sandbox(engine, policy=policy, **guest)
     return lambda policy: open_sandbox(engine, policy=policy, **guest)
 
 

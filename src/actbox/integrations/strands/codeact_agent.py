@@ -23,6 +23,7 @@ from strands.types.event_loop import StopReason
 
 from actbox.codeact.block_instructions import block_instructions
 from actbox.codeact.final_answer import FinalAnswer
+from actbox.codeact.package_instructions import packages_of
 from actbox.core.errors import InvalidValue
 from actbox.tools.toolset import alias_of
 
@@ -187,6 +188,7 @@ class CodeActAgent:
             root=root,
             working_dir=working_dir,
             guidance=self._settings.guidance,
+            packages=packages_of(sessions.sandbox.box),
         )
         given = context.system_prompt
         prompt: SystemPrompt = f"{given}\n\n{text}" if given else text

@@ -12,6 +12,7 @@ from strands.plugins import Plugin
 import actbox
 from actbox.codeact.agent import MAX_TURNS
 from actbox.core.errors import InvalidValue, SandboxUnavailable
+from actbox.core.packages import HOST, Environment, PackagePolicy
 from actbox.sandbox.registry import TABLE, no_such_engine
 
 from .codeact_agent import CodeActAgent
@@ -63,6 +64,8 @@ class CodeActPlugin(Plugin):
         keep_session: bool = False,
         paused_timeout: float = PAUSED_SECONDS,
         guidance: str = "",
+        environment: str | Environment | None = None,
+        packages: PackagePolicy | None = None,
     ) -> None:
         """`sandbox` is where programs run: a sandbox, or the name of an engine, for a separate sandbox for each agent.
 
@@ -75,6 +78,9 @@ class CodeActPlugin(Plugin):
         further calls raise `ToolError` in the program; of simultaneous calls `calls_at_once` run at a time. With
         `keep_session` the definitions of programs last from one invocation of an agent to the next. A program that
         needs a person's decision waits for at most `paused_timeout` seconds. `guidance` is put before the instructions.
+
+        `environment` and `packages` are those of the policy of a sandbox that the plugin opens itself; any other
+        sandbox has a policy of its own. Packages are asked about by `packages.approver`, or that of `code_tools`.
 
         Raises `InvalidValue` for an invalid option, and `SandboxUnavailable` for the name of an engine without
         isolation, for which a sandbox object is required. Making an agent raises `Unsupported` for a language that the
@@ -94,6 +100,13 @@ class CodeActPlugin(Plugin):
             allowed_tools=allowed_tools,
         )
         self._given = _checked(sandbox)
+        self._policy: actbox.Policy | None = None
+        if environment is not None or packages is not None:
+            if isinstance(self._given, StrandsSandbox):
+                raise InvalidValue(
+                    "a sandbox that is there has its own environment and packages: give them to its policy"
+                )
+            self._policy = actbox.Policy(environment=HOST if environment is None else environment, packages=packages)
         self._settings = CodeActSettings(
             language=language,
             max_turns=max_turns,
@@ -119,11 +132,16 @@ class CodeActPlugin(Plugin):
         if isinstance(self._given, StrandsSandbox):
             return self._given, False
         if isinstance(self._given, str):
-            return StrandsSandbox(self._given), True
+            return StrandsSandbox(self._given, policy=self._policy), True
         if isinstance(agent.sandbox, StrandsSandbox):
+            if self._policy is not None:
+                raise InvalidValue(
+                    "the agent's sandbox has its own environment and packages: give them to its policy, or name an"
+                    " engine for CodeActPlugin"
+                )
             return agent.sandbox, False
         if not was_given_a_sandbox(agent):
-            return StrandsSandbox("auto"), True
+            return StrandsSandbox("auto", policy=self._policy), True
         raise InvalidValue(
             f"programs run in a sandbox of actbox, and the agent's is a {type(agent.sandbox).__name__}: give"
             " CodeActPlugin(sandbox=…), or Agent(sandbox=StrandsSandbox(…))"

@@ -29,6 +29,8 @@ _HARMLESS = frozenset(
     ]
 )
 _HARMLESS_WITH_VALUE = ("--progress-bar", "--root-user-action", "--upgrade-strategy")
+# A comment of a shell, with what comes before it on its line.
+_COMMENT = re.compile(r"""^((?:[^'"\n]|'[^'\n]*'|"[^"\n]*")*?)(?<!\S)#.*$""", re.MULTILINE)
 _CAN = "`pip install` with requirements, `pip list`, `pip freeze` and `pip show` work here"
 
 
@@ -148,8 +150,8 @@ def _parts(text: str) -> Iterator[List[str]]:
     """Yield the words of each simple command of a shell's text, without redirections."""
     part: List[str] = []
     skip = False
-    tokens = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=True)
-    tokens.whitespace_split = True
+    tokens = shlex.shlex(_COMMENT.sub(r"\1", text).replace("\n", " ; "), posix=True, punctuation_chars=True)
+    tokens.whitespace_split, tokens.commenters = True, ""
     try:
         for token in tokens:
             if token[0] in "<>":

@@ -37,6 +37,7 @@ class SessionPackages:
         self._channel = channel
         self._programs = programs
         self._unknown: Set[str] = set()
+        self._scripts: Optional[str] = None  # of the latest layer
         os.environ["PATH"] = "%s/bin:%s" % (folder, os.environ.get("PATH", ""))
         self.see([folder])
         after_import("pip", self._connect)
@@ -54,7 +55,8 @@ class SessionPackages:
             if site not in inherited:  # processes that a program starts import from there
                 inherited.insert(0, site)
             if scripts not in places:
-                places.append(scripts)
+                places.insert(places.index(self._scripts) if self._scripts in places else len(places), scripts)
+                self._scripts = scripts
         os.environ["PYTHONPATH"] = ":".join(inherited)
         os.environ["PATH"] = ":".join(places)
         importlib.invalidate_caches()
@@ -88,7 +90,7 @@ class SessionPackages:
         return answer
 
     def _is_program_importing(self) -> bool:
-        """Return whether a program's own line imports, and not a library, which may well do without the module."""
+        """Return True if a line of a program imports, and not a library, which may well do without the module."""
         frame: Optional[FrameType] = sys._getframe(2)
         while frame is not None:
             name = frame.f_code.co_filename

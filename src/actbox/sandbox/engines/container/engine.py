@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from actbox.core.errors import InvalidValue, Unsupported
+from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.mounts import INPUT, OUTPUT, WORKSPACE, FileMount
 from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
@@ -23,6 +23,7 @@ from actbox.sandbox.remote.agent_guest import AgentGuest
 from actbox.sandbox.remote.interpreter import on_top
 from actbox.sandbox.remote.sandbox import AgentSandbox
 from actbox.sandbox.remote.workspace import RemoteWorkspace
+from actbox.sandbox.session_packages import LayersPlace
 from actbox.sandbox.traits import Traits, check_lacking, check_packages
 from actbox.sandbox.workspace import Workspace, open_folder
 
@@ -196,11 +197,11 @@ class ContainerSandbox(AgentSandbox):
         return limits
 
     def _guest_at_hand(self, start: GuestStart) -> AgentGuest | None:
-        return super()._guest_at_hand(start) if start.packages is None else None
+        return super()._guest_at_hand(start) if start.session or start.packages is None else None
 
     async def _start_guest(self, start: GuestStart) -> AgentGuest:
         place, packages = self._agent_place, start.packages
-        if packages is None or not isinstance(place, Container):
+        if start.session or packages is None or not isinstance(place, Container):
             return await super()._start_guest(start)
         await run_blocking(place.late.show, packages)
         try:
@@ -216,6 +217,13 @@ class ContainerSandbox(AgentSandbox):
             place = f"{PACKAGES}/{packages.folder.name}"
             message["variables"] = {"PATH": f"{self._search}:{place}/bin", **message["variables"]}
         super()._show_packages(message, packages, place)
+
+    def _new_session_folder(self) -> LayersPlace:
+        place = self._agent_place
+        if not isinstance(place, Container):
+            raise SandboxUnavailable("the sandbox was stopped while a session was about to begin")
+        folder = place.late.new_session_folder()
+        return LayersPlace(folder, f"{PACKAGES}/{folder.path.name}/layers")
 
     def _guest_of(self, agent: Agent, start: GuestStart) -> AgentGuest:
         guest = super()._guest_of(agent, start)

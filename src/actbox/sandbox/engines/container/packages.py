@@ -8,13 +8,13 @@ directory of the host from birth, into which `LatePackages` moves the files whil
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import shutil
+import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.dependencies import Layer, NotProvided, Provided, of_environment, provide_packages
 from actbox.sandbox.remote.interpreter import QUESTION, FoundInterpreter, read_answer
+from actbox.sandbox.session_packages import link_or_copy
 from actbox.sandbox.traits import Traits
 
 from .client import Client, CommandFailed
@@ -135,7 +136,7 @@ class LatePackages:
             if name not in self._uses:
                 made = f"{self._kept}/{name}"
                 try:
-                    shutil.copytree(packages, made, copy_function=_link)
+                    shutil.copytree(packages, made, copy_function=link_or_copy)
                 except BaseException:
                     shutil.rmtree(made, ignore_errors=True)
                     raise
@@ -158,11 +159,19 @@ class LatePackages:
             if not self._uses[name]:
                 os.rename(f"{self.shown}/{name}", f"{self._kept}/{name}")
 
+    def new_session_folder(self) -> SessionFolder:
+        """Make an empty directory in `shown` for the packages of a session. Raises `OSError`."""
+        folder = SessionFolder(Path(tempfile.mkdtemp(prefix="session-", dir=self.shown)))
+        folder.path.chmod(0o755)
+        return folder
 
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
-            raise
-        shutil.copy2(source, target, follow_symlinks=False)
+
+@dataclass(frozen=True, slots=True)
+class SessionFolder:
+    """A directory for the packages of a session; see `HeldFolder`."""
+
+    path: Path
+
+    def close(self) -> None:
+        """Remove the directory, if its container has not been removed. Blocks."""
+        shutil.rmtree(self.path, ignore_errors=True)

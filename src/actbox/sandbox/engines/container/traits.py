@@ -75,6 +75,7 @@ def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_
         enforced=enforced,
         packages=packages,
         dependencies=True,
+        session_packages=True,
         platforms=("linux", "darwin"),
         network="loopback of its own only",
         mounts=("ro", "rw"),

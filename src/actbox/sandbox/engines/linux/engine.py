@@ -89,7 +89,6 @@ class LinuxSandbox(LocalSandbox):
     """A sandbox whose programs run in their own namespaces behind a system call filter, without root or a daemon."""
 
     _leaves_no_trace = True
-    _sessions_get_packages = True
     _counts_processor_time = True
     _tries_birth = True
     _base: Base | None = None

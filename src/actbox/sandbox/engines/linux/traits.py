@@ -30,6 +30,7 @@ def linux_traits(groups: Support | None, environment: str = HOST) -> Traits:
         enforced=_enforced(groups),
         packages=_PACKAGES.get(environment, f"those of the environment {environment}"),
         dependencies=True,
+        session_packages=True,
         platforms=("linux",),
         network="loopback of its own only",
         domains=True,

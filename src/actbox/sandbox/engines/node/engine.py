@@ -50,8 +50,6 @@ _OUT_OF_HEAP: Final = ("JavaScript heap out of memory", "process out of memory")
 class NodeSandbox(LinuxSandbox):
     """A sandbox for JavaScript and TypeScript in their own namespaces, behind a system call filter."""
 
-    _sessions_get_packages = False
-
     def __init__(self, policy: Policy, node: Node, network: Network | None = None, debt: Debt | None = None) -> None:
         """Raise `SandboxUnavailable` off Linux. `network` is the access to the policy's domains and secrets."""
         self._node = node

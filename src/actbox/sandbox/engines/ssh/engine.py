@@ -11,13 +11,14 @@ from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.dependencies import Provided, layer_of
+from actbox.sandbox.dependencies import Provided, layer_of, new_session_folder
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 from actbox.sandbox.remote.agent_guest import AgentGuest
 from actbox.sandbox.remote.interpreter import on_top
 from actbox.sandbox.remote.sandbox import AgentPlace, AgentSandbox
 from actbox.sandbox.remote.workspace import RemoteWorkspace
+from actbox.sandbox.session_packages import LayersPlace
 from actbox.sandbox.traits import BY_AGENT, BY_HOST, Traits, check_lacking
 
 from .folder import Folder, make_folder, remove_folder
@@ -71,7 +72,7 @@ class SshSandbox(AgentSandbox):
                 " and wasm engines do"
             )
         if policy.packages is not None or policy.environment != HOST:
-            self.traits = dataclasses.replace(TRAITS, dependencies=True)
+            self.traits = dataclasses.replace(TRAITS, dependencies=True, session_packages=True)
         self._target = target
         self._beside = beside
         self._sent = SentPackages(target)
@@ -120,11 +121,17 @@ class SshSandbox(AgentSandbox):
         assert self._folder is not None
         return f"{self._folder.path}/packages"
 
+    def _new_session_folder(self) -> LayersPlace:
+        if self._folder is None:
+            raise SandboxUnavailable("the sandbox was stopped while a session was about to begin")
+        held = new_session_folder(self.policy)
+        return LayersPlace(held, f"{self._place_of(held.path)}/layers", self._sent.send)
+
     def _guest_at_hand(self, start: GuestStart) -> AgentGuest | None:
-        return super()._guest_at_hand(start) if start.packages is None else None
+        return super()._guest_at_hand(start) if start.session or start.packages is None else None
 
     async def _start_guest(self, start: GuestStart) -> AgentGuest:
-        if start.packages is not None:
+        if start.packages is not None and not start.session:
             await run_blocking(self._sent.send, start.packages, self._place_of(start.packages))
         return await super()._start_guest(start)
 

@@ -1,4 +1,4 @@
-"""A directory whose content nobody but this user and root can replace."""
+"""A directory whose content nobody but this user and root can replace: where a package cache may lie."""
 
 from __future__ import annotations
 
