@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .budgets import Account, Budget, BudgetExceeded
     from .capability import Call, Capability, Handler, Resources, Runtime
     from .journal import Journal
+    from .metering import Metrics, UsageSum, usage_of
+    from .prices import Prices, TokenPrice, Tokens
     from .schemas import Schema
 
 __all__ = [
@@ -26,10 +28,16 @@ __all__ = [
     "Handler",
     "Journal",
     "Label",
+    "Metrics",
+    "Prices",
     "Question",
     "Resources",
     "Runtime",
     "Schema",
+    "TokenPrice",
+    "Tokens",
+    "UsageSum",
+    "usage_of",
 ]
 
 _attribute = lazy_attributes(
@@ -39,6 +47,8 @@ _attribute = lazy_attributes(
         "budgets": "Account Budget BudgetExceeded",
         "capability": "Call Capability Handler Resources Runtime",
         "journal": "Journal",
+        "metering": "Metrics UsageSum usage_of",
+        "prices": "Prices TokenPrice Tokens",
         "schemas": "Schema",
     },
 )

@@ -313,7 +313,10 @@ def _count(call: Invocation, result: ExecutionResult) -> None:
         memory_mib=-(-usage.max_rss_bytes // _MIB),
         tool_calls=usage.tool_calls,
         wall_seconds=usage.wall_ms / 1000,
+        egress_bytes=usage.sent_bytes,
+        storage_mib=sum(artifact.size for artifact in result.artifacts) / _MIB,
     )
+    call.meter.received_bytes += usage.received_bytes
 
 
 STANDARD: Final[tuple[Callable[[Execution, Boxes], Capability], ...]] = (

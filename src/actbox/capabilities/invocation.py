@@ -26,7 +26,9 @@ from .budgets import Account, Budget, BudgetExceeded, Reservation
 from .capability import Capability
 from .database import StoreError
 from .journal import Journal
+from .metering import Metered, Meter, Metrics
 from .outcome import InvocationError, Outcome, Step, StepEvent, StepFailed
+from .prices import Prices
 
 MOST_OUTPUT_BYTES: Final = 64 * 2**20
 """The most bytes of JSON that an output may have."""
@@ -50,6 +52,8 @@ class Invocation:
     engine: str = ""
     environment: str = ""
     warnings: list[str] = field(default_factory=list)
+    user: str = ""
+    meter: Meter = field(default_factory=Meter)
 
     def raise_label(self, label: Label | str) -> None:
         """Raise the label of what the invocation has read; no call lowers it."""
@@ -65,6 +69,13 @@ class Invocation:
             before = self.used.get(name, 0)
             self.used[name] = max(before, amount) if name == "memory_mib" else before + amount
 
+    def charge_tokens(self, model: str, *, input: int = 0, output: int = 0, cached: int = 0) -> None:
+        """Count the tokens of a model, so that a table of prices can tell their cost; `charge` need not count them too.
+
+        `cached` are those of `input` that came from a cache. Raises `InvalidValue`.
+        """
+        self.charge(tokens=self.meter.add_tokens(model, input=input, output=output, cached=cached))
+
     def event(self, step: str, what: Literal["begun", "done", "failed", "note"], message: str = "") -> None:
         """Tell whoever follows the invocation."""
         self.tell(StepEvent(self.id, self.capability.id, step, what, message))
@@ -76,7 +87,7 @@ class Governance:
 
     `granted` are the kinds of approval that need no question. `egress_max` is the highest label that a capability with
     the effects `network` or `llm` may be given, `None` for any. If the journal cannot be written after the run, the
-    output is withheld (`stop`) or given with a warning (`warn`).
+    output is withheld (`stop`) or given with a warning (`warn`). `prices` charge the money of an invocation at its end.
     """
 
     approvals: Approvals | None = None
@@ -85,6 +96,8 @@ class Governance:
     granted: frozenset[str] = frozenset()
     egress_max: Label | None = None
     on_journal_failure: Literal["stop", "warn"] = "stop"
+    prices: Prices | None = None
+    metrics: Metrics | None = None
 
 
 def new_id() -> str:
@@ -170,7 +183,7 @@ class _Pipeline:
     async def _validate_input(self) -> None:
         capability, given = self._call.capability, self._call.input
         try:
-            canonical(given)
+            self._call.meter.input_bytes = len(canonical(given))
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", f"the input of {capability.id}: {error}") from None
         if problems := capability.input_schema.problems(given):
@@ -321,16 +334,22 @@ class _Pipeline:
         if self._has_begun:
             call.used.setdefault("wall_seconds", time.perf_counter() - self._start)
             call.used.setdefault("steps", 1)
+            call.warnings += call.meter.charge_money(call.used, self._governance.prices)
+            call.meter.output_bytes = len(data)
         if self._reservation is not None:
             self._reservation.settle(call.used)
         labels = call.labels | call.capability.data
         outcome = self._outcome(output, error, labels)
-        if journal is None:
-            return outcome
         said = {**self._about(), "labels": str(labels), "usage": dict(call.used), "ok": error is None}
         said |= {"engine": call.engine, "environment": call.environment}
         if error is not None:
             said["error"] = error.to_dict()
+        if self._has_begun:
+            said |= call.meter.to_dict()
+            if self._governance.metrics is not None:
+                self._governance.metrics.record(Metered.of(said))
+        if journal is None:
+            return outcome
         kind = "ended" if self._has_begun else "refused"
         closes = self._key if self._has_begun else ""
         try:
@@ -356,6 +375,7 @@ class _Pipeline:
             "capability": call.capability.id,
             "version": call.capability.version,
             "caller": call.caller,
+            "user": call.user,
             "run": call.run,
             "labels": str(call.labels),
         }

@@ -17,7 +17,9 @@ from .budgets import Account, Budget
 from .capability import Capability
 from .invocation import Governance, Invocation, digest_of, invoke, labels_of, new_id
 from .journal import Journal
+from .metering import Metrics
 from .outcome import InvocationError, Outcome, StepEvent
+from .prices import Prices
 
 _PREFIX = "ccos."
 
@@ -39,11 +41,13 @@ class Registry:
         granted: Iterable[str] = (),
         egress_max: Label | str | None = None,
         on_journal_failure: Literal["stop", "warn"] = "stop",
+        prices: Prices | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """`budget` is what all invocations together may use. `granted` are kinds of approval that need no question.
 
-        `approvals` asks, remembers and shares answers; `approver` is asked where there are none. See `Governance` for
-        the rest.
+        `approvals` asks, remembers and shares answers; `approver` is asked where there are none. `metrics` records each
+        invocation for OpenTelemetry. See `Governance` for the rest.
         """
         self._capabilities: dict[str, Capability] = {}
         self.account = Account(budget or Budget())
@@ -54,6 +58,8 @@ class Registry:
             granted=frozenset(granted),
             egress_max=None if egress_max is None else Label(egress_max),
             on_journal_failure=on_journal_failure,
+            prices=prices,
+            metrics=metrics,
         )
         for one in capabilities:
             self.register(one)
@@ -128,6 +134,7 @@ class Registry:
         *,
         caller: str = "",
         run: str = "",
+        user: str = "",
         budget: Budget | Account | None = None,
         labels: Label | str | Mapping[str, Label | str] | None = None,
         idempotency_key: str | None = None,
@@ -135,10 +142,10 @@ class Registry:
     ) -> Outcome:
         """Use a capability, and return what it came to; failures are outcomes, too.
 
-        `caller` names the agent or user, `run` the conversation. `budget` bounds this invocation, or is the account of
-        several. `labels` are those of the input: one, or some by field. Two invocations of one caller with the same
-        `idempotency_key` are one: the second has the first's outcome. Raises `InvalidValue` for a budget of more than
-        the registry has left, and for a key without a journal.
+        `caller` names the agent, `user` the person for whom it acts, `run` the conversation. `budget` bounds this
+        invocation, or is the account of several. `labels` are those of the input: one, or some by field. Two
+        invocations of one caller with the same `idempotency_key` are one: the second has the first's outcome. Raises
+        `InvalidValue` for a budget of more than the registry has left, and for a key without a journal.
         """
         if idempotency_key is not None and self.journal is None:
             raise InvalidValue("an idempotency key needs a journal, which remembers the outcomes")
@@ -150,7 +157,15 @@ class Registry:
             unknown = InvocationError("invalid", "validate_input", str(error))
             return Outcome(id=number, capability=str(id)[:200], version="", error=unknown)
         call = Invocation(
-            number, capability, input, caller, run, labels_of(labels), account, on_event or (lambda event: None)
+            number,
+            capability,
+            input,
+            caller,
+            run,
+            labels_of(labels),
+            account,
+            on_event or (lambda event: None),
+            user=user,
         )
         if idempotency_key is None:
             return await invoke(call, self._governance)

@@ -18,6 +18,8 @@ from .approvals import Approvals
 from .budgets import Budget
 from .execution import OUTPUT_TYPES, STANDARD, Boxes, Execution, InputRoot
 from .journal import Journal
+from .metering import Metrics
+from .prices import Prices
 from .registry import Registry
 
 
@@ -59,6 +61,8 @@ def standard_registry(
     granted: Iterable[str] = (),
     egress_max: Label | str | None = None,
     on_journal_failure: Literal["stop", "warn"] = "stop",
+    prices: Prices | None = None,
+    metrics: Metrics | None = None,
 ) -> StandardRegistry:
     """Return a registry with `execute.python`, `execute.javascript` and `execute.rtfs`.
 
@@ -91,6 +95,8 @@ def standard_registry(
         granted=granted,
         egress_max=egress_max,
         on_journal_failure=on_journal_failure,
+        prices=prices,
+        metrics=metrics,
     )
 
 
