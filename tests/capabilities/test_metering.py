@@ -100,6 +100,12 @@ def test_cached_tokens_have_a_price_of_their_own_or_that_of_others() -> None:
     assert cost.delegation == {"openai:large": Decimal("1.8"), "small": Decimal("1.2")}
 
 
+async def test_a_handler_that_charges_absurd_amounts_breaks_nothing() -> None:
+    absurd = capability("kit.absurd", lambda call: call.charge(memory_mib=1.7e308, wall_seconds=1.7e308))
+    done = await Registry([absurd], prices=Prices(gib_second=10**9)).invoke("kit.absurd", {})
+    assert done.ok and done.usage["usd"] > 10**300
+
+
 def test_a_model_without_a_price_is_named() -> None:
     cost = PRICES.cost({"tokens": 30}, {"other": Tokens(input=10), "small": Tokens(output=5)})
     assert cost.unpriced == ("other", "(unnamed)") and list(cost.delegation) == ["small"]
@@ -272,19 +278,34 @@ def store(tmp_path: Path) -> str:
     return address
 
 
-def test_the_command_prints_a_table(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_table(store: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_app(["usage", "--database", store, "--by", "user", "--by", "capability"]) == 0
-    title, *rows, note = capsys.readouterr().out.splitlines()
+    title, *rows, note = capfd.readouterr().out.splitlines()
     assert title.split()[:3] == ["user", "capability", "invocations"] and "delegation $" in title
     assert "GPU s" not in title  # nobody has used any
     assert [row.split()[0] for row in rows] == ["=1+1\\x1b[31m", "ann", "ann", "bob", "bob"]
-    assert "1,100,012" in rows[2] and rows[2].split()[-1] == "1.8"
-    assert note == "no price for homemade: in no sum of money"
+    assert "512 MiB" in rows[0] and "1,100,012" in rows[2] and rows[2].endswith("1.8 +?") and "?" not in rows[1]
+    assert rows[4].split()[-3:] == ["<0.000001", "0.3", "0.3"]
+    assert note == "no price for the tokens of homemade"
 
 
-def test_the_command_prints_csv_without_formulas(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_no_money_where_there_are_no_prices(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    address = f"sqlite:///{tmp_path}/store.db"
+
+    async def fill() -> None:
+        journal = Journal.open(address)
+        await Registry([capability("kit.compute", computes)], journal=journal).invoke("kit.compute", {})
+        journal.close()
+
+    asyncio.run(fill())
+    assert run_app(["usage", "--database", address]) == 0
+    title, _, note = capfd.readouterr().out.splitlines()
+    assert "$" not in title and note == "no prices for 1 of these invocations: give --prices FILE"
+
+
+def test_the_command_prints_csv_without_formulas(store: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_app(["usage", "--database", store, "--by", "user", "--csv"]) == 0
-    rows = [*csv.DictReader(io.StringIO(capsys.readouterr().out))]
+    rows = [*csv.DictReader(io.StringIO(capfd.readouterr().out))]
     assert [row["user"] for row in rows] == ["'=1+1\x1b[31m", "ann", "bob"]
     ann = rows[1]
     assert (ann["cpu_ms"], ann["input_tokens"], ann["sent_bytes"]) == ("500", "1000005", str(2**29))
@@ -292,25 +313,25 @@ def test_the_command_prints_csv_without_formulas(store: str, capsys: pytest.Capt
     assert ann["unpriced_models"] == "homemade"
 
 
-def test_the_command_takes_prices_and_a_start(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_takes_prices_and_a_start(store: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "prices.toml"
     file.write_text("[models.homemade]\ninput = 1_000_000\noutput = 0\n")
     command = ["usage", "--database", store, "--by", "model", "--csv", "--prices", str(file)]
     assert run_app([*command, "--since", "1h"]) == 0
-    homemade, large = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    homemade, large = csv.DictReader(io.StringIO(capfd.readouterr().out))
     assert (homemade["model"], homemade["usd"]) == ("homemade", "5")
     assert (large["usd"], large["unpriced_models"]) == ("0", "openai:large")
     assert run_app(["usage", "--database", store, "--since", "2999-01-01"]) == 0
-    assert capsys.readouterr().out == "nothing was used\n"
+    assert capfd.readouterr().out == "nothing was used\n"
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [(["--by", "colour"], "'colour' is none of"), (["--since", "noon"], "'noon' is no time"), ([], "no database")],
 )
-def test_a_wrong_command_is_refused(options: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_command_is_refused(options: list[str], problem: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_app(["usage", *options]) == 2
-    assert problem in capsys.readouterr().err
+    assert problem in capfd.readouterr().err
 
 
 # OpenTelemetry
@@ -324,7 +345,7 @@ def points(reader: InMemoryMetricReader) -> dict[str, list[tuple[float, dict[str
     assert scope.scope.name == "actbox"
     return {
         metric.name: [
-            (point.sum if hasattr(point, "sum") else point.value, dict(point.attributes or {}))  # type: ignore[union-attr]
+            (point.sum if hasattr(point, "sum") else point.value, dict(point.attributes or {}))
             for point in metric.data.data_points
         ]
         for metric in scope.metrics

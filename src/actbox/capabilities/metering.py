@@ -5,6 +5,7 @@ The journal is the only store: each `ended` entry has the measurements of its in
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -47,7 +48,7 @@ class Meter:
         if prices is None or self.cost is not None:
             return ()
         self.cost = prices.cost(used, self.tokens)
-        used["usd"] = float(self.cost.usd)
+        used["usd"] = min(float(self.cost.usd), sys.float_info.max)
         named = ", ".join(self.cost.unpriced)
         return (f"no price is known for the tokens of {named}",) if named else ()
 

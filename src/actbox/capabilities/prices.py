@@ -5,11 +5,11 @@ Amounts are exact decimals. Each line of a cost is rounded once, to twelve place
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from decimal import Decimal, InvalidOperation
-from fractions import Fraction
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Any, Final, Self
 
 from actbox.config.documents import read_document
@@ -21,11 +21,15 @@ Amount = Decimal | int | float | str
 UNNAMED: Final = "(unnamed)"
 """The name of the model whose tokens were charged without one."""
 
-_PLACES: Final = 12
+_EXACT: Final = Context(prec=1000, rounding=ROUND_HALF_EVEN)
+"""A context of its own, with digits for products of any floats: that of the caller's thread may round to a few."""
+_PLACES: Final = Decimal("1e-12")
 _MOST: Final = 10**9
-_MILLION: Final = 10**6
-_GIB: Final = 2**30
-_MIB_IN_GIB: Final = 1024
+_MILLIONTH: Final = Decimal("1e-6")
+_BYTE: Final = Decimal("9.31322574615478515625e-10")
+"""A byte in GiB."""
+_MIB: Final = Decimal("0.0009765625")
+"""A MiB in GiB."""
 _NOTHING: Final = Decimal(0)
 
 
@@ -178,16 +182,15 @@ class Prices:
 
         `other` is money that its handler has charged, by default the `usd` of its usage.
         """
-        used = {name: _exact(amount) for name, amount in usage.items()}
 
-        def of(name: str) -> Fraction:
-            return used.get(name, Fraction(0))
+        def line(price: Decimal, *names: str, unit: Decimal = Decimal(1)) -> Decimal:
+            return _money(price, *(Decimal(str(usage.get(name, 0))) for name in names), unit)
 
-        lines = {
-            "cpu": Fraction(self.cpu_second) * of("cpu_seconds"),
-            "memory": Fraction(self.gib_second) * of("memory_mib") / _MIB_IN_GIB * of("wall_seconds"),
-            "egress": Fraction(self.egress_gib) * of("egress_bytes") / _GIB,
-            "storage": Fraction(self.storage_gib) * of("storage_mib") / _MIB_IN_GIB,
+        sandbox = {
+            "cpu": line(self.cpu_second, "cpu_seconds"),
+            "memory": line(self.gib_second, "memory_mib", "wall_seconds", unit=_MIB),
+            "egress": line(self.egress_gib, "egress_bytes", unit=_BYTE),
+            "storage": line(self.storage_gib, "storage_mib", unit=_MIB),
         }
         delegation: dict[str, Decimal] = {}
         unpriced = []
@@ -195,32 +198,38 @@ class Prices:
             if (price := self.models.get(model)) is None:
                 unpriced.append(model)
                 continue
-            exact = Fraction(price.input) * (count.input - count.cached)
-            exact += Fraction(price.cached) * count.cached + Fraction(price.output) * count.output
-            delegation[model] = _money(exact / _MILLION)
-        if of("tokens") > sum(count.total for count in tokens.values()):
+            counts = (
+                (price.input, count.input - count.cached),
+                (price.cached, count.cached),
+                (price.output, count.output),
+            )
+            delegation[model] = _money(_sum(_product(each, Decimal(number)) for each, number in counts), _MILLIONTH)
+        if usage.get("tokens", 0) > sum(count.total for count in tokens.values()):
             unpriced.append(UNNAMED)
         return Cost(
             delegation=delegation,
-            sandbox={name: _money(exact) for name, exact in lines.items()},
-            other=_money(of("usd") if other is None else _exact(other)),
+            sandbox=sandbox,
+            other=_money(Decimal(str(usage.get("usd", 0) if other is None else other))),
             unpriced=tuple(unpriced),
         )
 
 
 def total(amounts: Iterable[Decimal]) -> Decimal:
     """Return the exact sum of amounts of money, whatever the precision of the decimal context."""
-    return _money(sum(map(Fraction, amounts), Fraction(0)))
+    return _EXACT.normalize(_sum(amounts))
 
 
-def _money(exact: Fraction) -> Decimal:
-    """Return an amount rounded to twelve places, half to even."""
-    text = f"{Decimal(f'{round(exact * 10**_PLACES)}e-{_PLACES}'):f}"
-    return Decimal(text.rstrip("0").rstrip("."))
+def _money(*factors: Decimal) -> Decimal:
+    """Return a product as an amount of money, rounded to twelve places."""
+    return _EXACT.normalize(_EXACT.quantize(_product(*factors), _PLACES))
 
 
-def _exact(amount: Amount) -> Fraction:
-    return Fraction(str(amount))
+def _product(*factors: Decimal) -> Decimal:
+    return functools.reduce(_EXACT.multiply, factors)
+
+
+def _sum(amounts: Iterable[Decimal]) -> Decimal:
+    return functools.reduce(_EXACT.add, amounts, _NOTHING)
 
 
 def _price(name: str, given: object) -> Decimal:

@@ -685,14 +685,14 @@ def usage(
 ) -> int:
     """Show what governed capabilities have used, and what it cost, from the journal.
 
-    The table leaves out columns in which there is nothing. Money is in US
-    dollars: `delegation` for tokens, `sandbox` for processor time, memory,
-    egress and storage. A line below the table names models without a price.
+    The table leaves out columns in which there is nothing, and rounds. Money
+    is in US dollars: `delegation` for tokens, `sandbox` for processor time,
+    memory, egress and storage. `+?` marks a sum that lacks money, because a
+    model or an invocation has no price.
 
-    A model's price is a table `[models."NAME"]` in FILE, with `input`,
-    `output` and `cached` in dollars for a million tokens; the table
-    `[sandbox]` has `cpu_second`, `gib_second`, `egress_gib` and
-    `storage_gib`.
+    FILE has a table `models.NAME` for each model, with `input`, `output`
+    and `cached` in dollars for a million tokens, and a table `sandbox` with
+    `cpu_second`, `gib_second`, `egress_gib` and `storage_gib`.
     """
     from .usage import print_usage
 
