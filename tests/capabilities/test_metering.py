@@ -383,6 +383,17 @@ async def test_invocations_are_metrics_with_semantic_names() -> None:
     assert of("actbox.invocation.cost", "kit.compute", **{"actbox.cost.line": "egress"}) == 0.045
 
 
+async def test_metrics_have_the_units_of_the_conventions() -> None:
+    reader = InMemoryMetricReader()
+    await use(None, metrics=Metrics(MeterProvider([reader])))
+    data = reader.get_metrics_data()
+    assert data is not None
+    units = {metric.name: metric.unit for metric in data.resource_metrics[0].scope_metrics[0].metrics}
+    assert units["gen_ai.execute_tool.duration"] == units["process.cpu.time"] == "s"
+    assert units["gen_ai.client.token.usage"] == "{token}" and units["process.network.io"] == "By"
+    assert "actbox.invocation.cost" not in units  # there are no prices
+
+
 async def test_metrics_name_no_user_and_no_conversation_unless_asked() -> None:
     reader = InMemoryMetricReader()
     await use(None, metrics=Metrics(MeterProvider([reader])))
