@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from .budgets import Account, Budget, BudgetExceeded
     from .capability import Call, Capability, Handler, Resources, Runtime
     from .journal import Journal
+    from .metering import Metrics, UsageSum, usage_of
     from .outcome import InvocationError, Outcome, StepEvent
+    from .prices import Prices, TokenPrice, Tokens
     from .registry import Registry
     from .schemas import Schema
     from .standard import StandardRegistry, standard_registry
@@ -30,7 +32,9 @@ __all__ = [
     "InvocationError",
     "Journal",
     "Label",
+    "Metrics",
     "Outcome",
+    "Prices",
     "Question",
     "Registry",
     "Resources",
@@ -38,7 +42,11 @@ __all__ = [
     "Schema",
     "StandardRegistry",
     "StepEvent",
+    "TokenPrice",
+    "Tokens",
+    "UsageSum",
     "standard_registry",
+    "usage_of",
 ]
 
 _attribute = lazy_attributes(
@@ -50,6 +58,8 @@ _attribute = lazy_attributes(
         "journal": "Journal",
         "outcome": "InvocationError Outcome StepEvent",
         "registry": "Registry",
+        "metering": "Metrics UsageSum usage_of",
+        "prices": "Prices TokenPrice Tokens",
         "schemas": "Schema",
         "standard": "StandardRegistry standard_registry",
     },
