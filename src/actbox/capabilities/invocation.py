@@ -211,7 +211,7 @@ class _Pipeline:
     async def _ask(self, step: Step, reason: str, more: Mapping[str, Any]) -> None:
         """Ask whoever approves. Raises `StepFailed` if there is no yes."""
         call, capability = self._call, self._call.capability
-        shown = {"risk": capability.risk, "effects": list(capability.effects), "labels": str(call.labels), **more}
+        shown = {"risk": capability.risk, "effects": list(capability.effects), "labels": str(call.labels)}
         if self._governance.approvals is not None:
             question = Question(
                 capability=capability.id if step == "approval" else f"{capability.id}:{step}",
@@ -221,9 +221,13 @@ class _Pipeline:
                 caller=call.caller,
                 run=call.run,
                 reason=reason,
+                bound=more,
                 shown=shown,
             )
-            answer = await self._governance.approvals.require(question)
+            try:
+                answer = await self._governance.approvals.require(question)
+            except (StoreError, InvalidValue) as error:
+                raise StepFailed("unavailable", step, f"nobody can be asked: {error}") from None
             self._approval = answer.id
             approved, why, by = answer.approved, answer.reason, answer.by
         elif self._governance.approver is not None:
