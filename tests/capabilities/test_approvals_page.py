@@ -156,6 +156,8 @@ async def test_an_approver_sees_what_a_pattern_would_cover_before_it_does(approv
             assert words in page
         assert (await known.post(f"{at}/approve", data={**form, "hours": "-1"})).status_code == 409
         assert (await known.post(f"{at}/approve", data=form_of(page))).status_code == 303
+        given = (await known.get(at)).text
+        assert "any text that fits reports/*.txt" in given and "until 20" in given and 'id="revoke"' in given
     assert [one.approved for one in await asyncio.gather(answer, other_answer)] == [True, True]
     found = await approvals.find(waiting.id)
     assert found.pattern == {"path": "reports/*.txt"} and found.expires is not None

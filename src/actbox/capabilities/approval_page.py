@@ -178,6 +178,8 @@ class _Page:
         rows = "".join(f"<tr><th>{name}</th><td>{_text(value)}</td></tr>" for name, value in about.items() if value)
         body = f"<table>{rows}</table>"
         if self._is_cleared(found):
+            if found.scope not in ("", "once"):
+                body += f"<p>It covers</p><ul>{_items(coverage(found, _until(found)))}</ul>"
             body += "".join(map(_part, await run_blocking(parts, found)))
         else:
             body += f"<p>This page shows data up to {_text(str(self._cleared))}.</p>"
@@ -215,8 +217,8 @@ class _Page:
     async def _sure(self, given: Approval, form: Mapping[str, str], hours: float | None, request: Request) -> Response:
         """Return the page that shows what an approval for more than one call would cover, and asks once more."""
         lines = coverage(given, "" if hours is None else f"for {hours:g} hours")
-        body = "".join(f"<li>{_text(line)}</li>" for line in lines)
-        if others := [one for one in await self._approvals.also_covered(given) if self._is_cleared(one)]:
+        body = _items(lines)
+        if others := await self._approvals.also_covered(given):
             also = ", ".join(f'<a href="{_at(request, one.id)}">{one.id}</a>' for one in others)
             body += f"<li>and so also {len(others)} more that wait: {also}</li>"
         kept = "".join(
@@ -291,6 +293,15 @@ class _Page:
             f'<p><a href="{_at(request, "")}">All questions</a></p><h1>{_text(title)}</h1>{body}</html>'
         )
         return HTMLResponse(text, status, _HEADERS)
+
+
+def _items(lines: Iterable[str]) -> str:
+    return "".join(f"<li>{_text(line)}</li>" for line in lines)
+
+
+def _until(one: Approval) -> str:
+    when = "" if one.expires is None else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(one.expires / 1_000_000))
+    return when and f"until {when}"
 
 
 def _part(part: Part) -> str:

@@ -191,6 +191,7 @@ def coverage(given: Approval, ends: str = "") -> tuple[str, ...]:
             lines.append(f"{name}: exactly {json.dumps(given.pattern[name], ensure_ascii=False)}")
         else:
             lines.append(f"{name}: any text that fits {given.pattern[name]}")
+    lines += [f"{name}: exactly {_cut(json.dumps(value))}" for name, value in given.shown["bound"].items()]
     if given.pattern:
         lines.append(r"where ** is any text, and * and ? are any text and any character without / \ ? # @ : %")
     return (*lines, ends or "until it is revoked")
