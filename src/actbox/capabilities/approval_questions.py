@@ -23,6 +23,7 @@ the same arguments again in any run."""
 MOST_FITTED: Final = 4096
 """The most characters of a text that can fit a pattern with wildcards."""
 _MOST_PATTERN: Final = 1000
+_MOST_WILDCARDS: Final = 20
 _MOST_TOLD: Final = 200
 _WILDCARD: Final = re.compile(r"(\*\*|\*|\?)")
 _NOT_PLAIN: Final = frozenset("/\\?#@:%")
@@ -145,8 +146,9 @@ def as_approved(asked: Approval, scope: str, pattern: Mapping[str, str] | None =
     for name, one in pattern.items():
         if name not in asked.arguments:
             raise InvalidValue(f"the question has no argument {name!r} that a pattern could be for")
-        if not isinstance(one, str) or len(one) > _MOST_PATTERN:
-            raise InvalidValue(f"the pattern for {name} is text of at most {_MOST_PATTERN} characters")
+        if not isinstance(one, str) or len(one) > _MOST_PATTERN or len(_WILDCARD.findall(one)) > _MOST_WILDCARDS:
+            most = f"{_MOST_PATTERN} characters and {_MOST_WILDCARDS} wildcards"
+            raise InvalidValue(f"the pattern for {name} is text of at most {most}")
         if not fits(asked.arguments[name], one):
             raise InvalidValue(f"the argument {name} itself does not fit the pattern {one!r}")
     return replace(asked, state="approved", scope=scope, pattern=pattern)

@@ -202,6 +202,7 @@ class Approvals:
             capability=f"{request.what}:{request.tool}" if request.tool else request.what,
             version="",
             arguments={"program": request.program} if request.what == "run" else request.arguments,
+            labels=Label("pii"),  # a request does not say which data it has, and unknown counts as pii
             reason=request.reason,
             bound={name: value for name, value in bound.items() if value},
             shown={"program": request.program, "line": request.line},
