@@ -271,7 +271,6 @@ class _Pipeline:
             "risk": capability.risk,
             "effects": list(capability.effects),
             "labels": str(call.labels),
-            **more,
         }
         if self._governance.approvals is not None:
             question = Question(
@@ -282,9 +281,13 @@ class _Pipeline:
                 caller=call.caller,
                 run=call.run,
                 reason=reason,
+                bound=more,
                 shown=shown,
             )
-            answer = await self._governance.approvals.require(question)
+            try:
+                answer = await self._governance.approvals.require(question)
+            except (StoreError, InvalidValue) as error:
+                raise StepFailed("unavailable", step, f"nobody can be asked: {error}") from None
             self._approval = answer.id
             approved, why, by = answer.approved, answer.reason, answer.by
         elif self._governance.approver is not None:
