@@ -9,6 +9,7 @@ from actbox.core.labels import PUBLIC, Label
 from actbox.core.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from .agents import CapabilityTools
     from .approvals import Approvals, Question
     from .budgets import Account, Budget, BudgetExceeded
     from .capability import Call, Capability, Handler, Resources, Runtime
@@ -23,6 +24,7 @@ __all__ = [
     "BudgetExceeded",
     "Call",
     "Capability",
+    "CapabilityTools",
     "Handler",
     "Journal",
     "Label",
@@ -35,6 +37,7 @@ __all__ = [
 _attribute = lazy_attributes(
     __name__,
     {
+        "agents": "CapabilityTools",
         "approvals": "Approvals Question",
         "budgets": "Account Budget BudgetExceeded",
         "capability": "Call Capability Handler Resources Runtime",
