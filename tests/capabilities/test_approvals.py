@@ -125,7 +125,9 @@ async def test_a_question_expires_and_is_withdrawn(address: str, monkeypatch: py
     approvals = Approvals.open(address, timeout=100)
     answer, waiting = await asked(approvals, ASKED)
     later = time.time_ns() + 101 * 10**9
-    monkeypatch.setattr("actbox.capabilities.approvals.time", type("clock", (), {"time_ns": staticmethod(lambda: later)}))
+    monkeypatch.setattr(
+        "actbox.capabilities.approvals.time", type("clock", (), {"time_ns": staticmethod(lambda: later)})
+    )
     given = await answer
     assert (given.approved, given.cause) == (False, "timeout")
     with pytest.raises(AlreadyAnswered, match="expired"):
@@ -179,7 +181,9 @@ async def test_new_questions_are_told(address: str) -> None:
 
 
 async def test_it_answers_for_programs_too(approvals: Approvals) -> None:
-    request = ApprovalRequest(id="1", what="call", program="pay(3)", reason="it costs", tool="pay", arguments={"euros": 3})
+    request = ApprovalRequest(
+        id="1", what="call", program="pay(3)", reason="it costs", tool="pay", arguments={"euros": 3}
+    )
     deciding = asyncio.ensure_future(approvals.decide(request))
     while not (waiting := await approvals.list("pending")):
         await asyncio.sleep(0)

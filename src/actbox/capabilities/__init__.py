@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from .budgets import Account, Budget, BudgetExceeded
     from .capability import Call, Capability, Handler, Resources, Runtime
     from .journal import Journal
+    from .outcome import InvocationError, Outcome, StepEvent
+    from .registry import Registry
     from .schemas import Schema
+    from .standard import StandardRegistry, standard_registry
 
 __all__ = [
     "PUBLIC",
@@ -26,12 +29,18 @@ __all__ = [
     "Capability",
     "CapabilityTools",
     "Handler",
+    "InvocationError",
     "Journal",
     "Label",
+    "Outcome",
     "Question",
+    "Registry",
     "Resources",
     "Runtime",
     "Schema",
+    "StandardRegistry",
+    "StepEvent",
+    "standard_registry",
 ]
 
 _attribute = lazy_attributes(
@@ -42,7 +51,10 @@ _attribute = lazy_attributes(
         "budgets": "Account Budget BudgetExceeded",
         "capability": "Call Capability Handler Resources Runtime",
         "journal": "Journal",
+        "outcome": "InvocationError Outcome StepEvent",
+        "registry": "Registry",
         "schemas": "Schema",
+        "standard": "StandardRegistry standard_registry",
     },
 )
 

@@ -29,7 +29,8 @@ from .approvals import Approval, Approvals
 COOKIE: Final = "actbox_approver"
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]", "::1")
 _HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self';"
+    " frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -73,7 +74,9 @@ class _Page:
             given = request.query_params.get("token")
             if given is not None and self._is_token(given):
                 answer: Response = RedirectResponse(request.url.remove_query_params("token"), 303)
-                answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict", path=request.scope["root_path"] or "/")
+                answer.set_cookie(
+                    COOKIE, self._token, httponly=True, samesite="strict", path=request.scope["root_path"] or "/"
+                )
                 return answer
             if not self._is_token(request.cookies.get(COOKIE, "")):
                 return PlainTextResponse("open the address that `actbox approvals serve` prints", 403, _HEADERS)
@@ -94,7 +97,11 @@ class _Page:
             f"<td>{_text(str(one.labels))}</td><td>{_text(str(one.shown.get('reason', '')))}</td></tr>"
             for one in waiting
         )
-        table = f"<table><tr><th>capability<th>caller<th>data<th>why</tr>{rows}</table>" if rows else "<p>Nothing waits.</p>"
+        table = (
+            f"<table><tr><th>capability<th>caller<th>data<th>why</tr>{rows}</table>"
+            if rows
+            else "<p>Nothing waits.</p>"
+        )
         return self._shown("Questions", table, request)
 
     async def one(self, request: Request) -> Response:

@@ -73,8 +73,8 @@ class Question:
 class Approval:
     """A question with its answer. Times are microseconds since 1970, `None` for never.
 
-    `pattern` has, for a `pattern` approval, the names of arguments with shell patterns for their text; arguments that it
-    does not name must be those that were shown.
+    `pattern` has, for a `pattern` approval, the names of arguments with shell patterns for their text; arguments that
+    it does not name must be those that were shown.
     """
 
     id: str
@@ -270,7 +270,7 @@ class Approvals:
             raise InvalidValue(
                 f"an approver can be shown at most {_MOST_SHOWN:,} characters, and this has {len(shown):,}"
             )
-        row = {
+        asked = {
             "id": secrets.token_hex(8),
             "state": "pending",
             "capability": question.capability,
@@ -283,8 +283,8 @@ class Approvals:
             "created": now,
             "expires": None if self._timeout is None else now + int(self._timeout * _MICRO),
         }
-        connection.execute(insert(REQUESTS), row)
-        return _approval(connection.execute(select(REQUESTS).where(REQUESTS.c.id == row["id"])).one())
+        connection.execute(insert(REQUESTS), asked)
+        return _approval(connection.execute(select(REQUESTS).where(REQUESTS.c.id == asked["id"])).one())
 
     async def _answered(self, asked: Approval) -> Answer:
         """Return the answer once there is one; a `once` approval is used up by it."""

@@ -125,19 +125,20 @@ class Journal:
         invocation: str = "",
         blobs: Mapping[str, bytes] | None = None,
         opens: str = "",
+        opens_again: bool = False,
         closes: str = "",
         outcome: Mapping[str, Any] | None = None,
     ) -> Entry:
         """Append an entry, and return it once it is on disk. `body` is JSON data.
 
         `blobs` are kept by their hash, each once; the entry has the hash under the blob's name. `opens` is an
-        idempotency key, `KEY:REQUEST` by two digests, which the entry marks as begun, and `closes` one that it ends,
-        with the `outcome` to remember. All of it is written together, or nothing.
+        idempotency key, `KEY:REQUEST` by two digests, which the entry marks as begun (`opens_again`: even if it is that
+        already), and `closes` one that it ends, with the `outcome` to remember. All of it is written, or nothing.
 
         Raises `StoreError` if it cannot be written, and `InvalidValue` for what is no JSON data, or a key that another
         invocation has begun.
         """
-        work = self._appending(kind, body, invocation, blobs or {}, opens, closes, outcome)
+        work = self._appending(kind, body, invocation, blobs or {}, opens, opens_again, closes, outcome)
         return await self._database.write(work)
 
     def append_now(
@@ -199,6 +200,7 @@ class Journal:
         invocation: str,
         blobs: Mapping[str, bytes],
         opens: str = "",
+        opens_again: bool = False,
         closes: str = "",
         outcome: Mapping[str, Any] | None = None,
     ) -> Callable[[Connection], Entry]:
@@ -210,7 +212,7 @@ class Journal:
         def work(connection: Connection) -> Entry:
             entry = self._append(connection, kind, invocation, text, by_digest)
             if opens:
-                _open_key(connection, opens, entry.seq)
+                _open_key(connection, opens, entry.seq, opens_again)
             if closes:
                 ended = update(KEYS).where(KEYS.c.key == closes.partition(":")[0]).values(outcome=remembered)
                 connection.execute(ended)
@@ -332,15 +334,15 @@ def verify_lines(path: str | os.PathLike[str]) -> Verification:
     return Verification(count, tuple(check.problems) if check else ())
 
 
-def _open_key(connection: Connection, key: str, seq: int) -> None:
-    """Mark an idempotency key as begun. Raises `InvalidValue` for one that has an outcome, or another request."""
+def _open_key(connection: Connection, key: str, seq: int, again: bool) -> None:
+    """Mark an idempotency key as begun. Raises `InvalidValue` for one that is, unless it may begin again."""
     name, _, request = key.partition(":")
     known = connection.execute(select(KEYS.c.request, KEYS.c.outcome).where(KEYS.c.key == name)).first()
     if known is None:
         connection.execute(insert(KEYS), {"key": name, "request": request, "seq": seq})
-    elif known.request != request or known.outcome is not None:
+    elif not again or known.request != request or known.outcome is not None:
         raise InvalidValue("another invocation has begun with the same idempotency key")
-    else:  # one that was cut off, and may run again
+    else:
         connection.execute(update(KEYS).where(KEYS.c.key == name).values(seq=seq))
 
 

@@ -642,7 +642,9 @@ def log_tail(form: Annotated[str, _FORM] = "text", database: Annotated[str, _DAT
 
 @log.command("verify")
 def log_verify(
-    key: Annotated[Path | None, typer.Option(metavar="PATH", help="The key, or its public part (Ed25519, PEM).")] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The key, or its public part (Ed25519, PEM).")
+    ] = None,
     file: Annotated[Path | None, typer.Option(metavar="PATH", help="Verify an exported file instead.")] = None,
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
