@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .outcome import InvocationError, Outcome, StepEvent
     from .registry import Registry
     from .schemas import Schema
+    from .skill_files import Skill
+    from .skills import Skills
     from .standard import StandardRegistry, standard_registry
 
 __all__ = [
@@ -38,6 +40,8 @@ __all__ = [
     "Resources",
     "Runtime",
     "Schema",
+    "Skill",
+    "Skills",
     "StandardRegistry",
     "StepEvent",
     "standard_registry",
@@ -54,6 +58,8 @@ _attribute = lazy_attributes(
         "outcome": "InvocationError Outcome StepEvent",
         "registry": "Registry",
         "schemas": "Schema",
+        "skill_files": "Skill",
+        "skills": "Skills",
         "standard": "StandardRegistry standard_registry",
     },
 )

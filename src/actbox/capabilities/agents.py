@@ -96,7 +96,9 @@ class CapabilityTools(Sequence[Tool]):
         self._registry = registry
         self._caller, self._run = caller, run
         self._on_outcome = on_outcome
-        self.account = budget if isinstance(budget, Account) else Account(budget or Budget(), registry.account)
+        if not isinstance(budget, Account):
+            budget = Account(budget or Budget(), registry.account, on_limit=registry.account.on_limit)
+        self.account = budget
         """The account of all calls: what they have used, and what is left."""
         self._label = labels_of(labels)
         self._lock = threading.Lock()
@@ -173,9 +175,7 @@ class CapabilityTools(Sequence[Tool]):
         return found
 
     async def _call(self, id: str, /, **given: Any) -> Any:
-        waits = {"approval"} if self._registry.find(id).approvals else set()
-        waits |= {"budget"} if self.account.on_limit == "ask" else set()
-        with _standing_still(waits) as follow:
+        with _standing_still({"approval", *(["budget"] if self.account.on_limit == "ask" else [])}) as follow:
             outcome = await self._registry.invoke(
                 id,
                 given,
