@@ -28,7 +28,9 @@ def capability(id: str = "shop.price", handler: Callable[[Any], Any] | None = No
         return PRICES[call.input["item"]]
 
     about = more.pop("description", "Return the price of an item in cents")
-    return Capability(id, about, "[:map [:item :string]]", ":int", handler=handler or look_up, **more)
+    return Capability(
+        id, about, "[:map [:item :string]]", more.pop("output", ":int"), handler=handler or look_up, **more
+    )
 
 
 @pytest_asyncio.fixture
@@ -203,14 +205,20 @@ async def test_an_agent_of_agent_framework_calls_them_itself() -> None:
     from actbox.integrations.agent_framework import model_tools
     from tests.integrations.af_scripted import ScriptedClient, agent_of
 
-    tools = CapabilityTools(Registry([capability()]))
+    async def chart(call: Any) -> Any:
+        return {"png": "A" * 2_000, "text": "long " * 5_000}
+
+    tools = CapabilityTools(Registry([capability(), capability("shop.chart", chart, output=True)]))
     asks = [Content.from_function_call("1", "shop_price", arguments={"item": item}) for item in ("tea", "pie")]
+    asks.append(Content.from_function_call("3", "shop_chart", arguments={"item": "tea"}))
     client = ScriptedClient(asks, ["done"])
     response = await agent_of(client, tools=model_tools(tools)).run("What does tea cost?")
     assert response.text == "done"
-    assert client.tool("shop_price").parameters() == tools[0].input_schema
+    assert client.tool("shop_price").parameters() == named(tools, "shop_price").input_schema
     answers = [result.result for result in client.results()]
-    assert answers == ["450", "Error: shop.price failed: KeyError: 'pie' (step run)"]
+    assert answers[:2] == ["450", "Error: shop.price failed: KeyError: 'pie' (step run)"]
+    assert answers[2].startswith('{"png": "[base64 of 1,500 bytes]", "text": "long long')
+    assert "characters left out" in answers[2]
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gc
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,10 @@ def test_a_folder_that_is_a_skill_itself_is_found(tmp_path: Path) -> None:
         ("---\n- bad\n---", "is no mapping"),
         ("---\nname: bad\ndescription: x\nmetadata: [1]\n---", "metadata is not a mapping"),
         ("---\nname: bad\ndescription: x\nallowed-tools: {a: b}\n---", "allowed-tools are neither"),
+        (
+            "---\nname: bad\ndescription: x\nallowed-tools: " + "a(" * 2_100 + "\n---",
+            "allowed-tools have more than 4,096",
+        ),
         ("---\nname: bad\ndescription: &a x\nlicense: *a\n---", "has an anchor, alias or tag"),
         ("---\nname: bad\ndescription: !!python/object:os.system x\n---", "has an anchor, alias or tag"),
         ("---\nname: bad\ndescription: x\nmore: 'y\n---", "is not YAML"),
@@ -164,6 +170,10 @@ def test_the_first_of_two_skills_of_one_name_counts(tmp_path: Path) -> None:
     with Skills.find(first.parent, second.parent, tmp_path / "c") as skills:
         assert [skill.path for skill in skills] == [first]
         assert [str(problem) for problem in skills.problems] == [f"{second}: {first} has the name one already"]
+    write(tmp_path / "deep" / "b" / "c" / "d" / "e" / "f" / "three")
+    with Skills.find(tmp_path / "deep") as skills:
+        (problem,) = skills.problems
+        assert problem.why == "folders more than 5 deep in it, or beyond 2,000, were not searched"
     with pytest.raises(InvalidValue, match="cannot be read: No such file"):
         Skills.find(tmp_path / "none")
 
@@ -188,6 +198,17 @@ def test_texts_of_a_skill_are_read_as_they_were_found(tmp_path: Path) -> None:
         with Skills.find(tmp_path) as again:
             assert again.get("pdf").digest != skills.get("pdf").digest
     assert not skills.get("pdf").copy.exists()
+
+
+def test_a_copy_lasts_as_long_as_a_capability_of_it(tmp_path: Path) -> None:
+    pdf(tmp_path)
+    made = Skills.find(tmp_path).capabilities()
+    gc.collect()
+    copies = Path(tempfile.gettempdir())
+    assert [path.name for path in copies.glob("actbox-skills-*/*")] == ["pdf"]
+    del made
+    gc.collect()
+    assert not [*copies.glob("actbox-skills-*")]
 
 
 # As capabilities

@@ -9,8 +9,11 @@ import hashlib
 import json
 import os
 import re
+import tempfile
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +40,7 @@ _NOT_SEARCHED: Final = _LEFT_OUT | {"node_modules"}
 _MOST_NAME: Final = 64
 _MOST_DESCRIPTION: Final = 1_024
 _MOST_COMPATIBILITY: Final = 500
+_MOST_ALLOWED: Final = 4_096
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _PARTS: Final = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|\Z)(.*)", re.DOTALL)
 _UNQUOTED: Final = re.compile(r"^(name|description|license|compatibility):[ \t]+([^\s\"'|>\[{&*!#].*)$", re.MULTILINE)
@@ -52,6 +56,15 @@ class SkillProblem:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.why}"
+
+
+class Copies:
+    """A private directory for copies of skills, which lasts as long as something refers to this object."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="actbox-skills-"))
+        self.close = weakref.finalize(self, beneath.remove_folder, os.fspath(self.path))
+        """Removes the directory. A second call does nothing. Blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +86,13 @@ class Skill:
     """The folder where the skill was found."""
     files: tuple[str, ...]
     digest: str
-    copy: Path = field(repr=False)
-    """The private copy of the folder, which is what is read and run."""
+    copies: Copies = field(repr=False, compare=False)
     label: Label = PUBLIC
+
+    @property
+    def copy(self) -> Path:
+        """The private copy of the folder, which is what is read and run."""
+        return self.copies.path / self.name
 
     def read(self, path: str = "") -> str:
         """Return the instructions, the `SKILL.md` below its frontmatter, or the text of another file. Blocks.
@@ -96,7 +113,7 @@ class Skill:
 
 
 def find_skills(
-    folders: Iterable[str | os.PathLike[str]], copies: Path, label: Label
+    folders: Iterable[str | os.PathLike[str]], copies: Copies, label: Label
 ) -> tuple[dict[str, Skill], tuple[SkillProblem, ...]]:
     """Return the skills in folders by their names, copied below `copies`, and the problems with others.
 
@@ -111,12 +128,13 @@ def find_skills(
 class _Search:
     """A search for skills, which copies those that it finds."""
 
-    def __init__(self, copies: Path, label: Label) -> None:
+    def __init__(self, copies: Copies, label: Label) -> None:
         self.skills: dict[str, Skill] = {}
         self.problems: list[SkillProblem] = []
         self._copies = copies
         self._label = label
         self._left = _MOST_SEARCHED
+        self._is_cut = False
 
     def add(self, folder: Path) -> None:
         """Add the skills in a folder. Raises `InvalidValue` if it cannot be read."""
@@ -125,23 +143,28 @@ class _Search:
                 self._look(opened, folder, _SEARCH_DEPTH)
         except OSError as error:
             raise InvalidValue(f"the skills in {folder} cannot be read: {error.strerror}") from None
+        if self._is_cut:
+            why = f"folders more than {_SEARCH_DEPTH} deep in it, or beyond {_MOST_SEARCHED:,}, were not searched"
+            self.problems.append(SkillProblem(folder, why))
+            self._is_cut = False
 
     def _look(self, folder: int, path: Path, depth: int) -> None:
-        names = sorted(os.listdir(folder))
-        if SKILL_FILE in names:
+        if beneath.status_in(folder, SKILL_FILE) is not None:
             self._add_skill(folder, path)
             return
-        for name in names:
+        for name in _names(folder, _MOST_SEARCHED):
             status = beneath.status_in(folder, name)
             if status is None or beneath.kind_of(status.st_mode) != "folder" or name in _NOT_SEARCHED:
                 continue
-            self._left -= 1
-            if depth == 1 or self._left < 0:
-                why = f"folders more than {_SEARCH_DEPTH} deep, or beyond {_MOST_SEARCHED:,}, are not searched"
-                self.problems.append(SkillProblem(path, why))
+            if depth == 1 or self._left == 0:
+                self._is_cut = True
                 return
-            with beneath.opened(folder, name) as inner:
-                self._look(inner, path / name, depth - 1)
+            self._left -= 1
+            try:
+                with beneath.opened(folder, name) as inner:
+                    self._look(inner, path / name, depth - 1)
+            except OSError as error:
+                self.problems.append(SkillProblem(path / name, f"it cannot be read: {error.strerror}"))
 
     def _add_skill(self, folder: int, path: Path) -> None:
         try:
@@ -153,7 +176,7 @@ class _Search:
                 raise InvalidValue(f"{MOST_SKILLS} skills were found before, and no more are taken")
             if name != path.name:
                 self.problems.append(SkillProblem(path, f"its name is {name}, and should be that of its folder"))
-            copying = _Copying(self._copies / name)
+            copying = _Copying(self._copies.path / name)
             copying.folder(folder, copying.root, "", _MOST_DEPTH)
         except InvalidValue as error:
             self.problems.append(SkillProblem(path, str(error)))
@@ -163,8 +186,9 @@ class _Search:
             return
         digest = hashlib.sha256(json.dumps(copying.files).encode()).hexdigest()
         files = tuple(name for name, *_ in copying.files)
-        copied = copying.root
-        self.skills[name] = Skill(**given, path=path, files=files, digest=digest, copy=copied, label=self._label)
+        self.skills[name] = Skill(
+            **given, path=path, files=files, digest=digest, copies=self._copies, label=self._label
+        )
 
 
 class _Copying:
@@ -179,7 +203,7 @@ class _Copying:
         """Copy a folder. Raises `InvalidValue` for one that no skill may have, and `OSError`."""
         to.mkdir()
         to.chmod(0o755)  # whatever the mask of this process
-        for name in sorted(os.listdir(folder)):
+        for name in _names(folder, MOST_FILES):
             path = f"{prefix}{name}"
             if name in _LEFT_OUT:
                 continue
@@ -208,6 +232,12 @@ class _Copying:
         to.write_bytes(data)
         to.chmod(0o755 if is_executable else 0o644)
         self.files.append((path, is_executable, hashlib.sha256(data).hexdigest()))
+
+
+def _names(folder: int, most: int) -> list[str]:
+    """Return the names in a directory, sorted; one more than `most` if there are more."""
+    with os.scandir(folder) as found:
+        return sorted(entry.name for entry in islice(found, most + 1))
 
 
 def _text(data: bytes, name: str) -> str:
@@ -244,6 +274,8 @@ def _described(text: str) -> dict[str, Any]:
     tools = given.get("allowed-tools") or ""
     if not isinstance(tools, str | list) or not all(isinstance(tool, str) for tool in tools):
         raise InvalidValue("its allowed-tools are neither text nor a list of texts")
+    if sum(map(len, tools)) > _MOST_ALLOWED:
+        raise InvalidValue(f"its allowed-tools have more than {_MOST_ALLOWED:,} characters")
     named = _TOOL.findall(tools) if isinstance(tools, str) else [tool.strip() for tool in tools if tool.strip()]
     plain = {str(key): value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
     return {**found, "metadata": plain, "allowed_tools": tuple(named)}

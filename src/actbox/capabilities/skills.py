@@ -15,11 +15,8 @@ import base64
 import binascii
 import os
 import re
-import tempfile
-import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from actbox.core.errors import InvalidValue
@@ -27,14 +24,13 @@ from actbox.core.labels import PUBLIC, Label
 from actbox.core.mounts import FileMount
 from actbox.core.packages import HOST
 from actbox.core.program import Program
-from actbox.sandbox.guest import beneath
 
 from .budgets import Budget
 from .capability import Capability, Resources, Runtime
 from .execution import OUTPUT_TYPES, output_of
 from .invocation import Invocation
 from .outcome import StepFailed
-from .skill_files import Skill, SkillProblem, find_skills
+from .skill_files import Copies, Skill, SkillProblem, find_skills
 
 APPROVAL: Final = "skill"
 """The kind of approval that unknown scripts and commands need."""
@@ -43,6 +39,7 @@ OUTPUTS: Final = (*OUTPUT_TYPES, "docx", "pptx", "zip")
 
 _MOUNTED_AT: Final = "/skills"
 _COMMAND: Final = "command"
+_MOST_COMMANDS: Final = 100
 _TIMEOUT_MS: Final = 60_000
 _MEMORY_MB: Final = 512
 _SCRIPTS: Final = "scripts/"
@@ -94,14 +91,17 @@ process.exit(done.status === null ? 128 + constants.signals[done.signal] : done.
 
 
 class Skills:
-    """The skills of some folders. A copy of them is kept until `close()`, so that they stay as they were found."""
+    """The skills of some folders. A copy of them is kept until `close()`, so that they stay as they were found.
 
-    def __init__(self, skills: Mapping[str, Skill], problems: tuple[SkillProblem, ...], copies: Path) -> None:
+    The copy is removed also once nothing refers to the skills and their capabilities any more.
+    """
+
+    def __init__(self, skills: Mapping[str, Skill], problems: tuple[SkillProblem, ...], copies: Copies) -> None:
         """Use `Skills.find`."""
         self._skills = dict(skills)
         self.problems = problems
         """The folders that were left out, and remarks on others."""
-        self._remove = weakref.finalize(self, beneath.remove_folder, os.fspath(copies))
+        self._copies = copies
 
     @classmethod
     def find(cls, *folders: str | os.PathLike[str], label: Label | str = PUBLIC) -> Skills:
@@ -112,11 +112,11 @@ class Skills:
         or too large files. `label` is that of everything in the folders. Raises `InvalidValue` for a folder that cannot
         be read, and `ActboxError` if PyYAML is not installed.
         """
-        copies = Path(tempfile.mkdtemp(prefix="actbox-skills-"))
+        copies = Copies()
         try:
             return cls(*find_skills(folders, copies, Label(label)), copies)
         except BaseException:
-            beneath.remove_folder(os.fspath(copies))
+            copies.close()
             raise
 
     def get(self, name: str) -> Skill:
@@ -137,7 +137,8 @@ class Skills:
         `skills.NAME.read` returns the instructions, or another text. Until then a model knows the description alone.
         `skills.NAME.SCRIPT` runs a `.py`, `.sh` or `.js` of `scripts/` in the sandbox, which has the skill's folder
         read-only at `/skills/NAME`. `skills.NAME.PROGRAM` runs a program that `allowed-tools` names, as in
-        `Bash(git:*)`, and `skills.NAME.command` any other command line.
+        `Bash(git:*)`, and `skills.NAME.command` any other command line. Of a skill with a hundred scripts or more the
+        first hundred have capabilities of their own.
 
         `approved` are the skills whose scripts and named programs may run, as they are now, without a question: a name
         such as `pdf`, or that of one of them, such as `pdf.extract`. All else needs an approval of the kind `skill`,
@@ -157,7 +158,7 @@ class Skills:
 
     def close(self) -> None:
         """Remove the copies; the skills can then be neither read nor run. A second call does nothing. Blocks."""
-        self._remove()
+        self._copies.close()
 
     def __iter__(self) -> Iterator[Skill]:
         return iter(self._skills.values())
@@ -210,6 +211,8 @@ def _commands(skill: Skill) -> Iterator[_Command]:
     """Yield the scripts of a skill, and the programs that its `allowed-tools` name."""
     taken = {"read", _COMMAND}
     for path in skill.files:
+        if len(taken) > _MOST_COMMANDS:
+            return
         stem, ending = os.path.splitext(path.removeprefix(_SCRIPTS))
         if not path.startswith(_SCRIPTS) or "/" in stem or stem.startswith("_") or ending not in _INTERPRETERS:
             continue

@@ -8,8 +8,8 @@ from typing import Any
 from agent_framework import FunctionTool
 
 from actbox.core.errors import ToolError
+from actbox.integrations.model_values import for_model
 from actbox.tools import Tool, Toolset
-from actbox.tools.json_form import json_form
 
 from .execute_code import AsSent
 from .telemetry import mark_failed
@@ -18,8 +18,8 @@ from .telemetry import mark_failed
 def model_tools(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> list[FunctionTool]:
     """Return tools for `Agent(tools=…)`, which a model calls itself: `model_tools(CapabilityTools(registry))`.
 
-    Each has the schema and the approval mode of the given tool. The model reads why a call failed; bytes are
-    `{"base64": "…"}`.
+    Each has the schema and the approval mode of the given tool. The model reads why a call failed. Of a result it reads
+    no files, and no text whole that is very long: programs, which call tools as functions, have them.
     """
     return [_ModelTool(tool) for tool in Toolset.of(tools)]
 
@@ -30,7 +30,7 @@ class _ModelTool(FunctionTool):
     def __init__(self, tool: Tool) -> None:
         async def call(**arguments: Any) -> Any:
             try:
-                return json_form(await tool.call(arguments))
+                return for_model(await tool.call(arguments))
             except ToolError as error:
                 mark_failed(type(error).__name__)
                 return f"Error: {error}"

@@ -25,8 +25,8 @@ from strands.types.tools import AgentTool, ToolResult, ToolSpec, ToolUse
 
 from actbox.core.errors import ActboxError, InvalidValue, ToolError
 from actbox.integrations.call_sizes import check_size
+from actbox.integrations.model_values import for_model
 from actbox.tools import Tool, Toolset
-from actbox.tools.json_form import json_form
 from actbox.tools.toolset import RESERVED, alias_of
 
 from .background import approver_at_home
@@ -297,18 +297,21 @@ class _ModelTool(CodeTool):
     """One of our tools that an agent registers, so that its model calls it."""
 
     def _block(self, value: Any) -> Any:
-        return {"json": json_form(value)}
+        return {"json": for_model(value)}
 
 
 def model_tools(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> list[AgentTool]:
     """Return actbox tools for `Agent(tools=…)`, which a model calls itself: `model_tools(CapabilityTools(registry))`.
 
-    The model reads why a call failed; bytes are `{"base64": "…"}`. Raises `InvalidValue` for a tool that requires
-    approval, for which Strands has interrupts instead; capabilities ask by way of their registry.
+    The model reads why a call failed. Of a result it reads no files, and no text whole that is very long: programs,
+    which call tools as functions, have them. Raises `InvalidValue` for a tool that requires approval, about which
+    nobody could be asked; capabilities ask by way of their registry.
     """
     toolset = Toolset.of(tools)
     if toolset.requiring:
-        raise InvalidValue(f"the tool {toolset.requiring[0]!r} requires approval, which a model's own calls never ask")
+        raise InvalidValue(
+            f"the tool {toolset.requiring[0]!r} requires approval, and nobody is asked about calls of a model"
+        )
     return [_ModelTool(tool) for tool in toolset]
 
 
