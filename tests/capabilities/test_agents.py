@@ -162,8 +162,12 @@ async def test_many_capabilities_are_searched() -> None:
 
 
 async def test_only_the_capabilities_that_are_meant_are_tools() -> None:
-    registry = Registry([capability(), capability("shop.stock")])
+    registry = Registry(
+        [capability(), capability("shop.stock"), Capability("shop.open", "Declared only", "[:map]", True)]
+    )
+    assert [tool.name for tool in CapabilityTools(registry)] == ["shop_price", "shop_stock"]
     assert [tool.name for tool in CapabilityTools(registry, only=["ccos.shop.stock"])] == ["shop_stock"]
+    assert [tool.name for tool in CapabilityTools(registry, only=["shop.s*", "*.stock"])] == ["shop_stock"]
     tools = CapabilityTools(registry, only=["shop.stock"], search_above=0)
     with pytest.raises(ToolError, match=r"there is no tool for the capability 'shop.price'"):
         await call(tools, "invoke_capability", id="shop.price", input={"item": "tea"})
@@ -180,6 +184,8 @@ async def test_only_the_capabilities_that_are_meant_are_tools() -> None:
         (["search.capabilities"], {"search_above": 0, "always": ["search.capabilities"]}, "two tools are called"),
         (["a.b"], {"only": ["a.c"]}, "no capability 'a.c'"),
         (["a.b", "c"], {"only": ["c"], "always": ["a.b"]}, "no tool for the capability 'a.b'"),
+        (["a.b"], {"only": "a.b"}, "give a list of ids, such as .'a.b'"),
+        (["a.b"], {"always": ["b.*"]}, "no capability has an id like 'b.*'"),
         (["a.b"], {"search_above": -1}, "search_above is a whole number"),
     ],
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, Final, overload
@@ -33,6 +34,7 @@ SEARCH_ABOVE: Final = 20
 SEARCH_CAPABILITIES: Final = "search_capabilities"
 INVOKE_CAPABILITY: Final = "invoke_capability"
 
+_PATTERN: Final = frozenset("*?[")
 _MOST_QUERY: Final = 1_000
 _MOST_FOUND: Final = 50
 
@@ -85,11 +87,12 @@ class CapabilityTools(Sequence[Tool]):
         """`caller` names the agent, `run` the conversation. `budget` is for all calls together. `labels` are those of
         what the agent has read before.
 
-        `only` are the ids of the capabilities that there are tools for, by default all that the registry has now.
-        `on_outcome`, sync or async, is called with each outcome before the agent has it.
+        `only` are the ids of the capabilities that there are tools for, by default all that the registry has now and
+        can carry out. It and `always` take patterns too, such as `skills.*.read`. `on_outcome`, sync or async, is
+        called with each outcome before the agent has it.
 
-        Raises `InvalidValue` for an unknown id, for two ids that are the same identifier, for an id that is the name of
-        another function of programs, and for a budget of more than the registry has left.
+        Raises `InvalidValue` for an unknown id, a pattern that no id has, two ids that are the same identifier, an id
+        that is the name of another function of programs, and a budget of more than the registry has left.
         """
         if isinstance(search_above, bool) or not isinstance(search_above, int) or search_above < 0:
             raise InvalidValue(f"search_above is a whole number from 0, not {search_above!r}")
@@ -103,17 +106,17 @@ class CapabilityTools(Sequence[Tool]):
         self._label = labels_of(labels)
         self._lock = threading.Lock()
         self._index: ToolIndex | None = None
-        capabilities = registry.list() if only is None else [registry.find(id) for id in dict.fromkeys(only)]
+        known = [one for one in registry.list() if one.handler is not None]
         self._capabilities: dict[str, Capability] = {}
-        for one in capabilities:
+        for one in known if only is None else _meant(only, known, registry.find):
             name = identifier(one.id)
             if (other := self._capabilities.setdefault(name, one)) is not one:
                 raise InvalidValue(f"{other.id!r} and {one.id!r} are both {name} in programs: give one another id")
-        chosen = [identifier(self._offered(id).id) for id in always]
+        always = [identifier(one.id) for one in _meant(always, self._capabilities.values(), self._offered)]
         tools = self._all = Toolset([self._tool(name, one) for name, one in self._capabilities.items()])
         if len(tools) > search_above:
             search = Tool.from_function(self._search, name=SEARCH_CAPABILITIES)
-            tools = tools.only(chosen).with_tools(search, Tool.from_function(self._invoke, name=INVOKE_CAPABILITY))
+            tools = tools.only(always).with_tools(search, Tool.from_function(self._invoke, name=INVOKE_CAPABILITY))
         self._tools = tuple(tools)
 
     @property
@@ -201,6 +204,22 @@ class CapabilityTools(Sequence[Tool]):
         if error.kind == "exceeded" and not all(self.account.left.amounts().values()):
             hint = "nothing is left for further calls: answer with what you have, or say that you need a larger budget"
         return f"{error.message} (step {error.step}){f'; {hint}' if hint else ''}"
+
+
+def _meant(
+    given: Iterable[str], capabilities: Collection[Capability], find: Callable[[str], Capability]
+) -> list[Capability]:
+    """Return the capabilities of some ids and patterns of ids, each once. Raises `InvalidValue`."""
+    if isinstance(given, str):
+        raise InvalidValue(f"give a list of ids, such as [{given!r}]")
+    found: dict[str, Capability] = {}
+    for id in given:
+        if not isinstance(id, str) or _PATTERN.isdisjoint(id):
+            meant = [find(id)]
+        elif not (meant := [one for one in capabilities if fnmatch.fnmatchcase(one.id, id)]):
+            raise InvalidValue(f"no capability has an id like {id!r}")
+        found |= {one.id: one for one in meant}
+    return [*found.values()]
 
 
 class _CheckedLater(SchemaArguments):
