@@ -198,6 +198,8 @@ def test_texts_of_a_skill_are_read_as_they_were_found(tmp_path: Path) -> None:
         with Skills.find(tmp_path) as again:
             assert again.get("pdf").digest != skills.get("pdf").digest
     assert not skills.get("pdf").copy.exists()
+    with pytest.raises(InvalidValue, match="was closed"):
+        skills.read("pdf")
 
 
 def test_a_copy_lasts_as_long_as_a_capability_of_it(tmp_path: Path) -> None:
@@ -305,6 +307,9 @@ async def test_scripts_run_in_the_sandbox(tmp_path: Path) -> None:
                 assert failed.error is not None and failed.error.step == "validate_input", failed
             more = await registry.invoke("skills.pdf.seq", {"args": ["5"]})
             assert more.error is not None and more.error.step == "validate_input"
+            skills.close()
+            closed = await registry.invoke("skills.pdf.seq", {})
+            assert closed.error is not None and closed.error.step == "run", closed
 
 
 @pytest.mark.slow

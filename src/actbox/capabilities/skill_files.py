@@ -97,14 +97,17 @@ class Skill:
     def read(self, path: str = "") -> str:
         """Return the instructions, the `SKILL.md` below its frontmatter, or the text of another file. Blocks.
 
-        Raises `InvalidValue` for a path that is none of `files`, a file that is no UTF-8 text, and one of more than
-        `MOST_TEXT_BYTES`.
+        Raises `InvalidValue` for a path that is none of `files`, a file that is no UTF-8 text, one of more than
+        `MOST_TEXT_BYTES`, and once the skills were closed.
         """
         wanted = os.path.normpath(path) if path else SKILL_FILE
         if wanted not in self.files:
             shown = ", ".join(self.files[:20])
             raise InvalidValue(f"the skill {self.name} has no file {path[:200]!r}; it has {shown}")
-        data = (self.copy / wanted).read_bytes()
+        try:
+            data = (self.copy / wanted).read_bytes()
+        except OSError:
+            raise InvalidValue(f"the skill {self.name} was closed; find it again") from None
         if len(data) > MOST_TEXT_BYTES:
             most = f"{len(data):,} bytes, and at most {MOST_TEXT_BYTES:,} are read"
             raise InvalidValue(f"{wanted} has {most}; let a script read it")

@@ -300,14 +300,14 @@ def _running(skill: Skill, id: str, command: _Command, settings: _Settings, *, i
     async def handler(call: Invocation) -> dict[str, Any]:
         if call.sandboxes is None:
             raise StepFailed("unavailable", "run", "this registry has no sandboxes: take standard_registry(…)")
-        timeout = call.input.get("timeout_ms")
+        timeout = call.input.get("timeout_ms", _TIMEOUT_MS)
         result = await call.sandboxes.run(
             call, call.prepared, environment=settings.environment, timeout_ms=timeout, mounts=(mount,)
         )
         return output_of(call, result, settings.output_types)
 
     def worst_case(capability: Capability, given: Mapping[str, Any]) -> Budget:
-        wall = min(_TIMEOUT_MS, max(given.get("timeout_ms", _TIMEOUT_MS), 0)) / 1000
+        wall = max(given.get("timeout_ms", _TIMEOUT_MS), 0) / 1000
         return Budget(steps=1, wall_seconds=wall, cpu_seconds=wall * (os.cpu_count() or 1), memory_mib=_MEMORY_MB)
 
     first = "[:command :string]" if is_line else _ARGUMENTS if command.is_open else ""
@@ -320,7 +320,7 @@ def _running(skill: Skill, id: str, command: _Command, settings: _Settings, *, i
         effects=("compute",),
         risk="high",
         approvals=() if is_known else (APPROVAL,),
-        resources=Resources(timeout_ms=_TIMEOUT_MS, memory_mb=_MEMORY_MB),
+        resources=Resources(memory_mb=_MEMORY_MB),
         data=skill.label,
         runtime=Runtime("container"),
         version=_version(skill),
