@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .budgets import Account, Budget, BudgetExceeded
     from .capability import Call, Capability, Handler, Resources, Runtime
     from .journal import Journal
+    from .metering import Metrics, UsageSum, usage_of
     from .outcome import InvocationError, Outcome, StepEvent
+    from .prices import Prices, TokenPrice, Tokens
     from .registry import Registry
     from .schemas import Schema
     from .skill_files import Skill
@@ -34,7 +36,9 @@ __all__ = [
     "InvocationError",
     "Journal",
     "Label",
+    "Metrics",
     "Outcome",
+    "Prices",
     "Question",
     "Registry",
     "Resources",
@@ -44,7 +48,11 @@ __all__ = [
     "Skills",
     "StandardRegistry",
     "StepEvent",
+    "TokenPrice",
+    "Tokens",
+    "UsageSum",
     "standard_registry",
+    "usage_of",
 ]
 
 _attribute = lazy_attributes(
@@ -57,6 +65,8 @@ _attribute = lazy_attributes(
         "journal": "Journal",
         "outcome": "InvocationError Outcome StepEvent",
         "registry": "Registry",
+        "metering": "Metrics UsageSum usage_of",
+        "prices": "Prices TokenPrice Tokens",
         "schemas": "Schema",
         "skill_files": "Skill",
         "skills": "Skills",

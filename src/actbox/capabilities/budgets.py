@@ -68,7 +68,7 @@ class Lack:
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.dimension}: {self.asked:g} asked for, {self.left:g} of {self.limit:g} left"
+        return f"{self.dimension}: {_text(self.asked)} asked for, {_text(self.left)} of {_text(self.limit)} left"
 
 
 class BudgetExceeded(ActboxError):
@@ -94,7 +94,7 @@ class Warned:
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.share:.0%} of the budget's {self.dimension} are used: {self.used:g} of {self.limit:g}"
+        return f"{self.share:.0%} of the budget's {self.dimension} are used: {_text(self.used)} of {_text(self.limit)}"
 
 
 @dataclass(slots=True)
@@ -269,6 +269,10 @@ class Reservation:
 def _check(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise InvalidValue(f"Budget.{name} is a number from 0, or None for no limit, not {value!r}")
+
+
+def _text(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
 def _exact(value: float) -> Fraction:

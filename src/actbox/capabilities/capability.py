@@ -51,6 +51,10 @@ class Call(Protocol):
         """The name of the agent or user that invokes."""
 
     @property
+    def user(self) -> str:
+        """The person for whom the caller acts, or ""."""
+
+    @property
     def labels(self) -> Label:
         """The join of the input's labels."""
 
@@ -60,6 +64,9 @@ class Call(Protocol):
 
     def charge(self, **amounts: float) -> None:
         """Charge what the handler has used, by the dimensions of `Budget`. Raises if the budget does not cover it."""
+
+    def charge_tokens(self, model: str, *, input: int = 0, output: int = 0, cached: int = 0) -> None:
+        """Charge the tokens of a call of a model."""
 
     def raise_label(self, label: Label | str) -> None:
         """Raise the label of what the invocation has read."""

@@ -162,7 +162,10 @@ class Sandboxes:
             memory_mib=-(-used.max_rss_bytes // _MIB),
             tool_calls=used.tool_calls,
             wall_seconds=used.wall_ms / 1000,
+            egress_bytes=used.sent_bytes,
+            storage_mib=sum(artifact.size for artifact in result.artifacts) / _MIB,
         )
+        call.meter.received_bytes += used.received_bytes
         if result.error is not None and result.error.kind is ErrorKind.SANDBOX:
             raise StepFailed("unavailable", "run", result.error.message)
         return result

@@ -27,7 +27,9 @@ from .budgets import DIMENSIONS, Account, Budget, BudgetExceeded, Reservation
 from .capability import Capability
 from .database import StoreError
 from .journal import Journal
+from .metering import Meter, Metered, Metrics
 from .outcome import InvocationError, Outcome, Step, StepEvent, StepFailed
+from .prices import Prices
 
 MOST_OUTPUT_BYTES: Final = 64 * 2**20
 """The most bytes of JSON that an output may have."""
@@ -60,6 +62,8 @@ class Invocation:
     asks: list[str] = field(default_factory=list)
     """Kinds of approval that this input needs besides those of the capability; `prepare` adds them."""
     reservation: Reservation | None = None
+    user: str = ""
+    meter: Meter = field(default_factory=Meter)
 
     def raise_label(self, label: Label | str) -> None:
         """Raise the label of what the invocation has read; no call lowers it."""
@@ -85,6 +89,13 @@ class Invocation:
             before = self.used.get(name, 0)
             self.used[name] = max(before, amount) if name == "memory_mib" else before + amount
 
+    def charge_tokens(self, model: str, *, input: int = 0, output: int = 0, cached: int = 0) -> None:
+        """Count the tokens of a model, so that a table of prices can tell their cost; `charge` need not count them too.
+
+        `cached` are those of `input` that came from a cache. Raises `InvalidValue`.
+        """
+        self.charge(tokens=self.meter.add_tokens(model, input=input, output=output, cached=cached))
+
     def event(self, step: str, what: Literal["begun", "done", "failed", "note"], message: str = "") -> None:
         """Tell whoever follows the invocation."""
         self.tell(StepEvent(self.id, self.capability.id, step, what, message))
@@ -96,7 +107,7 @@ class Governance:
 
     `granted` are the kinds of approval that need no question. `egress_max` is the highest label that a capability with
     the effects `network` or `llm` may be given, `None` for any. If the journal cannot be written after the run, the
-    output is withheld (`stop`) or given with a warning (`warn`).
+    output is withheld (`stop`) or given with a warning (`warn`). `prices` charge the money of an invocation at its end.
     """
 
     approvals: Approvals | None = None
@@ -105,6 +116,8 @@ class Governance:
     granted: frozenset[str] = frozenset()
     egress_max: Label | None = None
     on_journal_failure: Literal["stop", "warn"] = "stop"
+    prices: Prices | None = None
+    metrics: Metrics | None = None
 
 
 def new_id() -> str:
@@ -201,8 +214,9 @@ class _Pipeline:
     async def _validate_input(self) -> None:
         call, capability = self._call, self._call.capability
         try:
-            # A copy, so that nobody changes what was shown and approved.
-            call.input = json.loads(canonical(call.input))
+            data = canonical(call.input)
+            call.input = json.loads(data)  # a copy, so that nobody changes what was shown and approved
+            call.meter.input_bytes = len(data)
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", f"the input of {capability.id}: {error}") from None
         if problems := await aside(capability.input_schema.problems, call.input):
@@ -318,7 +332,7 @@ class _Pipeline:
 
     async def _run(self) -> Any:
         """Run the handler, again after a failure if the caller wants that, and the budget has room for it."""
-        call = self._call
+        call, self._start = self._call, time.perf_counter()
         worst = worst_case(call.capability, call.input).amounts()
         for attempt in range(call.retries + 1):
             try:
@@ -411,18 +425,24 @@ class _Pipeline:
         if self._has_begun:
             call.used.setdefault("wall_seconds", time.perf_counter() - self._start)
             call.used.setdefault("steps", 1)
+            call.warnings += call.meter.charge_money(call.used, self._governance.prices)
+            call.meter.output_bytes = len(data)
         if call.reservation is not None:
             for warned in call.reservation.settle(call.used):
                 call.warnings.append(str(warned))
                 call.event("budget", "note", str(warned))
         labels = call.labels | call.capability.data
         outcome = self._outcome(output, error, labels)
-        if journal is None:
-            return outcome
         said = {**self._about(), "labels": str(labels), "usage": dict(call.used), "ok": error is None}
         said |= {"engine": call.engine, "environment": call.environment}
         if error is not None:
             said["error"] = error.to_dict()
+        if self._has_begun:
+            said |= call.meter.to_dict()
+            if self._governance.metrics is not None:
+                self._governance.metrics.record(Metered.of(said))
+        if journal is None:
+            return outcome
         kind = "ended" if self._has_begun else "refused"
         closes = self._key if self._has_begun else ""
         try:
@@ -448,6 +468,7 @@ class _Pipeline:
             "capability": call.capability.id,
             "version": call.capability.version,
             "caller": call.caller,
+            "user": call.user,
             "run": call.run,
             "labels": str(call.labels),
         }

@@ -19,7 +19,9 @@ from .budgets import Account, Budget
 from .capability import FUNCTIONS, Capability
 from .invocation import Governance, Invocation, digest_of, invoke, labels_of, new_id
 from .journal import Journal
+from .metering import Metrics
 from .outcome import InvocationError, Outcome, StepEvent
+from .prices import Prices
 
 _PREFIX = "ccos."
 
@@ -43,12 +45,14 @@ class Registry:
         on_journal_failure: Literal["stop", "warn"] = "stop",
         on_limit: Literal["stop", "ask"] = "stop",
         sandboxes: Any = None,
+        prices: Prices | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """`budget` is what all invocations together may use; where it is used up, they are refused, or somebody is
         asked whether it may be more (`on_limit`). `granted` are kinds of approval that need no question.
 
-        `approvals` asks, remembers and shares answers; `approver` is asked where there are none. See `Governance` for
-        the rest.
+        `approvals` asks, remembers and shares answers; `approver` is asked where there are none. `metrics` records each
+        invocation for OpenTelemetry. See `Governance` for the rest.
         """
         self._capabilities: dict[str, Capability] = {}
         self.account = Account(budget or Budget(), on_limit=on_limit)
@@ -62,6 +66,8 @@ class Registry:
             granted=frozenset(granted),
             egress_max=None if egress_max is None else Label(egress_max),
             on_journal_failure=on_journal_failure,
+            prices=prices,
+            metrics=metrics,
         )
         for one in capabilities:
             self.register(one)
@@ -147,6 +153,7 @@ class Registry:
         *,
         caller: str = "",
         run: str = "",
+        user: str = "",
         budget: Budget | Account | None = None,
         labels: Label | str | Mapping[str, Label | str] | None = None,
         idempotency_key: str | None = None,
@@ -155,11 +162,11 @@ class Registry:
     ) -> Outcome:
         """Use a capability, and return what it came to; failures are outcomes, too.
 
-        `caller` names the agent or user, `run` the conversation. `budget` bounds this invocation, or is the account of
-        several. `labels` are those of the input: one, or some by field. Two invocations of one caller with the same
-        `idempotency_key` are one: the second has the first's outcome. A run that fails is tried again up to `retries`
-        times, which a capability must declare to be safe. Raises `InvalidValue` for a budget of more than the registry
-        has left, and for a key without a journal.
+        `caller` names the agent, `user` the person for whom it acts, `run` the conversation. `budget` bounds this
+        invocation, or is the account of several. `labels` are those of the input: one, or some by field. Two
+        invocations of one caller with the same `idempotency_key` are one: the second has the first's outcome. A run
+        that fails is tried again up to `retries` times, which a capability must declare to be safe. Raises
+        `InvalidValue` for a budget of more than the registry has left, and for a key without a journal.
         """
         if type(retries) is not int or retries < 0:
             raise InvalidValue(f"retries is a whole number from 0, not {retries!r}")
@@ -183,6 +190,7 @@ class Registry:
             on_event or (lambda event: None),
             retries=retries,
             sandboxes=self._sandboxes,
+            user=user,
         )
         if idempotency_key is None:
             return await invoke(made, self._governance)

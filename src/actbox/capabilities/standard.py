@@ -22,7 +22,9 @@ from .budgets import Account, Budget
 from .capability import Capability
 from .execution import OUTPUT_TYPES, STANDARD, Execution, InputRoot, Sandboxes
 from .journal import Journal
+from .metering import Metrics
 from .outcome import Outcome
+from .prices import Prices
 from .registry import Registry
 
 
@@ -87,6 +89,8 @@ def standard_registry(
     egress_max: Label | str | None = None,
     on_journal_failure: Literal["stop", "warn"] = "stop",
     on_limit: Literal["stop", "ask"] = "stop",
+    prices: Prices | None = None,
+    metrics: Metrics | None = None,
 ) -> StandardRegistry:
     """Return a registry with `execute.python`, `execute.javascript` and `execute.rtfs`.
 
@@ -129,6 +133,8 @@ def standard_registry(
         egress_max=egress_max,
         on_journal_failure=on_journal_failure,
         on_limit=on_limit,
+        prices=prices,
+        metrics=metrics,
     )
     for one in Capability.all_from_rtfs(declared) if isinstance(declared, str) else declared:
         registry.declare(one)

@@ -664,3 +664,38 @@ def log_export(
     from .governance import export_log
 
     return export_log(database, file, after)
+
+
+@app.command()
+def usage(
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            metavar="KEY",
+            help="capability, agent, user, conversation, model, engine or day; may be repeated. Default: capability.",
+        ),
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="WHEN", help="Only what ended since then: 2026-11-30, 2026-11-30T12:00, 24h or 7d.")
+    ] = "",
+    prices: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A TOML file of prices, in place of the registry's.")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print all columns as CSV, and nothing else.")] = False,
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Show what governed capabilities have used, and what it cost, from the journal.
+
+    The table leaves out columns in which there is nothing, and rounds. Money
+    is in US dollars: `delegation` for tokens, `sandbox` for processor time,
+    memory, egress and storage. `+?` marks a sum that lacks money, because a
+    model or an invocation has no price.
+
+    FILE has a table `models.NAME` for each model, with `input`, `output`
+    and `cached` in dollars for a million tokens, and a table `sandbox` with
+    `cpu_second`, `gib_second`, `egress_gib` and `storage_gib`.
+    """
+    from .usage import print_usage
+
+    return print_usage(database, by or ["capability"], since=since, prices=prices, as_csv=as_csv)
