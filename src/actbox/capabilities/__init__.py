@@ -9,6 +9,7 @@ from actbox.core.labels import PUBLIC, Label
 from actbox.core.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from .agents import CapabilityTools
     from .approvals import Approvals, Question
     from .budgets import Account, Budget, BudgetExceeded
     from .capability import Call, Capability, Handler, Resources, Runtime
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .prices import Prices, TokenPrice, Tokens
     from .registry import Registry
     from .schemas import Schema
+    from .skill_files import Skill
+    from .skills import Skills
     from .standard import StandardRegistry, standard_registry
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
     "BudgetExceeded",
     "Call",
     "Capability",
+    "CapabilityTools",
     "Handler",
     "InvocationError",
     "Journal",
@@ -40,6 +44,8 @@ __all__ = [
     "Resources",
     "Runtime",
     "Schema",
+    "Skill",
+    "Skills",
     "StandardRegistry",
     "StepEvent",
     "TokenPrice",
@@ -52,6 +58,7 @@ __all__ = [
 _attribute = lazy_attributes(
     __name__,
     {
+        "agents": "CapabilityTools",
         "approvals": "Approvals Question",
         "budgets": "Account Budget BudgetExceeded",
         "capability": "Call Capability Handler Resources Runtime",
@@ -61,6 +68,8 @@ _attribute = lazy_attributes(
         "metering": "Metrics UsageSum usage_of",
         "prices": "Prices TokenPrice Tokens",
         "schemas": "Schema",
+        "skill_files": "Skill",
+        "skills": "Skills",
         "standard": "StandardRegistry standard_registry",
     },
 )

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.labels import PUBLIC, Label
+from actbox.core.mounts import FileMount
 from actbox.core.packages import HOST, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.core.program import Program
@@ -99,6 +100,7 @@ class _Place:
     engine: str
     environment: str
     memory_mib: int
+    mounts: tuple[FileMount, ...] = ()
 
 
 @dataclass(slots=True)
@@ -131,16 +133,18 @@ class Sandboxes:
         timeout_ms: int | None = None,
         memory_mb: int | None = None,
         session: str = "",
+        mounts: tuple[FileMount, ...] = (),
     ) -> ExecutionResult:
         """Run a program for an invocation on an engine of its capability's runtime, and count what it used.
 
-        The limits are the lowest of the registry's policy, the capability's resources and the arguments. Raises
-        `StepFailed` if it cannot run here.
+        The limits are the lowest of the registry's policy, the capability's resources and the arguments. `mounts` are
+        added to those of the policy. Raises `StepFailed` if it cannot run here.
         """
         for name, value in (("timeout_ms", timeout_ms), ("max_memory_mb", memory_mb)):
             if value is not None and value <= 0:
                 raise StepFailed("invalid", "validate_input", f"{name} is above 0, not {value}")
         wall, place = await self._place(call.capability, program.language, environment, timeout_ms, memory_mb)
+        place = replace(place, mounts=mounts)
         try:
             if session:
                 result = await self._run_in_session(call, session, place, program, wall)
@@ -202,7 +206,13 @@ class Sandboxes:
         limits = replace(policy.limits, memory_mib=place.memory_mib)
         if place.engine == "rtfs":
             return Policy(limits=limits)
-        return replace(policy, limits=limits, environment=place.environment, packages=self._settings.packages)
+        return replace(
+            policy,
+            limits=limits,
+            environment=place.environment,
+            packages=self._settings.packages,
+            mounts=(*policy.mounts, *place.mounts),
+        )
 
     async def _engine(self, runtime: Runtime, language: str) -> str:
         """Return the engine for a runtime; never one that isolates less. Raises `StepFailed` if none works here."""
@@ -296,7 +306,7 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
             memory_mb=given.get("max_memory_mb", _MEMORY_MB),
             session=given.get("session", ""),
         )
-        return _output(call, result, settings.output_types)
+        return output_of(call, result, settings.output_types)
 
     def worst_case(capability: Capability, given: Mapping[str, Any]) -> Budget:
         timeout, memory = given.get("timeout_ms", _TIMEOUT_MS), given.get("max_memory_mb", _MEMORY_MB)
@@ -437,7 +447,7 @@ def _error_text(error: ErrorInfo) -> str:
     return error.traceback.rstrip() or f"{error.kind.value}: {error.message}"
 
 
-def _output(call: Invocation, result: ExecutionResult, types: Iterable[str]) -> dict[str, Any]:
+def output_of(call: Invocation, result: ExecutionResult, types: Iterable[str]) -> dict[str, Any]:
     """Return the output of a program, with its files of some types as Base64; a warning names the others."""
     done: dict[str, Any] = {"stdout": result.stdout, "stderr": result.stderr, "exit_code": result.exit_code}
     files, left_out = {}, []

@@ -294,7 +294,7 @@ class _Pipeline:
             request = ApprovalRequest(
                 id=call.id,
                 what="call",
-                program=str(call.input.get("code", "")),
+                program=str(self._shown.get("program", call.input.get("code", ""))),
                 reason=reason,
                 tool=capability.id,
                 arguments=call.input,
