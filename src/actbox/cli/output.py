@@ -114,8 +114,13 @@ def describe_failure(error: ErrorInfo) -> str:
 
 def print_document(document: Mapping[str, Any]) -> bool:
     """Write the document and a newline; return False if the reader has closed the pipe."""
+    return print_text(to_json(document) + "\n")
+
+
+def print_text(text: str) -> bool:
+    """Write text that is safe for a terminal; return False if the reader has closed the pipe."""
     try:
-        _write(1, to_json(document).encode() + b"\n")
+        _write(1, to_bytes(text))
     except BrokenPipeError:
         return False
     return True
