@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -227,8 +228,9 @@ def _url(address: object) -> tuple[URL, str]:
 def _sqlite(url: URL, *, read_only: bool) -> Engine:
     arguments: dict[str, Any] = {"timeout": _BUSY_SECONDS, "check_same_thread": False}
     if read_only:
-        url = url.set(database=f"file:{quote(url.database or '')}", query={"mode": "ro", "uri": "true"})
-        arguments["uri"] = True
+        path = url.database or ""
+        query = {"mode": "ro", "uri": "true", **({"immutable": "1"} if _is_unchanging(path) else {})}
+        url, arguments["uri"] = url.set(database=f"file:{quote(path)}", query=query), True
     engine = create_engine(url, connect_args=arguments)
 
     def prepare(connection: Any, _: object) -> None:
@@ -244,6 +246,17 @@ def _sqlite(url: URL, *, read_only: bool) -> Engine:
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
+
+
+def _is_unchanging(path: str) -> bool:
+    """Return whether a database lies on a read-only disk, and no process writes to it from elsewhere.
+
+    SQLite cannot read it otherwise, since readers of a WAL write beside it.
+    """
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY) and not os.path.exists(f"{path}-wal")
+    except OSError:
+        return False
 
 
 def _postgresql(url: URL) -> Engine:
