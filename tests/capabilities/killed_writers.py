@@ -12,12 +12,15 @@ import json
 import os
 import platform
 import signal
+import struct
 import subprocess
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import create_engine
 
 from actbox.capabilities.journal import Journal
 
@@ -32,10 +35,12 @@ _CALLS = {
 CALLS = _CALLS.get(platform.machine(), {})
 
 _ROOT = Path(__file__).parents[2]
-_TRACEME, _SETOPTIONS, _SYSCALL, _SYSCALL_INFO = 0, 0x4200, 24, 0x420E
-_TRACESYSGOOD, _TRACECLONE, _EXITKILL = 0x1, 0x8, 0x100000
+_TRACEME, _CONT, _SETOPTIONS, _SYSCALL_INFO = 0, 7, 0x4200, 0x420E
+_TRACECLONE, _TRACESECCOMP, _EXITKILL = 0x8, 0x80, 0x100000
+_EVENT_SECCOMP = 7
+_SET_SECCOMP, _SET_NO_NEW_PRIVS, _FILTER = 22, 38, 2
+_LOAD, _EQUAL, _RETURN, _ALLOW, _TRACE = 0x20, 0x15, 0x06, 0x7FFF0000, 0x7FF00000
 _WALL = 0x40000000
-_ENTRY = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 _libc.ptrace.restype = ctypes.c_long
@@ -108,6 +113,7 @@ def _fork(trial: dict[str, Any], *, traced: bool = False) -> int:
         if traced:
             _ptrace(_TRACEME, 0)
             os.kill(os.getpid(), signal.SIGSTOP)
+            _stop_at_calls()
         _write(*(trial[name] for name in ("address", "acknowledged", "key", "tasks", "entries")))
         status = 0
     except BaseException:
@@ -133,8 +139,8 @@ def kill_at(trial: dict[str, Any]) -> dict[str, Any]:
     """
     child = _fork(trial, traced=True)
     os.waitpid(child, 0)
-    _ptrace(_SETOPTIONS, child, 0, _TRACESYSGOOD | _TRACECLONE | _EXITKILL)
-    _ptrace(_SYSCALL, child)
+    _ptrace(_SETOPTIONS, child, 0, _TRACECLONE | _TRACESECCOMP | _EXITKILL)
+    _ptrace(_CONT, child)
     calls: list[str] = []
     count = 0
     while True:
@@ -144,22 +150,33 @@ def kill_at(trial: dict[str, Any]) -> dict[str, Any]:
                 return {"ended": os.waitstatus_to_exitcode(status), "calls": calls}
             continue
         stopped = os.WSTOPSIG(status)
-        if stopped == signal.SIGTRAP | 0x80:
+        if status >> 8 == signal.SIGTRAP | _EVENT_SECCOMP << 8:
             call = _Call()
-            size = _ptrace(_SYSCALL_INFO, task, ctypes.sizeof(call), ctypes.addressof(call))
-            name = CALLS.get(call.number, "") if size > 0 and call.op == _ENTRY else ""
-            if name == "write":
-                name = "told" if call.arguments[0] == ACKNOWLEDGED else ""
-            if name:
+            _ptrace(_SYSCALL_INFO, task, ctypes.sizeof(call), ctypes.addressof(call))
+            name = CALLS.get(call.number, "")
+            if name != "write":
                 calls.append(name)
-                count += name != "told"
-            if name not in ("", "told") and count == trial["at"]:
-                os.kill(child, signal.SIGKILL)
-                continue
+                count += 1
+                if count == trial["at"]:
+                    os.kill(child, signal.SIGKILL)
+                    continue
+            elif call.arguments[0] == ACKNOWLEDGED:
+                calls.append("told")
+        if stopped in (signal.SIGTRAP, signal.SIGSTOP):  # such a call, or a thread that begins
             stopped = 0
-        elif stopped in (signal.SIGTRAP, signal.SIGSTOP):  # a thread begins
-            stopped = 0
-        _ptrace(_SYSCALL, task, 0, stopped)
+        _ptrace(_CONT, task, 0, stopped)
+
+
+def _stop_at_calls() -> None:
+    """Have this process, which is traced, stop at its calls that change the disk, by a seccomp filter."""
+    last = len(CALLS)
+    code = [(_LOAD, 0, 0, 0)]  # the number of the call
+    code += [(_EQUAL, last - place, 0, number) for place, number in enumerate(CALLS)]
+    code += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _TRACE)]
+    data = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
+    program = ctypes.create_string_buffer(struct.pack("HP", len(code), ctypes.addressof(data)))
+    if _libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or _libc.prctl(_SET_SECCOMP, _FILTER, program):
+        raise OSError(ctypes.get_errno(), "a seccomp filter cannot be set")
 
 
 def _ptrace(request: int, task: int, address: int = 0, data: int = 0) -> int:
@@ -168,6 +185,7 @@ def _ptrace(request: int, task: int, address: int = 0, data: int = 0) -> int:
 
 
 if __name__ == "__main__":
+    create_engine("sqlite://").connect().close()  # imports what writers need
     for line in sys.stdin:
         given = json.loads(line)
         print(json.dumps(kill_at(given) if "at" in given else kill_after(given)), flush=True)
