@@ -15,9 +15,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from sqlalchemy import text
 
+from actbox.capabilities import Capability
 from actbox.capabilities.database import StoreError
 from actbox.capabilities.journal import Journal, Remembered, verify_lines
+from actbox.capabilities.standard import standard_registry
+from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
+from actbox.core.policy import Policy
 from actbox.core.secrets import Secret
 
 
@@ -377,3 +381,20 @@ async def test_what_is_no_json_is_no_entry(journal: Journal, body: dict[str, Any
     with pytest.raises(InvalidValue, match=r"JSON data|the journal's own"):
         await journal.append("call", body)
     assert json.dumps([one.to_dict() async for one in journal.entries()]) == "[]"
+
+
+def shout(text: str) -> str:
+    """Return a text louder."""
+    return f"{text}!"
+
+
+async def test_the_secrets_of_a_registry_are_not_in_its_journal(journal: Journal) -> None:
+    policy = Policy(domains=(AllowedDomain("api.example.com"),), secrets=(Secret("api", VALUE, ["api.example.com"]),))
+    async with standard_registry(policy=policy, journal=journal) as registry:
+        registry.register(Capability.from_function(shout, id="kit.shout"))
+        done = await registry.invoke("kit.shout", {"text": VALUE}, caller=VALUE)
+    assert done.output == f"{VALUE}!", done.error
+    for entry in [entry async for entry in journal.entries()]:
+        assert entry.body["caller"] == "[secret api]"
+        for digest in entry.blobs.values():
+            assert b"[secret api]" in (await journal.blob(digest) or b"")

@@ -28,7 +28,7 @@ def writers() -> Iterator[Writers]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory where there is one, which is faster: a kill, unlike a power cut, makes no difference there."""
+    """A directory in memory where there is one, which is faster: a kill, unlike a power cut, is the same there."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as name:
         yield Path(name)

@@ -82,6 +82,8 @@ def standard_registry(
         rules=rules,
         output_types=tuple(output_types),
     )
+    if journal is not None:
+        journal.hide(settings.policy.secrets)
     return StandardRegistry(
         settings,
         approvals=approvals,

@@ -26,6 +26,8 @@ Form = Literal["text", "json"]
 _LOOK_EVERY: Final = 0.5
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PREFIX: Final = "ccos."
+_DIGITS: Final = 12
+"""How much of a digest is shown to people."""
 
 
 def show_log(database: str, form: str, *, since: str, blobs: bool, **filters: Any) -> int:
@@ -132,10 +134,11 @@ async def _print_all(
 
 
 def _line(entry: Entry) -> str:
-    body = {name: value for name, value in entry.body.items() if name != "blobs"}
-    first = [str(body.pop(name)) for name in ("capability", "version", "caller") if body.get(name)]
-    rest = json.dumps({**body, **{name: digest[:12] for name, digest in entry.blobs.items()}}, ensure_ascii=False)
-    said = "  ".join((entry.kind, entry.invocation, *first, rest))
+    body = {name: value for name, value in entry.body.items() if name != "blobs" and value not in ("", [], {})}
+    first = [str(body.pop(name)) for name in ("capability", "version", "caller") if name in body]
+    for name in {*entry.blobs, "key"} & {*body}:
+        body[name] = str(body[name])[:_DIGITS]
+    said = "  ".join((entry.kind, entry.invocation, *first, json.dumps(body, ensure_ascii=False)))
     return f"{entry.seq}  {local_time(entry.time)}  {spelt_out(said)}"
 
 
