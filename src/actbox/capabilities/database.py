@@ -8,24 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, MetaData, create_engine, event, make_url, text
+from sqlalchemy import Connection, Engine, MetaData, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from actbox.core.errors import ActboxError, InvalidValue
 from actbox.sandbox.blocking import run_blocking
 
 _T = TypeVar("_T")
 _Work = tuple[Callable[[Connection], Any], "Future[Any]"]
+_Hook = Callable[[Connection], None]
 
 _MOST_TOGETHER = 256
 _BUSY_SECONDS = 10.0
+_HINTS: Final = {
+    "SQLITE_FULL": "nothing of this was written; make room on the disk",
+    "SQLITE_BUSY": "another process has kept it locked for {seconds:g} seconds",
+    "SQLITE_READONLY": "writing needs write access to the file and to its directory",
+    "SQLITE_CANTOPEN": "the directory must be there, and this process must be able to write to it",
+    "LockNotAvailable": "another process has kept it locked for {seconds:g} seconds",
+    "ReadOnlySqlTransaction": "the server takes no writes",
+    "DiskFull": "nothing of this was written; make room on the server's disk",
+}
+"""Advice by the beginning of SQLite's error name, or by the class of PostgreSQL's error."""
 _VERSIONS = "actbox_versions"
 _PREPARING = 0x616374626F78  # any number that others will not take
 
@@ -40,10 +53,20 @@ class Database:
     def __init__(self, engine: Engine, name: str) -> None:
         """Use `Database.open`."""
         self._engine = engine
+        # PostgreSQL would show each query of a read another state.
+        self._reading = (
+            engine if engine.dialect.name == "sqlite" else engine.execution_options(isolation_level="REPEATABLE READ")
+        )
         self._name = name
         self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._readers = 0
+        self._read = threading.Condition(self._lock)
+        """Notified when the last reader is done: a read whose caller was cancelled goes on in its thread."""
         self._is_open = True
+        self._begin: _Hook = _nothing
+        self._finish: _Hook = _nothing
+        self._committed: Callable[[], None] = lambda: None
         self._writer = threading.Thread(target=self._write_all, name="actbox-database", daemon=True)
         self._writer.start()
 
@@ -60,24 +83,33 @@ class Database:
             if url.get_backend_name() == "sqlite":
                 database = cls(_sqlite(url, read_only=read_only), shown)
             else:
-                database = cls(create_engine(url, pool_pre_ping=True), shown)
+                database = cls(_postgresql(url), shown)
         except ImportError as error:
             raise InvalidValue(f"{shown} needs {error.name}: pip install 'actbox[capabilities]'") from None
         try:
             if not read_only:
                 database.write_now(lambda connection: _prepare(connection, tables, part, version))
             else:
-                database.read_now(lambda connection: _check_version(connection, part, version))
+                database.read_now(lambda connection: _check_present(connection, shown, part, version))
         except BaseException:
             database.close()
             raise
         return database
 
+    def surround(self, begin: _Hook, finish: _Hook, committed: Callable[[], None]) -> None:
+        """Begin each later transaction of writes with `begin`, end it with `finish`, and call `committed` afterwards.
+
+        All run in the writer's thread. If `begin` or `finish` raises, nothing of the transaction is written, and all
+        writes in it raise the same. `committed` must not raise.
+        """
+        self._begin, self._finish, self._committed = begin, finish, committed
+
     async def write(self, work: Callable[[Connection], _T]) -> _T:
         """Return what `work` returns, once its writes are committed. Raises its exception, and `StoreError`.
 
-        `work` runs in the writer's thread, in a transaction with others; if it raises, its own writes are undone. A
-        cancelled call may still be committed.
+        `work` runs in the writer's thread, in a transaction with others; if it raises, its own writes are undone. If
+        the database itself fails, as on a full disk, all writes of the transaction raise. A cancelled call may still be
+        committed.
         """
         return await asyncio.wrap_future(self._add(work))
 
@@ -86,13 +118,22 @@ class Database:
         return self._add(work).result()
 
     async def read(self, work: Callable[[Connection], _T]) -> _T:
-        """Return what `work` returns; it runs in a thread. Raises `StoreError`."""
+        """Return what `work` returns; it runs in a thread, and sees one state of the database. Raises `StoreError`."""
         return await run_blocking(self.read_now, work)
 
     def read_now(self, work: Callable[[Connection], _T]) -> _T:
         """Do as `read`, for callers without an event loop. Blocks."""
-        with self._told(), self._engine.connect() as connection:
-            return work(connection)
+        with self._lock:
+            if not self._is_open:
+                raise StoreError(f"{self._name} is closed")
+            self._readers += 1
+        try:
+            with self._told(), self._reading.connect() as connection:
+                return work(connection)
+        finally:
+            with self._lock:
+                self._readers -= 1
+                self._read.notify_all()
 
     def close(self) -> None:
         """Write what waits, and close the database. A second call does nothing. Blocks."""
@@ -102,6 +143,8 @@ class Database:
             self._is_open = False
             self._waiting.put(None)
         self._writer.join()
+        with self._lock:
+            self._read.wait_for(lambda: not self._readers)
         self._engine.dispose()
 
     def _add(self, work: Callable[[Connection], _T]) -> Future[_T]:
@@ -131,17 +174,29 @@ class Database:
         done: list[tuple[Future[Any], Any]] = []
         try:
             with self._told(), self._engine.begin() as connection:
+                self._begin(connection)
                 for work, answer in together:
+                    savepoint = connection.begin_nested() if len(together) > 1 else None
                     try:
-                        with connection.begin_nested():
-                            done.append((answer, work(connection)))
+                        value = work(connection)
+                    except OperationalError:  # SQLite may have ended the whole transaction
+                        raise
                     except Exception as error:
+                        if savepoint is None:
+                            raise
+                        savepoint.rollback()
                         answer.set_exception(self._error(error))
-        except BaseException as error:  # the commit itself, so that nothing of it was written
+                        continue
+                    if savepoint is not None:
+                        savepoint.commit()
+                    done.append((answer, value))
+                self._finish(connection)
+        except BaseException as error:  # nothing of the transaction was written
             for _, answer in together:
                 if not answer.done():
                     answer.set_exception(error)
             return
+        self._committed()
         for answer, value in done:
             answer.set_result(value)
 
@@ -156,8 +211,16 @@ class Database:
         """Return what is raised for an exception: a `StoreError` for one of the database."""
         if not isinstance(error, SQLAlchemyError):
             return error
-        said = str(getattr(error, "orig", None) or error).strip().splitlines()
-        return StoreError(f"{self._name} cannot be used: {said[0] if said else type(error).__name__}")
+        cause = getattr(error, "orig", None) or error
+        said = str(cause).strip().splitlines()
+        name = getattr(cause, "sqlite_errorname", type(cause).__name__)
+        hint = next((hint for beginning, hint in _HINTS.items() if name.startswith(beginning)), "")
+        why = f"{said[0] if said else name}{'; ' if hint else ''}{hint.format(seconds=_BUSY_SECONDS)}"
+        return StoreError(f"{self._name} cannot be used: {why}")
+
+
+def _nothing(connection: Connection) -> None:
+    """Do nothing, where a database has no hooks."""
 
 
 def _url(address: object) -> tuple[URL, str]:
@@ -179,7 +242,9 @@ def _url(address: object) -> tuple[URL, str]:
 def _sqlite(url: URL, *, read_only: bool) -> Engine:
     arguments: dict[str, Any] = {"timeout": _BUSY_SECONDS, "check_same_thread": False}
     if read_only:
-        url, arguments["uri"] = url.set(database=f"file:{url.database}", query={"mode": "ro", "uri": "true"}), True
+        path = url.database or ""
+        query = {"mode": "ro", "uri": "true", **({"immutable": "1"} if _is_unchanging(path) else {})}
+        url, arguments["uri"] = url.set(database=f"file:{quote(path)}", query=query), True
     engine = create_engine(url, connect_args=arguments)
 
     def prepare(connection: Any, _: object) -> None:
@@ -194,6 +259,29 @@ def _sqlite(url: URL, *, read_only: bool) -> Engine:
 
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
+    return engine
+
+
+def _is_unchanging(path: str) -> bool:
+    """Return whether a database lies on a read-only disk, and no process writes to it from elsewhere.
+
+    SQLite cannot read it otherwise, since readers of a WAL write beside it.
+    """
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY) and not os.path.exists(f"{path}-wal")
+    except OSError:
+        return False
+
+
+def _postgresql(url: URL) -> Engine:
+    given = {} if "connect_timeout" in url.query else {"connect_timeout": int(_BUSY_SECONDS)}
+    engine = create_engine(url, pool_pre_ping=True, connect_args=given)
+
+    def prepare(connection: Any, _: object) -> None:
+        connection.execute(f"SET lock_timeout = {int(_BUSY_SECONDS * 1000)}")
+        connection.commit()
+
+    event.listen(engine, "connect", prepare)
     return engine
 
 
@@ -213,9 +301,17 @@ def _prepare(connection: Connection, tables: MetaData, part: str, version: int) 
     connection.execute(text(f"INSERT INTO {_VERSIONS} VALUES (:part, :version)"), {"part": part, "version": version})
 
 
+def _check_present(connection: Connection, name: str, part: str, version: int) -> None:
+    """Raise `StoreError` unless the database has a part in this version."""
+    if not (inspect(connection).has_table(_VERSIONS) and _check_version(connection, part, version)):
+        raise StoreError(f"{name} has no {part}")
+
+
 def _check_version(connection: Connection, part: str, version: int) -> bool:
     """Return whether the database has a part in this version. Raises `StoreError` for another version."""
     found = connection.execute(text(f"SELECT version FROM {_VERSIONS} WHERE part = :part"), {"part": part}).scalar()
     if found is not None and found != version:
-        raise StoreError(f"the {part} are in form {found}, and this version of actbox knows form {version}: update it")
+        raise StoreError(
+            f"the form of the {part} is {found}, and this version of actbox knows form {version}: update it"
+        )
     return found is not None

@@ -1,81 +1,59 @@
 """The journal: an append-only audit trail, each entry chained to the one before it by its hash.
 
 An entry that was appended is on disk, in order, in a database that several processes may share. A key makes the
-journal sign its head, the number and hash of its last entry, so that a tail that was cut off is noticed too. Whoever
-has the key and can write the database can write another history; whoever has only one of them cannot, unnoticed.
+journal sign its head, the number and hash of its last entry, so that a tail that was cut off is noticed too: by
+`verify`, and by the next entry, which is refused. `journal_chain` says whom that stops, and whom not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, text, update
 
 from actbox.core.errors import InvalidValue
+from actbox.core.secrets import Secret
+from actbox.sandbox.egress.redaction import Spellings
 
 from .database import Database, StoreError
+from .journal_chain import BLOBS_FIELD, FIRST, Chain, Entry, Verification, blobs_of, canonical, hash_of, is_blob
+from .journal_export import Seal, verify_lines, write_lines
+from .journal_signing import Key, is_signed, read_key, sign
 from .journal_tables import ANCHORS, BLOBS, ENTRIES, FORM, HEADS, KEYS, TABLES
 
-FIRST = "0" * 64
-"""The previous hash of the first entry."""
-_HEAD = 1
-_MOST_PROBLEMS = 100
-_AT_ONCE = 5_000
-_LOCK = 0x616374626F79
-_HIDDEN = "«secret»"
+__all__ = ["Entry", "Journal", "Remembered", "Verification", "verify_lines"]
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry: its number, its time in microseconds since 1970, its kind, and what it says as JSON data.
-
-    `invocation` is the identity of the invocation that it belongs to, or "". `hash` is the SHA-256 of all of it and of
-    `previous`, the hash of the entry before.
-    """
-
-    seq: int
-    time: int
-    kind: str
-    invocation: str
-    body: Mapping[str, Any]
-    previous: str
-    hash: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the entry as plain JSON data."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The result of reading a whole journal: how many entries there are, and what is wrong with it."""
-
-    entries: int
-    problems: tuple[str, ...] = ()
-    signed: bool = False
-    """True if a head with a valid signature vouches for the tail."""
-
-    @property
-    def ok(self) -> bool:
-        """True if nothing is wrong."""
-        return not self.problems
+_AT_ONCE: Final = 5_000
+_LOCK: Final = 0x616374626F79  # any number that others will not take
+_MICRO: Final = 1_000_000
+# The statements of each append, as text, which SQLAlchemy executes in a third of the time.
+_TAIL: Final = text(
+    "SELECT e.seq, e.hash, h.seq, h.hash, h.signature FROM journal_entries e LEFT JOIN journal_heads h ON h.id = 1"
+    " ORDER BY e.seq DESC LIMIT 1"
+)
+_ADD_ENTRY: Final = text(
+    "INSERT INTO journal_entries (seq, time, kind, invocation, body, previous, hash)"
+    " VALUES (:seq, :time, :kind, :invocation, :body, :previous, :hash)"
+)
+_KEEP_BLOB: Final = text(
+    "INSERT INTO journal_blobs (digest, data, used) VALUES (:digest, :data, :used)"
+    " ON CONFLICT (digest) DO UPDATE SET used = excluded.used"
+)
+_KEEP_HEAD: Final = text(
+    "INSERT INTO journal_heads (id, seq, hash, signature) VALUES (1, :seq, :hash, :signature)"
+    " ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, signature = excluded.signature"
+)
+_HeadRow = tuple[int, str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,29 +71,55 @@ class Remembered:
 class Journal:
     """An open journal. Close it with `close()`."""
 
-    def __init__(self, database: Database, key: Ed25519PrivateKey | Ed25519PublicKey | None) -> None:
+    def __init__(self, database: Database, key: Key | None) -> None:
         """Use `Journal.open`."""
         self._database = database
         self._key = key
-        self._hidden: tuple[str, ...] = ()
+        self._secrets: tuple[Secret, ...] = ()
+        self._spellings: Spellings | None = None
+        # Of the writer's thread alone:
+        self._tail = (0, FIRST)
+        self._seen = 0
+        self._signed: _HeadRow | None = None
 
     @classmethod
-    def open(cls, address: str, key: str | os.PathLike[str] | None = None, *, read_only: bool = False) -> Journal:
+    def open(
+        cls,
+        address: str,
+        key: str | os.PathLike[str] | None = None,
+        *,
+        secrets: Iterable[Secret] = (),
+        read_only: bool = False,
+    ) -> Journal:
         """Open a journal in a database, `sqlite:///path` or `postgresql://…`; make it if need be. Blocks.
 
         `key` is the path of an Ed25519 key in PEM form, made for you if there is none there; a public key suffices to
-        verify. Raises `InvalidValue`, and `StoreError` for a database that cannot be used.
+        verify. A journal that a key has signed from its beginning takes entries only with that key. `secrets` are as
+        for `hide`. Raises `InvalidValue`, and `StoreError` for a database that cannot be used.
         """
         database = Database.open(address, TABLES, part="journal", version=FORM, read_only=read_only)
         try:
-            return cls(database, None if key is None else _key(Path(key), may_make=not read_only))
+            journal = cls(database, None if key is None else read_key(Path(key), may_make=not read_only))
+            journal.hide(secrets)
+            if not read_only:
+                if isinstance(journal._key, Ed25519PublicKey):
+                    raise InvalidValue(
+                        f"{key} is a public key, which only verifies: open the journal with read_only=True"
+                    )
+                database.surround(journal._begin, journal._finish, journal._committed)
+                database.write_now(lambda connection: None)  # a wrong key shows now
         except BaseException:
             database.close()
             raise
+        return journal
 
-    def hide(self, values: Iterable[str]) -> None:
-        """Keep secret values out of all later entries and blobs: a sign stands in their place."""
-        self._hidden = tuple({*self._hidden, *(value for value in values if value)})
+    def hide(self, secrets: Iterable[Secret]) -> None:
+        """Keep the values of secrets out of all later entries, blobs and remembered outcomes.
+
+        `[secret NAME]` stands in the place of a value, unchanged or in a usual encoding such as base64.
+        """
+        self._secrets = tuple(dict.fromkeys((*self._secrets, *secrets)))
+        self._spellings = Spellings(self._secrets) if self._secrets else None
 
     async def append(
         self,
@@ -148,21 +152,51 @@ class Journal:
         return self._database.write_now(self._appending(kind, body, invocation, blobs or {}))
 
     async def remembered(self, key: str) -> Remembered:
-        """Return what is known of an idempotency key, `KEY:REQUEST` by two digests."""
+        """Return what is known of an idempotency key, `KEY:REQUEST` by two digests, as long as its entries are kept.
+
+        Raises `StoreError` if the outcome was changed.
+        """
         name, _, request = key.partition(":")
-        query = select(KEYS.c.request, KEYS.c.outcome).where(KEYS.c.key == name)
-        row = await self._database.read(lambda connection: connection.execute(query).first())
+        query = select(KEYS.c.request, KEYS.c.outcome, BLOBS.c.data).where(KEYS.c.key == name)
+        joined = query.select_from(KEYS.outerjoin(BLOBS, BLOBS.c.digest == KEYS.c.outcome))
+        row = await self._database.read(lambda connection: connection.execute(joined).first())
         if row is None:
             return Remembered()
-        outcome = json.loads(row.outcome) if row.outcome is not None else None
-        return Remembered(is_open=outcome is None, is_other=row.request != request, outcome=outcome)
+        if row.outcome is None:
+            return Remembered(is_open=True, is_other=row.request != request)
+        if not is_blob(row.outcome, row.data):
+            raise StoreError("the journal's memory of this idempotency key was changed: verify the journal")
+        return Remembered(is_other=row.request != request, outcome=json.loads(row.data))
 
-    async def entries(self, *, after: int = 0, invocation: str | None = None) -> AsyncIterator[Entry]:
-        """Yield the entries with numbers above `after`, oldest first; only those of one invocation if it is given."""
-        while found := await self._database.read(partial(_read, after=after, invocation=invocation)):
+    async def entries(
+        self,
+        *,
+        after: int = 0,
+        invocation: str | None = None,
+        kind: str | None = None,
+        capability: str | None = None,
+        caller: str | None = None,
+        since: float | None = None,
+    ) -> AsyncIterator[Entry]:
+        """Yield the entries with numbers above `after`, oldest first; only those with all that is given.
+
+        `since` is in seconds since 1970, by the time of the entries. Raises `StoreError` for an entry that cannot be
+        read.
+        """
+        columns = {ENTRIES.c.invocation: invocation, ENTRIES.c.kind: kind}
+        conditions = [column == value for column, value in columns.items() if value is not None]
+        if since is not None:
+            conditions.append(ENTRIES.c.time >= _micro(since))
+        fields = {name: value for name, value in (("capability", capability), ("caller", caller)) if value is not None}
+        while found := await self._database.read(partial(_read, after=after, conditions=conditions)):
             for entry in found:
-                yield entry
+                if all(entry.body.get(name) == value for name, value in fields.items()):
+                    yield entry
             after = found[-1].seq
+
+    async def last(self) -> int:
+        """Return the number of the last entry, 0 if there is none."""
+        return (await self._database.read(_last))[0]
 
     async def blob(self, digest: str) -> bytes | None:
         """Return a blob by its hash, `None` if the journal has it no more."""
@@ -170,28 +204,73 @@ class Journal:
         found: bytes | None = await self._database.read(lambda connection: connection.execute(query).scalar())
         return found
 
-    async def verify(self) -> Verification:
-        """Read all of the journal, and say what was changed, dropped, swapped or cut off."""
-        return await self._database.read(self._verified)
+    async def verify(self, *, expect: str = "") -> Verification:
+        """Read all of the journal, and say what was changed, dropped, swapped or cut off.
 
-    async def export(self, path: str | os.PathLike[str], *, after: int = 0) -> int:
+        `expect` is the `head` of an entry or an earlier verification that was kept elsewhere: the journal must still
+        have that entry. Raises `InvalidValue` for another form of it.
+        """
+        return await self._database.read(lambda connection: self._verified(connection, expect))
+
+    async def export(self, path: str | os.PathLike[str], *, after: int = 0, blobs: bool = False) -> int:
         """Write the entries with numbers above `after` to a new file, one JSON object a line; return how many.
 
-        `verify_lines` verifies such a file.
+        The signed head follows them, with `blobs` after their blobs. `verify_lines` verifies such a file.
         """
-        return await self._database.read(lambda connection: _write_lines(connection, Path(path), after))
+        return await self._database.read(lambda connection: _export(connection, Path(path), after, blobs))
 
     async def trim(self, *, before: float, into: str | os.PathLike[str] | None = None) -> int:
         """Remove the entries from before a time (seconds since 1970), and their blobs; return how many entries.
 
-        `into` is a new file that gets them first, in the form of `export`. The last of those that are removed stays as
-        the anchor of the chain, and an entry says so. The newest entry always stays.
+        The first entry from that time or later, and all after it, stay, whatever their times, and so does the newest.
+        The last of those that are removed stays as the anchor of the chain, and an entry says so. The outcomes of
+        idempotency keys that were remembered by these entries are forgotten.
+
+        `into` is a new file that gets them first, in the form of `export` with blobs, signed if the journal has its
+        key.
         """
-        return await self._database.write(lambda connection: self._trimmed(connection, before, into))
+        limit = _micro(before)
+        return await self._database.write(lambda connection: self._trimmed(connection, limit, into))
 
     def close(self) -> None:
         """Write what waits, and close the journal. Blocks."""
         self._database.close()
+
+    def _begin(self, connection: Connection) -> None:
+        """Begin a transaction: keep other writers out, and find the tail of the chain. Raises `StoreError`."""
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        tail, head = _tail(connection)
+        if head is not None and self._key is None:
+            raise StoreError("the journal is signed; it takes entries only with its key")
+        if head is None and self._key is not None and tail[0]:
+            raise StoreError("the journal has entries and no signed head; keep it, and begin another with this key")
+        if (
+            head is not None
+            and self._key is not None
+            and head != self._signed
+            and not is_signed(self._key, "head", *head)
+        ):
+            raise StoreError("the journal's head is not signed by this key; keep the journal, and begin another")
+        if (head is not None and head[:2] != tail) or tail[0] < self._seen:
+            most = max(self._seen, head[0] if head is not None else 0)
+            raise StoreError(
+                f"the journal's tail was changed: it had entry {most}, and now ends with entry {tail[0]}; nothing is"
+                " added to it: verify it, keep it, and begin another"
+            )
+        self._tail, self._seen, self._signed = tail, tail[0], head
+
+    def _finish(self, connection: Connection) -> None:
+        """End a transaction: sign the tail, if it is another than before."""
+        seq, digest = self._tail
+        if not isinstance(self._key, Ed25519PrivateKey) or seq == self._seen:
+            return
+        signature = sign(self._key, "head", seq, digest)
+        connection.execute(_KEEP_HEAD, {"seq": seq, "hash": digest, "signature": signature})
+        self._signed = (seq, digest, signature)
+
+    def _committed(self) -> None:
+        self._seen = self._tail[0]
 
     def _appending(
         self,
@@ -204,134 +283,119 @@ class Journal:
         closes: str = "",
         outcome: Mapping[str, Any] | None = None,
     ) -> Callable[[Connection], Entry]:
-        data = {name: self._without_secrets(data) for name, data in blobs.items()}
+        fields = {**body, **({"key": opens or closes} if opens or closes else {})}
+        data = {name: self._without_secrets(one) for name, one in blobs.items()}
+        if closes:
+            data["outcome"] = self._text(outcome or {}).encode()
+        if taken := {BLOBS_FIELD, *data} & {*fields}:
+            raise InvalidValue(f"an entry's field {min(taken)!r} is the journal's own, or that of a blob")
         digests = {name: hashlib.sha256(one).hexdigest() for name, one in data.items()}
-        text, remembered = self._text({**body, **digests}), self._text(outcome or {})
+        said = self._text({**fields, **digests, **({BLOBS_FIELD: sorted(digests)} if digests else {})})
         by_digest = {digest: data[name] for name, digest in digests.items()}
 
         def work(connection: Connection) -> Entry:
-            entry = self._append(connection, kind, invocation, text, by_digest)
+            seq = self._tail[0] + 1
             if opens:
-                _open_key(connection, opens, entry.seq, opens_again)
+                _open_key(connection, opens, seq, opens_again)
             if closes:
-                ended = update(KEYS).where(KEYS.c.key == closes.partition(":")[0]).values(outcome=remembered)
-                connection.execute(ended)
-            return entry
+                change = {"seq": seq, "outcome": digests["outcome"]}
+                connection.execute(update(KEYS).where(KEYS.c.key == closes.partition(":")[0]).values(change))
+            return self._append(connection, kind, invocation, said, by_digest)
 
         return work
 
     def _append(
-        self, connection: Connection, kind: str, invocation: str, text: str, blobs: Mapping[str, bytes]
+        self, connection: Connection, kind: str, invocation: str, said: str, blobs: Mapping[str, bytes]
     ) -> Entry:
-        if connection.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        seq, previous = _last(connection)
-        seq, now = seq + 1, time.time_ns() // 1000
-        digest = _digest(seq, now, kind, invocation, text, previous)
-        row = {"seq": seq, "time": now, "kind": kind, "invocation": invocation, "body": text}
-        connection.execute(insert(ENTRIES), row | {"previous": previous, "hash": digest})
+        """Add an entry to the tail; `said` is its body as canonical JSON."""
+        seq, previous = self._tail[0] + 1, self._tail[1]
+        now = time.time_ns() // 1000
+        digest = hash_of(seq, now, kind, invocation, said, previous)
+        row = {"seq": seq, "time": now, "kind": kind, "invocation": invocation, "body": said}
+        connection.execute(_ADD_ENTRY, row | {"previous": previous, "hash": digest})
         for name, data in blobs.items():
-            known = connection.execute(update(BLOBS).where(BLOBS.c.digest == name).values(used=seq)).rowcount
-            if not known:
-                connection.execute(insert(BLOBS), {"digest": name, "data": data, "used": seq})
-        if isinstance(self._key, Ed25519PrivateKey):
-            connection.execute(delete(HEADS))
-            signature = self._key.sign(_signed_text(seq, digest))
-            connection.execute(insert(HEADS), {"id": _HEAD, "seq": seq, "hash": digest, "signature": signature})
-        return Entry(seq, now, kind, invocation, json.loads(text), previous, digest)
+            connection.execute(_KEEP_BLOB, {"digest": name, "data": data, "used": seq})
+        self._tail = (seq, digest)  # last, so that an entry that was not written is none
+        return Entry(seq, now, kind, invocation, json.loads(said), previous, digest)
 
     def _text(self, body: Mapping[str, Any]) -> str:
-        try:
-            text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidValue(f"an entry of the journal is JSON data: {error}") from None
-        for value in self._hidden:
-            text = text.replace(json.dumps(value)[1:-1], _HIDDEN)
-        return text
+        said = canonical(body)
+        if self._spellings is None or self._without_secrets(said.encode()) == said.encode():
+            return said
+        return canonical(self._cleaned(json.loads(said)))
+
+    def _cleaned(self, data: Any) -> Any:
+        """Return JSON data without the values of secrets, in keys and numbers neither."""
+        if isinstance(data, dict):
+            return {self._cleaned(name): self._cleaned(value) for name, value in data.items()}
+        if isinstance(data, list):
+            return [self._cleaned(one) for one in data]
+        if data is None or isinstance(data, bool):
+            return data
+        own = (data if isinstance(data, str) else json.dumps(data)).encode("utf-8", "surrogatepass")
+        clean = self._without_secrets(own)
+        return data if clean == own else clean.decode("utf-8", "replace")
 
     def _without_secrets(self, data: bytes) -> bytes:
-        for value in self._hidden:
-            data = data.replace(value.encode(), _HIDDEN.encode())
-        return data
+        return data if self._spellings is None else self._spellings.redact(data)
 
-    def _verified(self, connection: Connection) -> Verification:
+    def _verified(self, connection: Connection, expect: str) -> Verification:
         anchor = connection.execute(select(ANCHORS.c.seq, ANCHORS.c.hash).order_by(ANCHORS.c.seq.desc())).first()
-        check = _Check(*(anchor or (0, FIRST)))
-        count, trims = 0, []
-        for row in _rows(connection, 0):
-            check.entry(*row)
-            count += 1
-            if row.kind == "trim":
-                said = json.loads(row.body)
-                trims.append((said.get("last"), said.get("hash")))
+        chain = Chain((anchor.seq, anchor.hash) if anchor is not None else (0, FIRST), expect)
+        trims = []
+        for rows in connection.execute(_rows(0).execution_options(yield_per=_AT_ONCE)).partitions():
+            blobs: dict[str, int] = {}
+            for row in rows:
+                chain.entry(row)
+                seq, _, kind, _, said, _, _ = row
+                try:
+                    if kind == "trim":
+                        about = json.loads(said)
+                        trims.append((about["last"], about["hash"]))
+                    elif _HAS_BLOBS in said:
+                        for digest in blobs_of(_parse(said)[0]).values():
+                            blobs[digest] = seq
+                except (ValueError, TypeError, KeyError, AttributeError):
+                    chain.unreadable(seq)
+            present = connection.execute(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(blobs))) if blobs else ()
+            for digest in blobs.keys() - {one.digest for one in present}:
+                chain.problem(f"entry {blobs[digest]} has the blob {digest[:12]}, which is gone")
         if anchor is not None and tuple(anchor) not in trims:
-            check.problem(f"the entries up to {anchor.seq} are gone, and no entry says that they were removed")
-        for digest, data in connection.execute(select(BLOBS.c.digest, BLOBS.c.data)):
-            if hashlib.sha256(data).hexdigest() != digest:
-                check.problem(f"the blob {digest[:12]} was changed")
-        signed = self._is_signed(connection, check)
-        return Verification(count, tuple(check.problems), signed)
+            chain.problem(f"the entries up to {anchor.seq} are gone, and no entry says that they were removed")
+        for digest, data in connection.execute(_BLOBS_WHOLE):
+            if not is_blob(digest, data):
+                chain.problem(f"the blob {digest[:12]} was changed")
+        _check_keys(connection, chain)
+        head, signed = _head(connection), False
+        if self._key is not None and head is not None:
+            signed = chain.signature(head[0], head[1], is_signed(self._key, "head", *head))
+        elif self._key is not None and chain.seq:
+            chain.problem("the signed head is missing")
+        return chain.result(signed)
 
-    def _is_signed(self, connection: Connection, check: _Check) -> bool:
-        """Return whether a head vouches for the last entry; add a problem if one should and does not."""
-        head = connection.execute(select(HEADS.c.seq, HEADS.c.hash, HEADS.c.signature)).first()
-        if self._key is None:
-            return False
-        if head is None:
-            if check.seq:
-                check.problem("the signed head is missing")
-            return False
-        public = self._key.public_key() if isinstance(self._key, Ed25519PrivateKey) else self._key
-        try:
-            public.verify(head.signature, _signed_text(head.seq, head.hash))
-        except InvalidSignature:
-            check.problem("the head is not signed by this key")
-            return False
-        if (head.seq, head.hash) != (check.seq, check.hash):
-            check.problem(f"the head was signed at entry {head.seq}, but the last entry is {check.seq}")
-            return False
-        return True
-
-    def _trimmed(self, connection: Connection, before: float, into: str | os.PathLike[str] | None) -> int:
-        seq, _ = _last(connection)
-        cut = connection.execute(
-            select(func.max(ENTRIES.c.seq)).where(ENTRIES.c.time < int(before * 1e6), ENTRIES.c.seq < seq)
-        ).scalar()
-        if cut is None:
+    def _trimmed(self, connection: Connection, limit: int, into: str | os.PathLike[str] | None) -> int:
+        kept = select(func.min(ENTRIES.c.seq)).where(ENTRIES.c.time >= limit)
+        cut = min(connection.execute(kept).scalar() or math.inf, self._tail[0]) - 1
+        row = connection.execute(select(ENTRIES.c.seq, ENTRIES.c.hash).where(ENTRIES.c.seq == cut)).first()
+        if row is None:
             return 0
         if into is not None:
-            _write_lines(connection, Path(into), 0, cut)
-        last = connection.execute(select(ENTRIES.c.hash).where(ENTRIES.c.seq == cut)).scalar_one()
-        connection.execute(insert(ANCHORS), {"seq": cut, "hash": last})
-        removed = connection.execute(delete(ENTRIES).where(ENTRIES.c.seq <= cut)).rowcount
-        connection.execute(delete(BLOBS).where(BLOBS.c.used <= cut))
-        self._append(connection, "trim", "", self._text({"last": cut, "hash": last, "removed": removed}), {})
+            key = self._key if isinstance(self._key, Ed25519PrivateKey) else None
+            seal: Seal | None = None if key is None else ("archive", *row, sign(key, "archive", *row))
+            write_lines(Path(into), _entries(connection, 0, row.seq), _blobs(connection, 0, row.seq), seal)
+        connection.execute(delete(ANCHORS))
+        connection.execute(insert(ANCHORS), {"seq": row.seq, "hash": row.hash})
+        removed = connection.execute(delete(ENTRIES).where(ENTRIES.c.seq <= row.seq)).rowcount
+        connection.execute(delete(BLOBS).where(BLOBS.c.used <= row.seq))
+        connection.execute(delete(KEYS).where(KEYS.c.seq <= row.seq, KEYS.c.outcome.is_not(None)))
+        said = canonical({"last": row.seq, "hash": row.hash, "removed": removed})
+        self._append(connection, "trim", "", said, {})
         return removed
 
 
-def verify_lines(path: str | os.PathLike[str]) -> Verification:
-    """Verify a file that `export` or `trim` has written. Raises `OSError`."""
-    check: _Check | None = None
-    count = 0
-    with open(path, encoding="utf-8") as lines:
-        for count, line in enumerate(lines, 1):
-            try:
-                said = json.loads(line)
-                text = json.dumps(said["body"], sort_keys=True, separators=(",", ":"))
-                row = (
-                    said["seq"],
-                    said["time"],
-                    said["kind"],
-                    said["invocation"],
-                    text,
-                    said["previous"],
-                    said["hash"],
-                )
-            except (ValueError, KeyError, TypeError):
-                return Verification(count, (*(check.problems if check else ()), f"line {count} is no entry"))
-            check = check or _Check(row[0] - 1, row[5])
-            check.entry(*row)
-    return Verification(count, tuple(check.problems) if check else ())
+_HAS_BLOBS: Final = f'"{BLOBS_FIELD}":['
+_parse: Final = json.JSONDecoder().raw_decode  # half the time of `json.loads`, for each entry of a journal
+_BLOBS_WHOLE: Final = select(BLOBS.c.digest, BLOBS.c.data).execution_options(yield_per=100)
 
 
 def _open_key(connection: Connection, key: str, seq: int, again: bool) -> None:
@@ -346,37 +410,22 @@ def _open_key(connection: Connection, key: str, seq: int, again: bool) -> None:
         connection.execute(update(KEYS).where(KEYS.c.key == name).values(seq=seq))
 
 
-class _Check:
-    """A walk along the chain, which knows the last entry that it has seen."""
-
-    def __init__(self, seq: int, digest: str) -> None:
-        self.seq, self.hash = seq, digest
-        self.problems: list[str] = []
-
-    def entry(self, seq: int, when: int, kind: str, invocation: str, text: str, previous: str, digest: str) -> None:
-        if seq != self.seq + 1:
-            self.problem(f"after entry {self.seq} comes entry {seq}")
-        elif previous != self.hash:
-            self.problem(f"entry {seq} does not follow from the one before it")
-        if _digest(seq, when, kind, invocation, text, previous) != digest:
-            self.problem(f"entry {seq} was changed")
-        self.seq, self.hash = seq, digest
-
-    def problem(self, text: str) -> None:
-        if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append(text)
-
-
-def _digest(seq: int, when: int, kind: str, invocation: str, text: str, previous: str) -> str:
-    head = json.dumps([seq, when, kind, invocation, previous])
-    return hashlib.sha256(f"{head}\n{text}".encode()).hexdigest()
-
-
-def _signed_text(seq: int, digest: str) -> bytes:
-    return f"actbox journal head {seq} {digest}".encode()
+def _check_keys(connection: Connection, chain: Chain) -> None:
+    """Add a problem for each idempotency key that has another outcome than the entry that has ended it."""
+    query = select(KEYS.c.key, KEYS.c.request, KEYS.c.outcome, ENTRIES.c.body)
+    both = query.select_from(KEYS.outerjoin(ENTRIES, ENTRIES.c.seq == KEYS.c.seq)).where(KEYS.c.outcome.is_not(None))
+    for row in connection.execute(both.execution_options(yield_per=_AT_ONCE)):
+        try:
+            said = json.loads(row.body)
+            is_same = (said["key"], said["outcome"]) == (f"{row.key}:{row.request}", row.outcome)
+        except (ValueError, TypeError, KeyError):
+            is_same = False
+        if not is_same:
+            chain.problem(f"the idempotency key {row.key[:12]} was changed")
 
 
 def _last(connection: Connection) -> tuple[int, str]:
+    """Return the number and hash of the last entry, also if it is only an anchor any more."""
     for table in (ENTRIES, ANCHORS):
         found = connection.execute(select(table.c.seq, table.c.hash).order_by(table.c.seq.desc()).limit(1)).first()
         if found is not None:
@@ -384,52 +433,61 @@ def _last(connection: Connection) -> tuple[int, str]:
     return 0, FIRST
 
 
-def _rows(connection: Connection, after: int, last: int | None = None) -> Iterator[Any]:
+def _tail(connection: Connection) -> tuple[tuple[int, str], _HeadRow | None]:
+    """Return the number and hash of the last entry, and the signed head."""
+    found = connection.execute(_TAIL).first()
+    if found is None:
+        return _last(connection), _head(connection)
+    seq, digest, *head = found
+    return (seq, digest), (head[0], head[1], head[2]) if head[0] is not None else None
+
+
+def _head(connection: Connection) -> _HeadRow | None:
+    found = connection.execute(select(HEADS.c.seq, HEADS.c.hash, HEADS.c.signature)).first()
+    return None if found is None else (found.seq, found.hash, found.signature)
+
+
+def _rows(after: int, last: int | None = None) -> Any:
     query = select(ENTRIES).where(ENTRIES.c.seq > after).order_by(ENTRIES.c.seq)
-    if last is not None:
-        query = query.where(ENTRIES.c.seq <= last)
-    return iter(connection.execute(query.execution_options(yield_per=_AT_ONCE)))
+    return query if last is None else query.where(ENTRIES.c.seq <= last)
 
 
-def _read(connection: Connection, *, after: int, invocation: str | None) -> list[Entry]:
-    query = select(ENTRIES).where(ENTRIES.c.seq > after).order_by(ENTRIES.c.seq).limit(_AT_ONCE)
-    if invocation is not None:
-        query = query.where(ENTRIES.c.invocation == invocation)
-    return [_entry(row) for row in connection.execute(query)]
+def _entries(connection: Connection, after: int, last: int | None = None) -> Iterator[Entry]:
+    with connection.execute(_rows(after, last).execution_options(yield_per=_AT_ONCE)) as rows:
+        yield from map(_entry, rows)
+
+
+def _blobs(connection: Connection, after: int, last: int | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield the blobs that an entry after one, and none after another, has."""
+    query = _BLOBS_WHOLE.where(BLOBS.c.used > after)
+    with connection.execute(query if last is None else query.where(BLOBS.c.used <= last)) as rows:
+        for row in rows:
+            yield row.digest, row.data
+
+
+def _read(connection: Connection, *, after: int, conditions: Iterable[ColumnElement[bool]]) -> list[Entry]:
+    return [_entry(row) for row in connection.execute(_rows(after).where(*conditions).limit(_AT_ONCE))]
 
 
 def _entry(row: Any) -> Entry:
-    return Entry(row.seq, row.time, row.kind, row.invocation, json.loads(row.body), row.previous, row.hash)
-
-
-def _write_lines(connection: Connection, path: Path, after: int, last: int | None = None) -> int:
-    count = 0
     try:
-        with open(path, "x", encoding="utf-8") as file:
-            for row in _rows(connection, after, last):
-                file.write(json.dumps(_entry(row).to_dict()) + "\n")
-                count += 1
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
-    return count
+        body = json.loads(row.body)
+        if not isinstance(body, dict):
+            raise TypeError
+    except (ValueError, TypeError, RecursionError):
+        raise StoreError(f"entry {row.seq!r} of the journal cannot be read: verify the journal") from None
+    return Entry(row.seq, row.time, row.kind, row.invocation, body, row.previous, row.hash)
 
 
-def _key(path: Path, *, may_make: bool) -> Ed25519PrivateKey | Ed25519PublicKey:
-    """Return the key in a file; make one that only this user can read if there is no file. Raises `InvalidValue`."""
+def _export(connection: Connection, path: Path, after: int, blobs: bool) -> int:
+    head = _head(connection)
+    seal: Seal | None = None if head is None or head[:2] != _last(connection) else ("head", *head)
+    return write_lines(path, _entries(connection, after), _blobs(connection, after) if blobs else (), seal)
+
+
+def _micro(seconds: float) -> int:
+    """Return a time in microseconds. Raises `InvalidValue` for what is none."""
     try:
-        if may_make and not path.exists():
-            made = Ed25519PrivateKey.generate()
-            text = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(text)
-        text = path.read_bytes()
-        key = load_pem_private_key(text, None) if b"PRIVATE KEY" in text else load_pem_public_key(text)
-    except OSError as error:
-        raise InvalidValue(f"the journal's key {path} cannot be used: {error.strerror}") from None
-    except (ValueError, TypeError) as error:
-        raise InvalidValue(f"the journal's key {path} is no key in PEM form: {error}") from None
-    if not isinstance(key, (Ed25519PrivateKey, Ed25519PublicKey)):
-        raise InvalidValue(f"the journal's key {path} is no Ed25519 key")
-    return key
+        return max(-(2**62), min(int(seconds * _MICRO), 2**62))
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidValue(f"a time is a number of seconds since 1970, not {seconds!r}") from None

@@ -25,7 +25,7 @@ BLOBS = Table(
     TABLES,
     Column("digest", String(64), primary_key=True),
     Column("data", LargeBinary, nullable=False),
-    Column("used", BigInteger, nullable=False),
+    Column("used", BigInteger, nullable=False),  # the last entry that has it
 )
 HEADS = Table(
     "journal_heads",
@@ -40,8 +40,8 @@ KEYS = Table(
     TABLES,
     Column("key", String(64), primary_key=True),
     Column("request", String(64), nullable=False),
-    Column("seq", BigInteger, nullable=False),
-    Column("outcome", Text),
+    Column("seq", BigInteger, nullable=False),  # the entry that has begun it, then the one that has ended it
+    Column("outcome", String(64)),  # a blob
 )
 ANCHORS = Table(
     "journal_anchors",

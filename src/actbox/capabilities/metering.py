@@ -203,9 +203,7 @@ async def usage_of(
         if name not in KEYS:
             raise InvalidValue(f"usage is by {', '.join(KEYS)}, not by {name!r}")
     sums: dict[tuple[str, ...], UsageSum] = {}
-    async for entry in journal.entries():
-        if entry.kind != "ended" or entry.time < since * _MICRO:
-            continue
+    async for entry in journal.entries(kind="ended", since=since):
         day = datetime.fromtimestamp(entry.time / _MICRO).astimezone().date().isoformat()
         metered = Metered.of(entry.body, day)
         if prices is not None:

@@ -123,6 +123,8 @@ def standard_registry(
         raise InvalidValue(TABLE[engine].isolates_nothing())
     if packages is not None and packages.approver is None and (approvals or approver) is not None:
         settings = replace(settings, packages=replace(packages, approver=approvals or approver))
+    if journal is not None:
+        journal.hide(settings.policy.secrets)
     registry = StandardRegistry(
         settings,
         approvals=approvals,

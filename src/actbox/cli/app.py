@@ -650,51 +650,88 @@ log = typer.Typer(help="The journal of governed capabilities: what was done, and
 app.add_typer(log, name="log")
 
 
+_KEY = typer.Option("--key", metavar="PATH", help="The key, or its public part (Ed25519, PEM).")
+_AFTER = typer.Option(metavar="NUMBER", help="Only the entries after this one.")
+
+
 @log.command("show")
 def log_show(
     invocation: Annotated[str, typer.Option(metavar="ID", help="Only the entries of one invocation.")] = "",
-    after: Annotated[int, typer.Option(metavar="NUMBER", help="Only the entries after this one.")] = 0,
+    capability: Annotated[str, typer.Option(metavar="ID", help="Only the entries about one capability.")] = "",
+    caller: Annotated[str, typer.Option(metavar="WHO", help="Only the entries of one caller.")] = "",
+    kind: Annotated[str, typer.Option(metavar="KIND", help="Only begun, ended, refused or trim.")] = "",
+    since: Annotated[str, typer.Option(metavar="TIME", help="A date and time such as 2026-11-29T10:30, or 12h.")] = "",
+    after: Annotated[int, _AFTER] = 0,
+    blobs: Annotated[bool, typer.Option("--blobs", help="Also what went in and came out.")] = False,
     form: Annotated[str, _FORM] = "text",
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Print the journal, the oldest entry first."""
-    from .governance import show_log
+    from .log import show_log
 
-    return show_log(database, invocation=invocation, after=after, form=form)
+    filters = {"invocation": invocation, "capability": capability, "caller": caller, "kind": kind, "after": after}
+    return show_log(database, form, since=since, blobs=blobs, **filters)
 
 
 @log.command("tail")
-def log_tail(form: Annotated[str, _FORM] = "text", database: Annotated[str, _DATABASE] = "") -> int:
-    """Print new entries as they come."""
-    from .governance import tail_log
+def log_tail(
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="NUMBER", help="How many entries.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Then print new entries as they come.")] = False,
+    form: Annotated[str, _FORM] = "text",
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Print the last entries."""
+    from .log import tail_log
 
-    return tail_log(database, form=form)
+    return tail_log(database, form, lines=lines, follow=follow)
 
 
 @log.command("verify")
 def log_verify(
-    key: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="The key, or its public part (Ed25519, PEM).")
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...", help="Exported files, in order, instead of a database.", show_default=False
+        ),
     ] = None,
-    file: Annotated[Path | None, typer.Option(metavar="PATH", help="Verify an exported file instead.")] = None,
+    key: Annotated[Path | None, _KEY] = None,
+    expect: Annotated[
+        str, typer.Option(metavar="NUMBER:HASH", help="An entry that must be there, as an earlier `verify` printed it.")
+    ] = "",
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Find what was changed, dropped, swapped or cut off; the exit code is 1 then."""
-    from .governance import verify_log
+    from .log import verify_log
 
-    return verify_log(database, key=key, file=file)
+    return verify_log(database, key=key, files=tuple(files or ()), expect=expect)
 
 
 @log.command("export")
 def log_export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.", show_default=False)],
-    after: Annotated[int, typer.Option(metavar="NUMBER", help="Only the entries after this one.")] = 0,
+    after: Annotated[int, _AFTER] = 0,
+    blobs: Annotated[bool, typer.Option("--blobs", help="Also what went in and came out, in base64.")] = False,
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Write the journal to a file, one JSON object a line."""
-    from .governance import export_log
+    from .log import export_log
 
-    return export_log(database, file, after)
+    return export_log(database, file, after=after, blobs=blobs)
+
+
+@log.command("trim")
+def log_trim(
+    before: Annotated[
+        str, typer.Option(metavar="TIME", help="A date and time such as 2026-11-29, or 30d.", show_default=False)
+    ],
+    into: Annotated[Path | None, typer.Option(metavar="FILE", help="A new file that gets them first.")] = None,
+    key: Annotated[Path | None, _KEY] = None,
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Remove the entries from before a time. The chain goes on, and an entry says what was removed."""
+    from .log import trim_log
+
+    return trim_log(database, before=before, into=into, key=key)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`actbox approvals` and `actbox log`: the questions that wait for an answer, and the journal of what was done."""
+"""`actbox approvals`: the questions about governed capabilities that wait for an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from actbox.content.safe_text import spelt_out
 
@@ -20,20 +20,18 @@ from .errors import UsageError
 
 if TYPE_CHECKING:
     from actbox.capabilities.approvals import Approval, Approvals
-    from actbox.capabilities.journal import Entry, Journal
 
 VARIABLE = "ACTBOX_DATABASE"
 """The environment variable that names the database where `--database` does not."""
 _MICRO = 1_000_000
 _MOST_LINE = 200
 _MOST_HOURS = 1e6
-_LOOK_EVERY = 1.0
 
 
 def list_approvals(database: str, state: str, form: str) -> int:
     """Print the approvals in a state, the newest first; "" for all."""
     with _Opened(database, read_only=True) as approvals:
-        for one in asyncio.run(approvals.list(state or None)):
+        for one in asyncio.run(approvals.list(cast(Any, state or None))):
             print(json.dumps(one.to_dict()) if form == "json" else _line(one))
     return 0
 
@@ -98,7 +96,7 @@ def approve(
         answer = approvals.approve(
             id,
             by=by or getpass.getuser(),
-            scope=scope,
+            scope=cast(Any, scope),
             pattern=patterns or None,
             until=None if hours is None else time.time() + hours * 3600,
             reason=reason,
@@ -152,85 +150,30 @@ def serve(database: str, *, host: str, port: int, names: Sequence[str], cleared:
     return 0
 
 
-def show_log(database: str, *, invocation: str, after: int, form: str) -> int:
-    """Print the entries of the journal, oldest first."""
+def database_address(given: str) -> str:
+    """Return the address of a database that is there already: the one that is given, else that of the variable.
 
-    async def print_all(journal: Journal) -> None:
-        async for entry in journal.entries(after=after, invocation=invocation or None):
-            _print(entry, form)
-
-    with _Opened(database, journal=True) as journal:
-        asyncio.run(print_all(journal))
-    return 0
-
-
-def tail_log(database: str, *, form: str) -> int:
-    """Print new entries of the journal as they come, until it is interrupted."""
-
-    async def follow(journal: Journal) -> None:
-        last = 0
-        async for entry in journal.entries():
-            last = entry.seq
-        while True:
-            async for entry in journal.entries(after=last):
-                _print(entry, form)
-                last = entry.seq
-            await asyncio.sleep(_LOOK_EVERY)
-
-    with _Opened(database, journal=True) as journal:
-        try:
-            asyncio.run(follow(journal))
-        except KeyboardInterrupt:
-            return 130
-    return 0
-
-
-def verify_log(database: str, *, key: Path | None, file: Path | None) -> int:
-    """Verify the journal, or a file of exported entries; the exit code is 1 if something is wrong."""
-    from actbox.capabilities.journal import verify_lines
-
-    if file is not None:
-        found = verify_lines(file)
-    else:
-        with _Opened(database, journal=True, key=key) as journal:
-            found = asyncio.run(journal.verify())
-    for problem in found.problems:
-        print(problem)
-    tail = "the signed head vouches for the last one" if found.signed else "no signed head vouches for the last one"
-    print(f"{found.entries} entries, {'nothing is wrong' if found.ok else 'something is wrong'}; {tail}")
-    return 0 if found.ok else 1
-
-
-def export_log(database: str, file: Path, after: int) -> int:
-    """Write entries of the journal to a new file, one JSON object a line."""
-    with _Opened(database, journal=True) as journal:
-        count = asyncio.run(journal.export(file, after=after))
-    print(f"{count} entries written to {file}")
-    return 0
+    Raises `UsageError`.
+    """
+    address = given or os.environ.get(VARIABLE, "")
+    if not address:
+        raise UsageError("no database is named", f"--database sqlite:///path, or the variable {VARIABLE}")
+    path = address.removeprefix("sqlite:///")
+    if path != address and not Path(path).is_file():
+        raise UsageError(f"there is no database {path}", "name the file that the registry writes to")
+    return address
 
 
 class _Opened:
-    """The approvals, or the journal, of a database that is there already, for a block."""
+    """The approvals of a database that is there already, for a block."""
 
-    def __init__(
-        self, database: str, *, journal: bool = False, key: Path | None = None, read_only: bool = False
-    ) -> None:
-        self._address = database or os.environ.get(VARIABLE, "")
-        self._journal, self._key, self._read_only = journal, key, read_only
-        if not self._address:
-            raise UsageError("no database is named", f"--database sqlite:///path, or the variable {VARIABLE}")
+    def __init__(self, database: str, *, read_only: bool = False) -> None:
+        self._address, self._read_only = database_address(database), read_only
 
-    def __enter__(self) -> Any:
-        from actbox.capabilities import Approvals, Journal
+    def __enter__(self) -> Approvals:
+        from actbox.capabilities import Approvals
 
-        path = self._address.removeprefix("sqlite:///")
-        if path != self._address and not Path(path).is_file():
-            raise UsageError(f"there is no database {path}", "name the file that the registry writes to")
-        self._open: Approvals | Journal = (
-            Journal.open(self._address, key=self._key, read_only=True)
-            if self._journal
-            else Approvals.open(self._address, read_only=self._read_only)
-        )
+        self._open = Approvals.open(self._address, read_only=self._read_only)
         return self._open
 
     def __exit__(self, *error: object) -> None:
@@ -243,11 +186,11 @@ def _line(one: Approval) -> str:
     arguments = spelt_out(json.dumps(one.arguments, ensure_ascii=False))
     what = spelt_out(f"{one.capability} {one.version}")
     more = f" … and {len(arguments) - _MOST_LINE:,} characters more" if len(arguments) > _MOST_LINE else ""
-    return f"{one.id}  {one.state}{scope}{who}  {_when(one.created)}  {what}  {arguments[:_MOST_LINE]}{more}"
+    return f"{one.id}  {one.state}{scope}{who}  {local_time(one.created)}  {what}  {arguments[:_MOST_LINE]}{more}"
 
 
 def _ends(one: Approval) -> str:
-    return "" if one.expires is None else f"until {_when(one.expires)}"
+    return "" if one.expires is None else f"until {local_time(one.expires)}"
 
 
 def _agrees() -> bool:
@@ -269,16 +212,6 @@ def _token(path: Path) -> str:
         raise UsageError(f"the token's file {path} cannot be used: {error}", "name a new file: it is made") from None
 
 
-def _print(entry: Entry, form: str) -> None:
-    if form == "json":
-        print(json.dumps(entry.to_dict()), flush=True)
-        return
-    body = dict(entry.body)
-    first = " ".join(str(body.pop(name, "")) for name in ("capability", "version", "caller")).strip()
-    rest = spelt_out(json.dumps(body))
-    print(f"{entry.seq}  {_when(entry.time)}  {entry.kind}  {entry.invocation}  {spelt_out(first)}  {rest}", flush=True)
-
-
 def _patterns(given: Sequence[str]) -> Mapping[str, str]:
     found = {}
     for text in given:
@@ -293,5 +226,6 @@ def _source() -> str:
     return f"command line on {socket.gethostname()}"
 
 
-def _when(micro: int) -> str:
+def local_time(micro: int) -> str:
+    """Return a time in microseconds since 1970 as people here read it."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(micro / _MICRO))

@@ -11,7 +11,7 @@ from pathlib import Path
 from actbox.content.transcripts import FORMATS, Transcript, TranscriptError, read_transcript
 
 from .errors import BROKEN_PIPE, UsageError
-from .output import print_document, to_bytes
+from .output import print_document, print_text
 
 _FILE_HINT = "give a result of `actbox run --json`, or a transcript as JSON, JSON lines or captured events"
 _BEGINNING = 1024
@@ -34,7 +34,7 @@ def show_file(file: str, *, format: str | None, page: str | None, as_json: bool)
         return 0 if print_document({"format": transcript.format, "messages": messages}) else BROKEN_PIPE
     if page is not None:
         return _write_page(transcript, file, page)
-    return 0 if _write(_on_terminal(transcript)) else BROKEN_PIPE
+    return 0 if print_text(_on_terminal(transcript)) else BROKEN_PIPE
 
 
 def _read(file: str, format: str | None) -> Transcript:
@@ -79,7 +79,7 @@ def _write_page(transcript: Transcript, file: str, page: str) -> int:
         _check_may_be_replaced(page, file)
     written = html_page(transcript.messages, title="standard input" if file == "-" else Path(file).name)
     if page == "-":
-        return 0 if _write(written) else BROKEN_PIPE
+        return 0 if print_text(written) else BROKEN_PIPE
     try:
         Path(page).write_text(written, "utf-8")
     except OSError as error:
@@ -116,14 +116,3 @@ def _on_terminal(transcript: Transcript) -> str:
     with console.capture() as captured:
         console.print(TranscriptView(transcript.messages))
     return captured.get()
-
-
-def _write(text: str) -> bool:
-    """Write to standard output; return False if the reader has closed the pipe."""
-    view = memoryview(to_bytes(text))
-    try:
-        while view:
-            view = view[os.write(1, view) :]
-    except BrokenPipeError:
-        return False
-    return True

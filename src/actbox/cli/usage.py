@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import re
 import sys
-import time
 from collections.abc import Sequence
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,10 +18,11 @@ from rich.text import Text
 from actbox.content.safe_text import spelt_out
 
 from .errors import BROKEN_PIPE, UsageError
-from .governance import _Opened
+from .log import time_of, with_journal
 from .output import print_text
 
 if TYPE_CHECKING:
+    from actbox.capabilities.journal import Journal
     from actbox.capabilities.metering import UsageSum
 
 _COLUMNS: Final = (
@@ -86,11 +84,14 @@ def print_usage(database: str, by: Sequence[str], *, since: str, prices: Path | 
     for name in by:
         if name not in KEYS:
             raise UsageError(f"--by {name!r} is none of {', '.join(KEYS)}", "such as --by user --by capability")
-    start = _start(since)
+    start = time_of(since) if since else 0.0
     table = Prices.load(prices) if prices is not None else None
-    with _Opened(database, journal=True) as journal:
-        found = asyncio.run(usage_of(journal, by, since=start, prices=table))
-    return 0 if print_text(_csv(by, found) if as_csv else _table(by, found)) else BROKEN_PIPE
+
+    async def show(journal: Journal) -> int:
+        found = await usage_of(journal, by, since=start, prices=table)
+        return 0 if print_text(_csv(by, found) if as_csv else _table(by, found)) else BROKEN_PIPE
+
+    return with_journal(database, show)
 
 
 def _csv(by: Sequence[str], found: Sequence[UsageSum]) -> str:
@@ -159,15 +160,3 @@ def _number(value: float | Decimal, group: str = "") -> str:
 def _cell(text: str) -> str:
     """Return text as a cell that a spreadsheet takes for text, not for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-def _start(since: str) -> float:
-    """Return a time of the command line in seconds since 1970; 0 for ""."""
-    if not since:
-        return 0.0
-    if ago := _AGO.fullmatch(since):
-        return time.time() - int(ago[1]) * _SECONDS[ago[2]]
-    try:
-        return datetime.fromisoformat(since).astimezone().timestamp()
-    except (ValueError, OverflowError):
-        raise UsageError(f"--since {since!r} is no time", "such as 2026-11-30, 2026-11-30T12:00, 24h or 7d") from None
