@@ -64,10 +64,21 @@ class Invocation:
     reservation: Reservation | None = None
     user: str = ""
     meter: Meter = field(default_factory=Meter)
+    output_label: Label | None = None
+    """The label of the output where the handler has lowered it; `None`: the label of what the invocation has read."""
 
     def raise_label(self, label: Label | str) -> None:
-        """Raise the label of what the invocation has read; no call lowers it."""
+        """Raise the label of what the invocation has read, and of its output."""
         self.labels |= Label(label)
+        if self.output_label is not None:
+            self.output_label |= Label(label)
+
+    def lower_output(self, label: Label | str) -> None:
+        """Set the label of the output, which may be lower than that of what the invocation has read.
+
+        Only for handlers that have verified that the output has nothing of a higher label, as a redaction does.
+        """
+        self.output_label = Label(label)
 
     def charge(self, **amounts: float) -> None:
         """Charge what the invocation has used, by the dimensions of `Budget`; of `memory_mib` the peak counts.
@@ -434,7 +445,8 @@ class _Pipeline:
             for warned in call.reservation.settle(call.used):
                 call.warnings.append(str(warned))
                 call.event("budget", "note", str(warned))
-        labels = call.labels | call.capability.data
+        lowered = call.output_label if error is None else None
+        labels = (call.labels if lowered is None else lowered) | call.capability.data
         outcome = self._outcome(output, error, labels)
         said = {**self._about(), "labels": str(labels), "usage": dict(call.used), "ok": error is None}
         said |= {"engine": call.engine, "environment": call.environment}

@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.labels import Label
 from actbox.core.packages import HOST, PackagePolicy
 from actbox.core.policy import Policy
+from actbox.core.secrets import Secret
 from actbox.review import Rules
 from actbox.sandbox.registry import TABLE
 from actbox.sync import call
@@ -20,9 +22,13 @@ from actbox.tools import Approver
 from .approvals import Approvals
 from .budgets import Account, Budget
 from .capability import Capability
+from .chat_transforms import redact_message, verify_redaction
+from .delegation import CodingAgent, delegate_coding_agent, refined_execute
 from .execution import OUTPUT_TYPES, STANDARD, Execution, InputRoot, Sandboxes
+from .files import Folder, workspace_files
 from .journal import Journal
 from .metering import Metrics
+from .network_request import http_request
 from .outcome import Outcome
 from .prices import Prices
 from .registry import Registry
@@ -31,10 +37,11 @@ from .registry import Registry
 class StandardRegistry(Registry):
     """A registry whose capabilities run code. Close it with `close()`, or use it with `async with`."""
 
-    def __init__(self, settings: Execution, **governance: Any) -> None:
+    def __init__(self, settings: Execution, more: Iterable[Capability], **governance: Any) -> None:
         """Use `standard_registry`."""
         self._boxes = Sandboxes(settings)
-        super().__init__([make(settings, self._boxes) for make in STANDARD], sandboxes=self._boxes, **governance)
+        made = [*(make(settings, self._boxes) for make in STANDARD), *more]
+        super().__init__(made, sandboxes=self._boxes, **governance)
         self._of_sessions: dict[tuple[str, str], Account] = {}
 
     async def invoke(
@@ -71,6 +78,11 @@ class StandardRegistry(Registry):
 def standard_registry(
     *,
     policy: Policy | None = None,
+    domains: Iterable[AllowedDomain] = (),
+    secrets: Iterable[Secret] = (),
+    workspace: Folder | str | os.PathLike[str] | None = None,
+    coding_agent: CodingAgent | None = None,
+    refining_agent: CodingAgent | None = None,
     packages: PackagePolicy | None = None,
     environment: str = HOST,
     javascript_environment: str = "nodejs-tools",
@@ -92,14 +104,22 @@ def standard_registry(
     prices: Prices | None = None,
     metrics: Metrics | None = None,
 ) -> StandardRegistry:
-    """Return a registry with `execute.python`, `execute.javascript` and `execute.rtfs`.
+    """Return a registry with the specification's capabilities, which run code, have it written, send HTTP requests, use
+    files and redact messages.
 
     `policy` is that of all programs, `packages` says which packages they may ask for, and `environment` is that of
     programs that name no `image`; `javascript_environment` is that of JavaScript. `engine` is the one for the runtime
     `container`, by default the first of `linux` and `container` that works here. `input_roots` are the directories
     below which `input_files` may lie, with the labels of what is in them. `rules` are those of the review before a
     Python program runs. With `sessions` the calls of one caller that name the same `session` share its variables,
-    files, labels and budget. `declared` are capabilities, or their RTFS forms, that take the place of how the standard
+    files, labels and budget.
+
+    `domains` and `secrets` are those of `network.http_request` alone, as `policy` has the programs'. `workspace` is the
+    directory of `files.read`, `files.write` and `files.list`. `coding_agent` carries out `delegate.coding_agent`, and
+    `refining_agent` carries out `code.refined_execute`. Without its setting a capability is there, and its invocations
+    say that nothing carries it out.
+
+    `declared` are capabilities, or their RTFS forms, that take the place of how the standard
     ones are declared: their schemas, runtimes, resources and approvals. The other parameters are those of `Registry`.
 
     Raises `InvalidValue`, also for an `engine` without isolation unless `allow_unisolated` is given, and for a declared
@@ -124,9 +144,19 @@ def standard_registry(
     if packages is not None and packages.approver is None and (approvals or approver) is not None:
         settings = replace(settings, packages=replace(packages, approver=approvals or approver))
     if journal is not None:
-        journal.hide(settings.policy.secrets)
+        journal.hide([*settings.policy.secrets, *secrets])
+    folder = workspace if isinstance(workspace, Folder) or workspace is None else Folder(workspace)
+    more = (
+        delegate_coding_agent(coding_agent),
+        refined_execute(refining_agent),
+        http_request(tuple(domains), tuple(secrets)),
+        *workspace_files(folder),
+        redact_message(),
+        verify_redaction(),
+    )
     registry = StandardRegistry(
         settings,
+        more,
         approvals=approvals,
         approver=approver,
         journal=journal,

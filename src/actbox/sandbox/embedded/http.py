@@ -48,7 +48,7 @@ class Requests:
         reached or its response exceeds `Limits.message_bytes`.
         """
         url, method, headers, body = _arguments(args, kwargs)
-        scheme, host, port, target = _parts(url)
+        scheme, host, port, target = parts_of_url(url)
         given = [(name, value) for name, value in headers.items() if name.lower() not in ("host", "content-length")]
         literal = f"[{host}]" if ":" in host else host
         given.append(("Host", literal if port == DEFAULT_PORTS[scheme] else f"{literal}:{port}"))
@@ -148,8 +148,8 @@ def _arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, s
     return url, (method or "GET").upper(), dict(headers or {}), content
 
 
-def _parts(url: str) -> tuple[Scheme, str, int, str]:
-    """Return scheme, host, port and target of a URL."""
+def parts_of_url(url: str) -> tuple[Scheme, str, int, str]:
+    """Return scheme, host, port and target of a URL. Raises `ValueError`."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
