@@ -20,7 +20,7 @@ from actbox.tools import Approver
 from .approvals import Approvals
 from .budgets import Account, Budget
 from .capability import Capability
-from .execution import OUTPUT_TYPES, STANDARD, Execution, InputRoot, Sandboxes
+from .execution import OUTPUT_TYPES, SPEC_RULES, STANDARD, Execution, InputRoot, Sandboxes
 from .journal import Journal
 from .metering import Metrics
 from .outcome import Outcome
@@ -77,7 +77,7 @@ def standard_registry(
     engine: str = "",
     allow_unisolated: bool = False,
     input_roots: Mapping[str | os.PathLike[str], Label | str] | Iterable[str | os.PathLike[str]] = (),
-    rules: Rules | None = None,
+    rules: Rules | None = SPEC_RULES,
     output_types: Iterable[str] = OUTPUT_TYPES,
     sessions: bool = False,
     declared: str | Iterable[Capability] = (),
@@ -98,9 +98,10 @@ def standard_registry(
     programs that name no `image`; `javascript_environment` is that of JavaScript. `engine` is the one for the runtime
     `container`, by default the first of `linux` and `container` that works here. `input_roots` are the directories
     below which `input_files` may lie, with the labels of what is in them. `rules` are those of the review before a
-    Python program runs. With `sessions` the calls of one caller that name the same `session` share its variables,
-    files, labels and budget. `declared` are capabilities, or their RTFS forms, that take the place of how the standard
-    ones are declared: their schemas, runtimes, resources and approvals. The other parameters are those of `Registry`.
+    program runs, by default `Rules.preset("spec")`; `None` for no review. JavaScript is read with the extra
+    `actbox[review]`. With `sessions` the calls of one caller that name the same `session` share its variables, files,
+    labels and budget. `declared` are capabilities, or their RTFS forms, that take the place of how the standard ones
+    are declared: their schemas, runtimes, resources and approvals. The other parameters are those of `Registry`.
 
     Raises `InvalidValue`, also for an `engine` without isolation unless `allow_unisolated` is given, and for a declared
     capability that is no standard one.
