@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 from .core.after_fork import in_a_forked_child
 from .core.errors import InvalidValue
 from .core.events import Event
+from .core.labels import Label
 from .core.policy import Policy
 from .core.program import Program
 from .core.result import ExecutionResult
@@ -99,9 +100,14 @@ class SyncFiles:
         """See `Files.read_file`."""
         return _call(self._files.read_file(path))
 
-    def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+    @property
+    def label(self) -> Label:
+        """See `Files.label`."""
+        return self._files.label
+
+    def write_file(self, path: str, data: bytes, *, mode: int | None = None, label: Label | str | None = None) -> None:
         """See `Files.write_file`."""
-        _call(self._files.write_file(path, data, mode=mode))
+        _call(self._files.write_file(path, data, mode=mode, label=label))
 
     def read_text(self, path: str) -> str:
         """See `Files.read_text`."""
