@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .capability import Call, Capability, Handler, Resources, Runtime
     from .journal import Journal
     from .schemas import Schema
+    from .verifying import Verification, Verifier, grant
 
 __all__ = [
     "PUBLIC",
@@ -30,6 +31,9 @@ __all__ = [
     "Resources",
     "Runtime",
     "Schema",
+    "Verification",
+    "Verifier",
+    "grant",
 ]
 
 _attribute = lazy_attributes(
@@ -40,6 +44,7 @@ _attribute = lazy_attributes(
         "capability": "Call Capability Handler Resources Runtime",
         "journal": "Journal",
         "schemas": "Schema",
+        "verifying": "Verification Verifier grant",
     },
 )
 

@@ -22,6 +22,7 @@ from actbox.content.safe_text import encodable, spelt_out
 from actbox.core.call_log import CallLog
 from actbox.core.counted import counted
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxStopped, Unsupported
+from actbox.core.labels import Label
 from actbox.core.mounts import OUTPUT
 from actbox.core.result import EXIT_NOT_RUN, Artifact, ExecutionResult
 
@@ -47,7 +48,9 @@ class CodeActOutcome:
 
     `text` is everything that a model reads of it. `result` has the returned files, and its warnings explain why other
     files are not returned; `left_files` is true if there are any. `calls` are the tool calls of the `program`, which is
-    empty if the model sent none. `whole` says where the part that the text omits can be found.
+    empty if the model sent none. `whole` says where the part that the text omits can be found. `withheld` is the result
+    of the sandbox if its label is one that the model may not read: then `result` has a sentence in its place, which is
+    the same whatever the program did, and `calls` is empty.
     """
 
     result: ExecutionResult
@@ -57,12 +60,17 @@ class CodeActOutcome:
     text: str = field(repr=False)
     max_chars: int = field(repr=False)
     whole: str = ""
+    withheld: ExecutionResult | None = field(default=None, repr=False)
 
     @classmethod
     def of(
         cls, result: ExecutionResult, settings: CodeActSettings, *, program: str, calls: CallLog, file_surface: bool
     ) -> Self:
         """Return the outcome for a result of the sandbox, with the caps of the settings applied to its files."""
+        withheld, cleared = None, settings.model_clearance
+        if cleared is not None and not result.label <= cleared:
+            withheld, calls = result, CallLog()
+            result = _withheld(result, cleared)
         left_files = bool(result.artifacts)
         kept, left_out = _files(result.artifacts, settings, file_surface=file_surface)
         result = replace(result, artifacts=kept, warnings=(*result.warnings, *left_out))
@@ -73,6 +81,7 @@ class CodeActOutcome:
             left_files=left_files,
             text=render(result, program=program, calls=calls, max_chars=settings.max_chars, has_run=left_files),
             max_chars=settings.max_chars,
+            withheld=withheld,
         )
 
     @property
@@ -148,6 +157,18 @@ class CodeActOutcome:
             if json_length(paths) > self.max_chars // 4:
                 return paths[:-1]
         return paths
+
+
+def _withheld(result: ExecutionResult, cleared: Label) -> ExecutionResult:
+    """Return a result for the model in place of one that it may not read.
+
+    Nothing of it depends on the program, not even the label, which a program raises to whatever text it likes.
+    """
+    said = (
+        f"The program has ended. It could have read data of another label than {cleared}, up to which you may read"
+        " results: its output, value, error and files are kept from you, and whoever runs you can see them.\n"
+    )
+    return ExecutionResult(stdout=said, sandbox=result.sandbox, code=result.code, language=result.language)
 
 
 def not_run(kind: ErrorKind, message: str, *, hint: str = "", type: str = "") -> ExecutionResult:

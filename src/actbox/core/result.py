@@ -49,7 +49,7 @@ class Artifact:
     interpreted.
 
     `label` is that of the run: the join of what the program could have read. `claimed` is the lower label that the
-    program says the file has, `None` if it said nothing; `actbox.capabilities.granted` has it verified.
+    program says the file has, `None` if it said nothing; `actbox.capabilities.grant` has it verified.
     """
 
     name: str

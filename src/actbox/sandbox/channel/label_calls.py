@@ -20,6 +20,8 @@ LABEL_CALLS: Final = frozenset({"raise_label", "claim"})
 MOST_CLAIMS: Final = 1000
 """The most files about whose labels one program may claim something."""
 _MOST_CHARS: Final = 4096
+_MOST_CLASSES: Final = 64
+_MOST_LABEL: Final = 400
 _MOST_BYTES: Final = 65536
 
 
@@ -40,7 +42,7 @@ def label_answer(call: Call, taint: Taint | None, claims: dict[str, Label]) -> b
         if taint is None:
             raise InvalidValue("programs of this engine carry no labels")
         if call.tool == "raise_label":
-            taint.raise_to(_label(call))
+            taint.raise_to(_bounded(taint.label, _label(call)))
         else:
             _claim(call, claims)
     except InvalidValue as error:
@@ -61,8 +63,19 @@ def _claim(call: Call, claims: dict[str, Label]) -> None:
     claims[name] = _label(call)
 
 
+def _bounded(label: Label, more: Label) -> Label:
+    """Return a label to raise another one by, so that the join has few classes: their whole family, if there are many.
+
+    Joining takes time in proportion to the square of their number, and programs choose them.
+    """
+    if len(label.classes) + len(more.classes) <= _MOST_CLASSES:
+        return more
+    has_secret = any(one.startswith("secret") for one in (*label.classes, *more.classes))
+    return Label("secret" if has_secret else "pii+internal")
+
+
 def _label(call: Call) -> Label:
     given = call.arguments.get("label")
-    if isinstance(given, str) and len(given) > _MOST_CHARS:
-        raise InvalidValue("a label is a short text such as 'pii.email'")
+    if isinstance(given, str) and (len(given) > _MOST_LABEL or given.count("+") >= _MOST_CLASSES):
+        raise InvalidValue(f"a label is a text such as 'pii.email', of at most {_MOST_LABEL} characters")
     return label_of(given, "label")
