@@ -178,9 +178,7 @@ def execute_rtfs(settings: Execution, boxes: Boxes) -> Capability:
     async def handler(call: Invocation) -> Any:
         bindings = call.input.get("bindings") or {}
         program = Program(call.input["expression"], "rtfs", inputs=bindings)
-        # An expression reaches nothing, and its value has the label of the call.
-        policy = replace(settings.policy, domains=(), secrets=(), egress_max=None, label=PUBLIC)
-        result = await boxes.run("rtfs", policy, program, _TIMEOUT_MS / 1000)
+        result = await boxes.run("rtfs", replace(settings.policy, domains=(), secrets=()), program, _TIMEOUT_MS / 1000)
         _count(call, result)
         call.engine = result.sandbox
         if result.error is not None:
@@ -221,7 +219,6 @@ async def _run(
     except InvalidValue as error:
         raise StepFailed("invalid", "validate_input", str(error)) from None
     call.engine, call.environment = result.sandbox, result.environment or environment
-    call.raise_label(result.label)
     _count(call, result)
     call.warnings += result.warnings
     files, left_out = _files(result, settings.output_types)
@@ -272,7 +269,6 @@ def _program(
             inputs={**names, "inputs": inputs},
             files=files,
             dependencies=tuple(given.get("dependencies") or ()),
-            label=call.labels,
         )
     except InvalidValue as error:
         raise StepFailed("invalid", "validate_input", str(error)) from None
