@@ -115,6 +115,7 @@ class FrozenRun:
             packages=settings.packages,
             egress_max=settings.egress_max,
             label=settings.label,
+            model_cleared=settings.model_cleared,
         )
         file_surface = bool(mounts) if settings.file_surface is None else settings.file_surface
         identities = [mount.identity for mount in mounts]

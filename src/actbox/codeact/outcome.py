@@ -22,9 +22,10 @@ from actbox.content.safe_text import encodable, spelt_out
 from actbox.core.call_log import CallLog
 from actbox.core.counted import counted
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxStopped, Unsupported
-from actbox.core.labels import Label
 from actbox.core.mounts import OUTPUT
 from actbox.core.result import EXIT_NOT_RUN, Artifact, ExecutionResult
+
+from .withholding import may_read, sentence_for_model
 
 if TYPE_CHECKING:
     from .settings import CodeActSettings
@@ -68,9 +69,9 @@ class CodeActOutcome:
     ) -> Self:
         """Return the outcome for a result of the sandbox, with the caps of the settings applied to its files."""
         withheld, cleared = None, settings.model_clearance
-        if cleared is not None and not result.label <= cleared:
+        if not may_read(result, cleared):
             withheld, calls = result, CallLog()
-            result = _withheld(result, cleared)
+            result = sentence_for_model(result, cleared)
         left_files = bool(result.artifacts)
         kept, left_out = _files(result.artifacts, settings, file_surface=file_surface)
         result = replace(result, artifacts=kept, warnings=(*result.warnings, *left_out))
@@ -157,18 +158,6 @@ class CodeActOutcome:
             if json_length(paths) > self.max_chars // 4:
                 return paths[:-1]
         return paths
-
-
-def _withheld(result: ExecutionResult, cleared: Label) -> ExecutionResult:
-    """Return a result for the model in place of one that it may not read.
-
-    Nothing of it depends on the program, not even the label, which a program raises to whatever text it likes.
-    """
-    said = (
-        f"The program has ended. It could have read data of another label than {cleared}, up to which you may read"
-        " results: its output, value, error and files are kept from you, and whoever runs you can see them.\n"
-    )
-    return ExecutionResult(stdout=said, sandbox=result.sandbox, code=result.code, language=result.language)
 
 
 def not_run(kind: ErrorKind, message: str, *, hint: str = "", type: str = "") -> ExecutionResult:

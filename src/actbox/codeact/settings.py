@@ -56,10 +56,9 @@ class CodeActSettings:
 
     Raises `InvalidValue` for an invalid setting, and `Unsupported` for a type checker that is not installed.
 
-    * `limits`, `preload`, `secrets`, `variables`, `environment`, `packages`, `egress_max`, `label`: as in `Policy`.
-      With `packages` the model's tool also takes `dependencies`.
-    * `model_cleared`: the highest label of a result that the model reads; in place of one above it the model reads a
-      sentence, and `CodeActOutcome.withheld` is the result. `None` means `egress_max`: a model is a way out.
+    * `limits`, `preload`, `secrets`, `variables`, `environment`, `packages`, `egress_max`, `label`, `model_cleared`: as
+      in `Policy`. With `packages` the model's tool also takes `dependencies`. In place of a result that the model may
+      not read it reads a sentence, and `CodeActOutcome.withheld` is the result.
     * `about`: the language and packages of programs, as a sentence for the model. `language` selects how tools are
       shown: as Python stubs, or as TypeScript declarations of async functions. The analysis of programs before they run
       (the style `inspected`, `static_check`) supports only Python, and so does the search of many tools.
@@ -118,10 +117,10 @@ class CodeActSettings:
             packages=self.packages,
             egress_max=self.egress_max,
             label=self.label,
+            model_cleared=self.model_cleared,
         )
-        object.__setattr__(self, "egress_max", checked.egress_max)
-        object.__setattr__(self, "label", checked.label)
-        object.__setattr__(self, "model_cleared", clearance_of(self.model_cleared, "model_cleared"))
+        for name in ("egress_max", "label", "model_cleared"):
+            object.__setattr__(self, name, getattr(checked, name))
         object.__setattr__(self, "variables", checked.variables)
         object.__setattr__(self, "preload", checked.preload)
         object.__setattr__(self, "secrets", tuple(self.secrets))

@@ -34,7 +34,8 @@ class Policy:
     dependencies. `packages` says which packages beyond it programs may have; without it they may have none.
 
     `egress_max` is the highest label with which a program may send anything out: to a domain, in the arguments of a
-    tool, or into an `rw` mount, unless these have a clearance of their own (`cleared`). `None` is no limit. `label` is
+    tool, or into an `rw` mount, unless these have a clearance of their own (`cleared`). `None` is no limit. A model is
+    an exit too, for which `model_cleared` counts in place of `egress_max`: it reads no result above that. `label` is
     the label of whatever programs can read beside the labelled mounts, tools and domains: the environment, its
     packages, the variables. `docs/labels.md` describes labels.
 
@@ -52,8 +53,9 @@ class Policy:
     preload: tuple[str, ...] = ()
     environment: str | Environment = HOST
     packages: PackagePolicy | None = None
-    egress_max: Label | str | None = None  # both are a `Label` once the policy is made
+    egress_max: Label | str | None = None  # these are a `Label` once the policy is made
     label: Label | str = PUBLIC
+    model_cleared: Label | str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):
@@ -85,6 +87,7 @@ class Policy:
             raise InvalidValue(f"Policy.packages must be PackagePolicy(…), not {self.packages!r}")
         object.__setattr__(self, "egress_max", clearance_of(self.egress_max, "Policy.egress_max"))
         object.__setattr__(self, "label", label_of(self.label, "Policy.label"))
+        object.__setattr__(self, "model_cleared", clearance_of(self.model_cleared, "Policy.model_cleared"))
         if refusal := self.why_not_writable(self.read_label):
             raise InvalidValue(f"Policy.mounts: {refusal}; give it cleared={str(self.read_label)!r}, or mount it 'ro'")
 
@@ -96,6 +99,11 @@ class Policy:
     def clearance(self, own: Label | None) -> Label | None:
         """Return the clearance of something that has this clearance of its own, if any; `None` is no limit."""
         return clearance_of(self.egress_max, "Policy.egress_max") if own is None else own
+
+    @property
+    def model_clearance(self) -> Label | None:
+        """The highest label of a result that a model may read; `None` is no limit."""
+        return self.clearance(clearance_of(self.model_cleared, "Policy.model_cleared"))
 
     def why_not_writable(self, label: Label) -> str:
         """Return the sentence about an `rw` mount that programs with a label must not write to, "" if there is none."""
@@ -111,9 +119,10 @@ class Policy:
     @property
     def has_labels(self) -> bool:
         """True if the policy has a label above `public`, or a clearance."""
-        labelled = (*self.mounts, *self.domains)
+        labelled: tuple[FileMount | AllowedDomain, ...] = (*self.mounts, *self.domains)
         return (
             self.egress_max is not None
+            or self.model_cleared is not None
             or self.label != PUBLIC
             or any(one.label != PUBLIC or one.cleared is not None for one in labelled)
         )

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from actbox.core.domains import AllowedDomain
 from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.labels import PUBLIC
+from actbox.core.mounts import FileMount
 from actbox.core.packages import HOST
 from actbox.core.policy import Policy
 from actbox.tools import Toolset
@@ -233,7 +235,8 @@ def check_labels(policy: Policy, traits: Traits) -> None:
         return
     if not traits.labels:
         raise Unsupported(f"programs of the {traits.engine} engine carry no labels; {_WITH_LABELS}")
-    if policy.egress_max is not None or any(one.cleared is not None for one in (*policy.mounts, *policy.domains)):
+    exits: tuple[FileMount | AllowedDomain, ...] = (*policy.mounts, *policy.domains)
+    if policy.egress_max is not None or any(one.cleared is not None for one in exits):
         raise Unsupported(
             f"the {traits.engine} engine cannot hold back what programs send over the network: leave out"
             f" Policy.egress_max and cleared=; {_WITH_LABELS}"
