@@ -113,9 +113,9 @@ class SyncFiles:
         """See `Files.read_text`."""
         return _call(self._files.read_text(path))
 
-    def write_text(self, path: str, text: str) -> None:
+    def write_text(self, path: str, text: str, *, label: Label | str | None = None) -> None:
         """See `Files.write_text`."""
-        _call(self._files.write_text(path, text))
+        _call(self._files.write_text(path, text, label=label))
 
     def remove_file(self, path: str, *, recursive: bool = False) -> None:
         """See `Files.remove_file`."""

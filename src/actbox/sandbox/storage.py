@@ -98,13 +98,13 @@ class Files(ABC):
         data = await self.read_file(path)
         return data.decode("utf-8") if len(data) <= DECODED_AT_ONCE else await run_blocking(_decoded, data)
 
-    async def write_text(self, path: str, text: str) -> None:
-        """Create or replace a UTF-8 text file."""
+    async def write_text(self, path: str, text: str, *, label: Label | str | None = None) -> None:
+        """Create or replace a UTF-8 text file; `label` is as in `write_file`."""
         try:
             data = text.encode("utf-8")
         except (AttributeError, UnicodeEncodeError) as error:
             raise InvalidValue(f"write_text() takes text that UTF-8 can encode: {error}") from None
-        await self.write_file(path, data)
+        await self.write_file(path, data, label=label)
 
 
 def refuse_label(label: Label | str | None) -> None:

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator
+from unittest import mock
 
 import pytest
 
 from actbox import AllowedDomain, Policy
 from actbox.core.labels import PUBLIC, Label
+from actbox.sandbox.egress.connection import EgressConnection
 from actbox.sandbox.taint import Taint
 from tests.sandbox.egress.conftest import Net
 from tests.sandbox.egress.hosts import Asked, response
@@ -89,6 +91,24 @@ async def test_a_tunnel_opened_before_a_pii_result_carries_no_byte_after_it(net:
     late.close()
     assert refused.startswith(b"HTTP/1.1 403 ")
     assert b"raw.example is cleared up to public" in refused
+
+
+async def test_what_a_tunnel_has_read_already_is_early_or_late_and_not_sent_after_the_label_rose(net: Net, raw: Raw):
+    """The check before each send holds by itself, also where closing comes later, as from another event loop."""
+    label = taint()
+    entry = AllowedDomain(f"raw.example:{raw.port}", private=True)
+    door = await net.proxy(entry, taint=label)
+    with mock.patch.object(EgressConnection, "cut", lambda self, why: None):
+        reader, writer, _ = await door.tunnel(f"raw.example:{raw.port}")
+        writer.write(client_hello("raw.example") + b"before")
+        await raw.has(b"before")
+        label.raise_to(PII)
+        writer.write(b"after")
+        await ends(reader)
+        async with asyncio.timeout(60):
+            await raw.ended.wait()
+        writer.close()
+    assert raw.got.endswith(b"before")
 
 
 async def test_half_of_a_request_is_not_followed_by_the_rest(net: Net, raw: Raw):
@@ -203,6 +223,8 @@ async def test_a_labelled_host_that_answers_early_still_gets_no_more_of_the_requ
     writer.close()
     server.close()
     assert got.endswith(b"before")
+    (told,) = await net.all_reported(1)
+    assert (told.decision, told.status) == ("allowed", 200)
 
 
 async def test_labels_that_limit_nothing_cost_no_connection(net: Net):
