@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 from .core.after_fork import in_a_forked_child
 from .core.errors import InvalidValue
 from .core.events import Event
+from .core.labels import Label
 from .core.policy import Policy
 from .core.program import Program
 from .core.result import ExecutionResult
@@ -99,17 +100,22 @@ class SyncFiles:
         """See `Files.read_file`."""
         return call(self._files.read_file(path))
 
-    def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+    @property
+    def label(self) -> Label:
+        """See `Files.label`."""
+        return self._files.label
+
+    def write_file(self, path: str, data: bytes, *, mode: int | None = None, label: Label | str | None = None) -> None:
         """See `Files.write_file`."""
-        call(self._files.write_file(path, data, mode=mode))
+        call(self._files.write_file(path, data, mode=mode, label=label))
 
     def read_text(self, path: str) -> str:
         """See `Files.read_text`."""
         return call(self._files.read_text(path))
 
-    def write_text(self, path: str, text: str) -> None:
+    def write_text(self, path: str, text: str, *, label: Label | str | None = None) -> None:
         """See `Files.write_text`."""
-        call(self._files.write_text(path, text))
+        call(self._files.write_text(path, text, label=label))
 
     def remove_file(self, path: str, *, recursive: bool = False) -> None:
         """See `Files.remove_file`."""

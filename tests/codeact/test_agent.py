@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actbox import ActboxError, ErrorKind, InvalidValue, Output, Sandbox
+from actbox import ActboxError, ErrorKind, InvalidValue, Output, Policy, Sandbox, open_sandbox, tool
 from actbox.codeact import (
     Answered,
     CodeAgent,
@@ -22,6 +22,7 @@ from actbox.codeact import (
     ToolResultMessage,
     TurnStarted,
 )
+from tests.conftest import engine_check
 
 
 def population(city: str) -> int:
@@ -149,3 +150,18 @@ async def test_source_beyond_bounds_is_an_observation_and_no_exception(box: Sand
 async def test_a_cap_below_one_turn_is_refused(box: Sandbox) -> None:
     with pytest.raises(InvalidValue, match="max_turns"):
         CodeAgent(ScriptedModel([]), box, max_turns=0)
+
+
+async def test_a_model_reads_no_result_above_its_clearance_and_its_program_may_answer_all_the_same() -> None:
+    if not engine_check("linux").works:
+        pytest.skip("the linux engine does not work here")
+    load = tool(name="load", label="pii.email", cleared="pii.email")(lambda: "ann@example.org")
+    model = ScriptedModel(
+        [f"```python\n{code}\n```" for code in ("print(load())\nraise ValueError(load())", "final_answer(load())")]
+    )
+    async with open_sandbox("linux", policy=Policy(egress_max="public")) as box:
+        outcome = await CodeAgent(model, box, tools=[load]).run("Who is it?")
+    assert outcome.answer == "ann@example.org"
+    assert outcome.results[0].error is not None
+    assert "kept from you" in model.asked[1][-1].text
+    assert "ann" not in model.asked[1][-1].text

@@ -15,6 +15,7 @@ from actbox.codeact.settings import CodeActSettings
 from actbox.content.render import LEAST_CHARS
 from actbox.core.call_log import CallLog
 from actbox.core.events import ToolStarted
+from actbox.core.labels import Label
 
 
 def outcome(max_chars: int, stdout: str = "") -> CodeActOutcome:
@@ -141,3 +142,37 @@ def test_the_least_of_characters_is_enough_for_both_forms_and_less_is_refused() 
     assert len(shape["stdout"]) + len(shape["stderr"]) <= 2 * LEAST_CHARS
     with pytest.raises(InvalidValue, match="max_chars must be a whole number of at least 2000"):
         CodeActSettings(max_chars=2 * LEAST_CHARS - 1)
+
+
+def labelled(label: str, **settings: Any) -> CodeActOutcome:
+    result = ExecutionResult(stdout="ann@example.org", value=1, artifacts=(Artifact("a", b"1"),), label=Label(label))
+    calls = CallLog()
+    calls.feed(ToolStarted(1, "load", {"who": "ann@example.org"}))
+    return CodeActOutcome.of(result, CodeActSettings(**settings), program="1", calls=calls, file_surface=True)
+
+
+@pytest.mark.parametrize("settings", [{"egress_max": "public"}, {"model_cleared": "internal"}])
+def test_a_result_above_what_the_model_may_read_is_replaced_by_a_sentence(settings: dict[str, str]) -> None:
+    kept = labelled("pii.email", **settings)
+    assert kept.withheld is not None
+    assert kept.withheld.stdout == "ann@example.org"
+    (cleared,) = settings.values()
+    assert f"another label than {cleared}, up to which you may read results" in kept.text
+    for shown in (kept.text, kept.with_calls_listed().text, str(kept.to_json_shape()), kept.printed()):
+        assert "ann" not in shown
+        assert "pii" not in shown  # a program chooses the text of its label
+    assert kept.artifacts == ()
+
+
+@pytest.mark.parametrize(
+    ("label", "settings"),
+    [
+        ("public", {"egress_max": "public"}),
+        ("pii.email", {"egress_max": "public", "model_cleared": "pii"}),
+        ("pii", {}),
+    ],
+)
+def test_a_result_that_the_model_may_read_is_as_it_is(label: str, settings: dict[str, str]) -> None:
+    shown = labelled(label, **settings)
+    assert shown.withheld is None
+    assert "ann@example.org" in shown.text

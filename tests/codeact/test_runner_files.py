@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from actbox.codeact import CodeActRunner
-from tests.codeact.runners import did, frozen
+from actbox import tool
+from actbox.codeact import CodeActConfig, CodeActRunner
+from actbox.core.labels import Label
+from tests.codeact.runners import did, frozen, opens
+from tests.conftest import engine_check
 
 pytestmark = pytest.mark.one_engine_first
 
@@ -130,3 +133,26 @@ async def test_without_files_it_is_said_that_what_the_text_leaves_out_was_not_ke
     outcome = await did(runner, frozen(max_chars=2_000), LONG)
     assert "characters left out; whole: not kept; print less …" in outcome.text
     assert "whole" not in (await did(runner, frozen(), LONG)).text
+
+
+async def test_files_that_move_to_another_sandbox_bring_their_label(tmp_path: Path) -> None:
+    if not engine_check("linux").works:
+        pytest.skip("the linux engine does not work here")
+    sent: list[str] = []
+    config = CodeActConfig(
+        tools=[tool(name="load", label="pii.email")(lambda: "ann"), tool(name="send")(sent.append)],
+        egress_max="public",
+        file_surface=True,
+    )
+    runner = CodeActRunner(opens("linux"))
+    try:
+        first = await did(runner, config.freeze(), "open('kept', 'w').write(load())\nprint('ann')")
+        config.add_file_mounts((tmp_path, "there"))  # which is another sandbox
+        second = await did(runner, config.freeze(), "send(open('kept').read())")
+    finally:
+        await runner.close()
+    assert sent == []
+    for outcome in (first, second):
+        assert outcome.withheld is not None
+        assert outcome.withheld.label == Label("pii.email")
+        assert "ann" not in outcome.text

@@ -13,6 +13,7 @@ from tests.escape import (
     forks,
     injection,
     kernel,
+    labels,
     leaks,
     namespaces,
     paths,
@@ -40,6 +41,7 @@ GROUPS: tuple[Group, ...] = (
     paths.GROUP,
     forks.GROUP,
     dependencies.GROUP,
+    labels.GROUP,
 )
 _WEAKNESSES = {
     (group, what): weakness

@@ -25,6 +25,7 @@ from actbox.sandbox import runs, workspace
 from actbox.sandbox.egress import domain_rules, upstream
 from actbox.sandbox.engines.linux import nursery, stock
 from actbox.sandbox.guest import beneath, tree
+from actbox.sandbox.taint import Taint
 from actbox.tools.toolset import Toolset
 from tests.escape.attempt import NotApplicable
 from tests.escape.changes import (
@@ -119,6 +120,15 @@ class _InAHurry(Ground):
 
         box.run = run_briefly  # type: ignore[method-assign, assignment]
         return box
+
+
+@contextlib.contextmanager
+def _labels_forgotten() -> Iterator[None]:
+    with (
+        mock.patch.object(Taint, "raise_to", lambda self, label, keep=None: None),
+        mock.patch.object(Taint, "check", lambda self, label: None),
+    ):
+        yield
 
 
 @contextlib.contextmanager
@@ -305,5 +315,6 @@ WEAKNESSES: tuple[Weakness, ...] = (
     Weakness("results believed", "that a guest takes a tool's result as the data that it is", RESULTS_BELIEVED),
     Weakness("objects not counted", "that pid 1 counts epoll watches and locks of files", (UNCOUNTED,), long=True),
     Weakness("no limits", "the limits of a policy", ground=_WithoutLimits, long=True),
+    Weakness("labels forgotten", "that a workspace's label rises with what it receives", planting=_labels_forgotten),
     Weakness("one process for all runs", "that each run has a process of its own", ground=_OneProcess),
 )

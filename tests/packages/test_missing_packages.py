@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,3 +124,17 @@ async def test_a_program_that_lies_about_what_it_misses_gets_no_more_than_the_po
         result = await box.run(Program(code))
     assert not result.success
     assert [one.name for one in result.distributions] in ([], ["kit-greeting", "kit-words"])
+
+
+@pytest.mark.parametrize("is_session", [False, True], ids=["run", "session"])
+async def test_what_a_program_with_a_label_misses_is_asked_of_no_index(is_session: bool, index: IndexServer) -> None:
+    policy = replace(policy_of(index), egress_max="public", label="pii.email")
+    index.requests.clear()
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        place = box.session() if is_session else box
+        result = await place.run(
+            "try:\n    import kit_greeting\nexcept ImportError as error:\n    print(error)\n    raise"
+        )
+    assert result.error is not None
+    assert result.stdout
+    assert not index.requests

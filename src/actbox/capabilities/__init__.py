@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .skill_files import Skill
     from .skills import Skills
     from .standard import StandardRegistry, standard_registry
+    from .verifying import Verification, Verifier, grant
 
 __all__ = [
     "PUBLIC",
@@ -51,6 +52,9 @@ __all__ = [
     "TokenPrice",
     "Tokens",
     "UsageSum",
+    "Verification",
+    "Verifier",
+    "grant",
     "standard_registry",
     "usage_of",
 ]
@@ -71,6 +75,7 @@ _attribute = lazy_attributes(
         "skill_files": "Skill",
         "skills": "Skills",
         "standard": "StandardRegistry standard_registry",
+        "verifying": "Verification Verifier grant",
     },
 )
 

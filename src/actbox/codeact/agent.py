@@ -12,6 +12,7 @@ from actbox.content.render import render
 from actbox.core.call_log import CallLog
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
 from actbox.core.events import ApprovalDecided, ApprovalRequested, Completed, Event, ToolFinished, ToolStarted
+from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
@@ -28,6 +29,7 @@ from .model import ChatModel, TokenUsage
 from .named_model import named_model
 from .package_instructions import packages_of
 from .review_decision import Advice, advice_on, blocked, checked_rules
+from .withholding import may_read, sentence_for_model
 
 if TYPE_CHECKING:
     from actbox.review import Rules
@@ -121,6 +123,9 @@ class CodeAgent:
     `tools` are the functions that programs may call; `guidance` is put before the instructions. The sandbox must be
     running, and still belongs to the caller. An agent keeps nothing from one question to the next.
 
+    In place of a result whose label is above what a model may read by the policy (`Policy.model_cleared`), the model
+    reads a sentence. Answers and results of the outcome are whole.
+
     If the sandbox's policy has rules for packages (`Policy.packages`), the instructions say how a program asks for one,
     and `execute_code` takes `dependencies`. `approver` is asked about packages unless the rules have one of their own.
 
@@ -201,7 +206,9 @@ class CodeAgent:
                 yield event
 
     async def _answer(self, question: str) -> AsyncGenerator[AgentEvent]:
-        final = FinalAnswer()
+        final = FinalAnswer(cleared="secret")  # it goes to whoever has asked, whatever its label
+        policy = getattr(self._sandbox, "policy", None)
+        cleared = policy.model_clearance if isinstance(policy, Policy) else None
         toolset = self._tools.with_tools(final.tool)
         packages = packages_of(self._sandbox)
         text = agent_instructions(
@@ -235,6 +242,8 @@ class CodeAgent:
             answered = final.given and results[-1].success
             missed = final.missed_by(action.code) if results[-1].success else ""
             shown = replace(results[-1], warnings=(*results[-1].warnings, missed)) if missed else results[-1]
+            if not may_read(results[-1], cleared):
+                shown, calls = sentence_for_model(results[-1], cleared), CallLog()
             seen = render(shown, program=action.code, calls=calls)
             action = loop.on_observation(seen, answered=answered, answer=final.value)
         usage = AgentUsage(

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from actbox.core.errors import FileError, InvalidValue, SandboxStopped
+from actbox.core.errors import FileError, InvalidValue, SandboxStopped, Unsupported
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 
@@ -217,9 +217,9 @@ async def carry_over(old: Sandbox, new: Sandbox) -> list[str]:
             if entry.kind == "folder":
                 await new.make_dir(entry.path)
             elif entry.kind == "file":
-                await new.write_file(entry.path, await old.read_file(entry.path), mode=entry.mode)
+                await new.write_file(entry.path, await old.read_file(entry.path), mode=entry.mode, label=old.label)
             else:
                 left.append(entry.path)
-        except FileError:
+        except (FileError, InvalidValue, Unsupported):  # the latter two for a label that it must not have there
             left.append(entry.path)
     return left

@@ -20,7 +20,8 @@ _NOT_AWAITED: Final = (
 class FinalAnswer:
     """The answer that a program has given, if any. `None` may be an answer, as may any value that can cross."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cleared: str | None = None) -> None:
+        """`cleared` is the highest label that the answer may have, by default what the policy says."""
         self.given = False
         self.value: Any = None
 
@@ -29,7 +30,7 @@ class FinalAnswer:
             self.given = True
             self.value = value
 
-        self.tool = Tool.from_function(final_answer, name=FINAL_ANSWER)
+        self.tool = Tool.from_function(final_answer, name=FINAL_ANSWER, cleared=cleared)
 
     def missed_by(self, program: str) -> str:
         """Return a hint if a successful Python program seems to have called `final_answer` without `await`, else "".

@@ -113,6 +113,9 @@ class FrozenRun:
             preload=settings.preload,
             environment=settings.environment,
             packages=settings.packages,
+            egress_max=settings.egress_max,
+            label=settings.label,
+            model_cleared=settings.model_cleared,
         )
         file_surface = bool(mounts) if settings.file_surface is None else settings.file_surface
         identities = [mount.identity for mount in mounts]

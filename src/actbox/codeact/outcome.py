@@ -25,6 +25,8 @@ from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, 
 from actbox.core.mounts import OUTPUT
 from actbox.core.result import EXIT_NOT_RUN, Artifact, ExecutionResult
 
+from .withholding import may_read, sentence_for_model
+
 if TYPE_CHECKING:
     from .settings import CodeActSettings
 
@@ -47,7 +49,9 @@ class CodeActOutcome:
 
     `text` is everything that a model reads of it. `result` has the returned files, and its warnings explain why other
     files are not returned; `left_files` is true if there are any. `calls` are the tool calls of the `program`, which is
-    empty if the model sent none. `whole` says where the part that the text omits can be found.
+    empty if the model sent none. `whole` says where the part that the text omits can be found. `withheld` is the result
+    of the sandbox if its label is one that the model may not read: then `result` has a sentence in its place, which is
+    the same whatever the program did, and `calls` is empty.
     """
 
     result: ExecutionResult
@@ -57,12 +61,17 @@ class CodeActOutcome:
     text: str = field(repr=False)
     max_chars: int = field(repr=False)
     whole: str = ""
+    withheld: ExecutionResult | None = field(default=None, repr=False)
 
     @classmethod
     def of(
         cls, result: ExecutionResult, settings: CodeActSettings, *, program: str, calls: CallLog, file_surface: bool
     ) -> Self:
         """Return the outcome for a result of the sandbox, with the caps of the settings applied to its files."""
+        withheld, cleared = None, settings.model_clearance
+        if not may_read(result, cleared):
+            withheld, calls = result, CallLog()
+            result = sentence_for_model(result, cleared)
         left_files = bool(result.artifacts)
         kept, left_out = _files(result.artifacts, settings, file_surface=file_surface)
         result = replace(result, artifacts=kept, warnings=(*result.warnings, *left_out))
@@ -73,6 +82,7 @@ class CodeActOutcome:
             left_files=left_files,
             text=render(result, program=program, calls=calls, max_chars=settings.max_chars, has_run=left_files),
             max_chars=settings.max_chars,
+            withheld=withheld,
         )
 
     @property

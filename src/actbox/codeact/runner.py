@@ -248,7 +248,7 @@ class CodeActRunner:
         return asked.state == "waits"
 
     def _gone(self, run: FrozenRun, program: str, key: Key) -> CodeActOutcome:
-        return _outcome(run, run_gone(_GONE), program, self._approvals.calls(key))
+        return _outcome(run, run_gone(_GONE), program, _readable(self._approvals.calls(key), run))
 
     async def _check(self, run: FrozenRun, program: str) -> ErrorInfo | None:
         """Return the error that a type checker finds in a program, `None` if it finds none."""
@@ -315,7 +315,7 @@ class CodeActRunner:
                 return await _with_stored_output(_outcome(run, result, program, calls), run, place.sandbox)
         except Exception as error:  # a fault of ours or of the machine must not end the agent
             result = could_not_run(error)
-        return _outcome(run, replace(result, warnings=(*warnings, *result.warnings)), program, calls)
+        return _outcome(run, replace(result, warnings=(*warnings, *result.warnings)), program, _readable(calls, run))
 
     async def _take(self, calls: CallLog, event_with: Callable[..., ProgramEvent], event: Event) -> None:
         calls.feed(event)
@@ -440,6 +440,11 @@ def _outcome(run: FrozenRun, result: ExecutionResult, program: str, calls: CallL
     return CodeActOutcome.of(
         result, run.settings, program=program, calls=calls or CallLog(), file_surface=run.file_surface
     )
+
+
+def _readable(calls: CallLog | None, run: FrozenRun) -> CallLog | None:
+    """Return the calls of a program whose label is unknown as far as the model may read them."""
+    return calls if run.settings.model_clearance is None else None
 
 
 def _sent(run: FrozenRun, arguments: Any) -> Sent:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from actbox.content.render import LEAST_CHARS, MAX_CHARS
 from actbox.core.errors import InvalidValue
+from actbox.core.labels import PUBLIC, Label, clearance_of
 from actbox.core.limits import Limits
 from actbox.core.packages import HOST, Environment, PackagePolicy
 from actbox.core.policy import Policy
@@ -36,6 +37,9 @@ class CodeActOptions(TypedDict, total=False):
     variables: Mapping[str, str]
     environment: str | Environment
     packages: PackagePolicy | None
+    egress_max: Label | str | None
+    label: Label | str
+    model_cleared: Label | str | None
     about: str
     language: Language
     approval_style: ApprovalStyle
@@ -57,8 +61,9 @@ class CodeActSettings:
 
     Raises `InvalidValue` for an invalid setting, and `Unsupported` for a type checker that is not installed.
 
-    * `limits`, `preload`, `secrets`, `variables`, `environment`, `packages`: as in `Policy`. With `packages` the
-      model's tool also takes `dependencies`.
+    * `limits`, `preload`, `secrets`, `variables`, `environment`, `packages`, `egress_max`, `label`, `model_cleared`: as
+      in `Policy`. With `packages` the model's tool also takes `dependencies`. In place of a result that the model may
+      not read it reads a sentence, and `CodeActOutcome.withheld` is the result.
     * `about`: the language and packages of programs, as a sentence for the model. `language` selects how tools are
       shown: as Python stubs, or as TypeScript declarations of async functions. The style `inspected` and `static_check`
       support only Python, and so does the search of many tools.
@@ -86,6 +91,9 @@ class CodeActSettings:
     variables: Mapping[str, str] = field(default_factory=dict)
     environment: str | Environment = HOST
     packages: PackagePolicy | None = None
+    egress_max: Label | str | None = None  # these are a `Label` once the settings are made
+    label: Label | str = PUBLIC
+    model_cleared: Label | str | None = None
     about: str = "The program is Python: full CPython with the packages that are installed."
     language: Language = "python"
     approval_style: ApprovalStyle = "bundled"
@@ -117,7 +125,12 @@ class CodeActSettings:
             preload=self.preload,
             environment=self.environment,
             packages=self.packages,
+            egress_max=self.egress_max,
+            label=self.label,
+            model_cleared=self.model_cleared,
         )
+        for name in ("egress_max", "label", "model_cleared"):
+            object.__setattr__(self, name, getattr(checked, name))
         object.__setattr__(self, "variables", checked.variables)
         object.__setattr__(self, "preload", checked.preload)
         object.__setattr__(self, "secrets", tuple(self.secrets))
@@ -149,6 +162,12 @@ class CodeActSettings:
             )
         if self.only_named_tools and self.approval_style != "inspected":
             raise InvalidValue("only_named_tools goes with approval_style='inspected', by which programs are read")
+
+    @property
+    def model_clearance(self) -> Label | None:
+        """The highest label of a result that the model may read; `None` is no limit."""
+        own = self.egress_max if self.model_cleared is None else self.model_cleared
+        return clearance_of(own, "model_cleared")
 
 
 def _check_count(name: str, value: object, *, least: int) -> None:

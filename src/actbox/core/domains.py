@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
 from .addresses import reach_of
 from .errors import InvalidValue
+from .labels import PUBLIC, Label, clearance_of, label_of
 
 _HOST_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # a last label of this form makes resolvers read a name as an IPv4 address
@@ -93,6 +94,10 @@ class AllowedDomain:
     * `private`: whether the name may resolve to an address of a private network, a loopback or a shared (carrier's)
       one. A target that is such an address needs no `private`.
 
+    `label` is the label of what the host answers; its encrypted connections end at the proxy, which otherwise could not
+    tell where an answer begins. `cleared` is the highest label with which a program may send anything there, by default
+    `Policy.egress_max`.
+
     No entry reaches link-local, multicast and reserved addresses, or those of cloud metadata services: neither by a
     name that resolves to one, nor by the address itself.
 
@@ -110,6 +115,8 @@ class AllowedDomain:
     response_bytes: int
     seconds: float
     private: bool
+    label: Label = field(repr=False)
+    cleared: Label | None = field(repr=False)
 
     def __init__(
         self,
@@ -121,6 +128,8 @@ class AllowedDomain:
         response_bytes: int = 2 * 2**30,
         seconds: float = 600.0,
         private: bool = False,
+        label: Label | str = PUBLIC,
+        cleared: Label | str | None = None,
     ) -> None:
         host, scheme, port = _parse_target(target)
         object.__setattr__(self, "target", target_text(scheme, host, port))
@@ -144,6 +153,8 @@ class AllowedDomain:
         if not isinstance(private, bool):
             raise InvalidValue(f"AllowedDomain({target!r}): private is True or False, not {private!r}")
         object.__setattr__(self, "private", private)
+        object.__setattr__(self, "label", label_of(label, f"AllowedDomain({target!r}): label"))
+        object.__setattr__(self, "cleared", clearance_of(cleared, f"AllowedDomain({target!r}): cleared"))
 
     def __str__(self) -> str:
         return self.target

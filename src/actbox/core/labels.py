@@ -76,6 +76,20 @@ PUBLIC = Label()
 """The label of a value that everybody may see."""
 
 
+def label_of(given: object, where: str) -> Label:
+    """Return a label that was given as one or as its text. Raises `InvalidValue` for anything else, naming `where`."""
+    if isinstance(given, Label):
+        return given
+    if isinstance(given, str):
+        return Label(given)
+    raise InvalidValue(f"{where} is a label such as 'pii.email', not {given!r}")
+
+
+def clearance_of(given: object, where: str) -> Label | None:
+    """Return a clearance, the highest label that may be sent somewhere; `None` stays. Raises as `label_of` does."""
+    return None if given is None else label_of(given, where)
+
+
 def _known(text: str) -> str:
     """Return a class of data as it is written, or the class that stands for a text that is none."""
     plain = text.strip().lower()

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Literal, get_args
 
 from .errors import InvalidValue
+from .labels import PUBLIC, Label, clearance_of, label_of
 from .protected_places import identity_of, why_not_writable, why_private
 
 MountMode = Literal["ro", "rw", "overlay"]
@@ -62,6 +63,10 @@ class FileMount:
     A mount refers to the very file or directory that was at `host_path` when this object was made: if another one
     replaces it, runs fail with a sentence that says so. So mount a directory, not a file that is replaced at times.
 
+    `label` is the label of the files: programs of a sandbox with the mount count as having read them. `cleared` is the
+    highest label that an `rw` mount may be written with, by default `Policy.egress_max`: a program with a higher one
+    does not run beside it.
+
     Raises `InvalidValue` if the host path is missing; if it is, contains or leads to a private place (`/`, `/proc`,
     `/sys`, `/dev`, `/run`, a home directory and the keys in it); if the mode is `rw` and the host itself runs files
     there (`/etc`, `/usr`, cron's directories, this interpreter and its packages); if the mount path would hide a
@@ -72,6 +77,8 @@ class FileMount:
     mount_path: PurePosixPath
     mode: MountMode = "ro"
     keep_changes: bool = False
+    label: Label = field(default=PUBLIC, repr=False)
+    cleared: Label | None = field(default=None, repr=False)
     identity: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)
     """The device and inode of the file or directory at `host_path`."""
 
@@ -82,6 +89,8 @@ class FileMount:
         mode: MountMode = "ro",
         *,
         keep_changes: bool = False,
+        label: Label | str = PUBLIC,
+        cleared: Label | str | None = None,
     ) -> None:
         if not isinstance(host_path, (str, PurePath)) or not str(host_path) or "\0" in str(host_path):
             raise InvalidValue(f"FileMount needs a host path such as '/srv/sales', not {host_path!r}")
@@ -120,6 +129,8 @@ class FileMount:
         object.__setattr__(self, "mount_path", path)
         object.__setattr__(self, "mode", mode)
         object.__setattr__(self, "keep_changes", bool(keep_changes))
+        object.__setattr__(self, "label", label_of(label, f"FileMount({str(host)!r}): label"))
+        object.__setattr__(self, "cleared", clearance_of(cleared, f"FileMount({str(host)!r}): cleared"))
         object.__setattr__(self, "identity", identity)
 
     def __iter__(self) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
+from .labels import PUBLIC, Label, clearance_of, label_of
 from .limits import Limits
 from .mounts import INPUT, FileMount
 from .packages import HOST, Environment, PackagePolicy, check_environment_name
@@ -32,7 +33,14 @@ class Policy:
     is first used. `"auto"`, for `actbox.run` alone, is the named environment that has most of the program's
     dependencies. `packages` says which packages beyond it programs may have; without it they may have none.
 
-    Raises `InvalidValue` if two mounts share a path, one lies inside another that is not at `/input`, two secrets share
+    `egress_max` is the highest label with which a program may send anything out: to a domain, in the arguments of a
+    tool, or into an `rw` mount, unless these have a clearance of their own (`cleared`). `None` is no limit. A model is
+    an exit too, for which `model_cleared` counts in place of `egress_max`: it reads no result above that. `label` is
+    the label of whatever programs can read beside the labelled mounts, tools and domains: the environment, its
+    packages, the variables. `docs/labels.md` describes labels.
+
+    Raises `InvalidValue` if an `rw` mount is not cleared for what the policy's own labels say that programs read; if
+    two mounts share a path, one lies inside another that is not at `/input`, two secrets share
     a name or would set the same header of a request, or a secret can go to none of the allowed places. In `variables`,
     directories in `PYTHONPATH` must lie below `/workspace` or a mount, and `PIP_TARGET` is refused.
     """
@@ -45,6 +53,9 @@ class Policy:
     preload: tuple[str, ...] = ()
     environment: str | Environment = HOST
     packages: PackagePolicy | None = None
+    egress_max: Label | str | None = None  # these are a `Label` once the policy is made
+    label: Label | str = PUBLIC
+    model_cleared: Label | str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):
@@ -74,6 +85,47 @@ class Policy:
             check_environment_name(self.environment)
         if not isinstance(self.packages, (PackagePolicy, NoneType)):
             raise InvalidValue(f"Policy.packages must be PackagePolicy(…), not {self.packages!r}")
+        object.__setattr__(self, "egress_max", clearance_of(self.egress_max, "Policy.egress_max"))
+        object.__setattr__(self, "label", label_of(self.label, "Policy.label"))
+        object.__setattr__(self, "model_cleared", clearance_of(self.model_cleared, "Policy.model_cleared"))
+        if refusal := self.why_not_writable(self.read_label):
+            raise InvalidValue(f"Policy.mounts: {refusal}; give it cleared={str(self.read_label)!r}, or mount it 'ro'")
+
+    @property
+    def read_label(self) -> Label:
+        """The label that programs have from their start: that of the policy, joined with those of its mounts."""
+        return Label(self.label, *(mount.label for mount in self.mounts))
+
+    def clearance(self, own: Label | None) -> Label | None:
+        """Return the clearance of something that has this clearance of its own, if any; `None` is no limit."""
+        return clearance_of(self.egress_max, "Policy.egress_max") if own is None else own
+
+    @property
+    def model_clearance(self) -> Label | None:
+        """The highest label of a result that a model may read; `None` is no limit."""
+        return self.clearance(clearance_of(self.model_cleared, "Policy.model_cleared"))
+
+    def why_not_writable(self, label: Label) -> str:
+        """Return the sentence about an `rw` mount that programs with a label must not write to, "" if there is none."""
+        for mount in self.mounts:
+            most = self.clearance(mount.cleared)
+            if mount.mode == "rw" and most is not None and not label <= most:
+                return (
+                    f"programs that have read data labelled {label} could write it to {mount.mount_path}, which is"
+                    f" cleared up to {most}"
+                )
+        return ""
+
+    @property
+    def has_labels(self) -> bool:
+        """True if the policy has a label above `public`, or a clearance."""
+        labelled: tuple[FileMount | AllowedDomain, ...] = (*self.mounts, *self.domains)
+        return (
+            self.egress_max is not None
+            or self.model_cleared is not None
+            or self.label != PUBLIC
+            or any(one.label != PUBLIC or one.cleared is not None for one in labelled)
+        )
 
     @property
     def environment_name(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from .errors import InvalidValue
+from .labels import PUBLIC, Label, label_of
 from .policy import check_variables
 from .values import CannotCross, crossed
 
@@ -27,7 +28,8 @@ class Program:
     in its `PYTHONPATH` must lie below `/workspace` or a mount. In a session both apply to later programs too.
     `dependencies` are requirements (PEP 508) of the program, such as `("pandas>=2.2", "openpyxl")`, beside those of a
     script block in its source (PEP 723); what the environment lacks is installed if the policy's `packages` allow it.
-    Later programs of the same session have them too.
+    Later programs of the same session have them too. `label` is the label of the code, inputs and files: whoever runs
+    the program has read them.
 
     Raises `InvalidValue` for a name that cannot be a variable, a value that cannot cross, a path that leaves `/input`,
     a variable that cannot be set, or source of more than 8 MiB. Source with a syntax error raises nothing here: its run
@@ -42,6 +44,7 @@ class Program:
     cwd: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     dependencies: tuple[str, ...] = ()
+    label: Label | str = PUBLIC  # a `Label` once the program is made
 
     def __post_init__(self) -> None:
         if not isinstance(self.code, str):
@@ -74,6 +77,8 @@ class Program:
         object.__setattr__(self, "env", {} if is_empty else check_variables(self.env))
         if self.dependencies != ():
             object.__setattr__(self, "dependencies", _requirements(self.dependencies))
+        if self.label is not PUBLIC:
+            object.__setattr__(self, "label", label_of(self.label, "Program.label"))
 
 
 def _requirements(given: object) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from . import presentation
 from .changes import FileChange
 from .errors import ErrorInfo, ErrorKind
+from .labels import PUBLIC, Label
 from .packages import Distribution, Distributions, TrustLevel
 from .values import pack, unpack
 
@@ -46,11 +47,16 @@ def media_type_of(name: str) -> str:
 class Artifact:
     """A file that a run left below `/output`. `name` is its path below `/output`; `data` is its content as bytes, never
     interpreted.
+
+    `label` is that of the run: the join of what the program could have read. `claimed` is the lower label that the
+    program says the file has, `None` if it said nothing; `actbox.capabilities.grant` has it verified.
     """
 
     name: str
     data: bytes = field(repr=False)
     media_type: str = ""
+    label: Label = field(default=PUBLIC, repr=False)
+    claimed: Label | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not self.media_type:
@@ -77,12 +83,15 @@ class Artifact:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the artifact as plain JSON data, with the content as base64."""
-        return {
+        document = {
             "name": self.name,
             "media_type": self.media_type,
             "size": self.size,
             "data": base64.b64encode(self.data).decode("ascii"),
         }
+        if self.claimed is not None:
+            document["claimed"] = str(self.claimed)
+        return document | _label_field(self.label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +158,9 @@ class ExecutionResult(ShownInNotebooks):
     `code` is the program's source and `language` its language; both are `None` for a command, and for a program that
     did not begin.
 
+    `label` is the join of what the program could have read, and so the label of all that the result has: output, value,
+    error and files. The document of `to_dict` has it only above `public`.
+
     `environment` names the interpreter and packages that the program had, "" if the engine has no choice of them.
     `distributions` are these packages, looked up when they are first read; the document of `to_dict` has only those
     that the program asked for beyond its environment.
@@ -169,6 +181,7 @@ class ExecutionResult(ShownInNotebooks):
     state_kept: bool | None = None
     code: str | None = field(default=None, repr=False)
     language: str | None = field(default=None, repr=False)
+    label: Label = field(default=PUBLIC, repr=False)
     environment: str = field(default="", repr=False)
     distributions: Distributions = field(default=_NO_DISTRIBUTIONS, repr=False, compare=False)
 
@@ -243,7 +256,12 @@ class ExecutionResult(ShownInNotebooks):
             "language": self.language,
             "environment": self.environment,
             "distributions": [one.to_dict() for one in self.distributions.asked],
+            **_label_field(self.label),
         }
+
+
+def _label_field(label: Label) -> dict[str, str]:
+    return {} if label == PUBLIC else {"label": str(label)}
 
 
 # Reading the document back
@@ -301,7 +319,20 @@ def _error(value: Mapping[str, Any] | None) -> ErrorInfo | None:
 
 
 def _artifacts(value: Any) -> tuple[Artifact, ...]:
-    return tuple(Artifact(_text(item["name"]), _bytes(item["data"]), _text(item["media_type"])) for item in value)
+    return tuple(
+        Artifact(
+            _text(item["name"]),
+            _bytes(item["data"]),
+            _text(item["media_type"]),
+            _label(item.get("label", "public")),
+            None if item.get("claimed") is None else _label(item["claimed"]),
+        )
+        for item in value
+    )
+
+
+def _label(value: Any) -> Label:
+    return Label.parse(_text(value))
 
 
 def _changes(value: Any) -> tuple[FileChange, ...]:
@@ -344,6 +375,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "state_kept": lambda value: None if value is None else bool(value),
     "code": _text_or_none,
     "language": _text_or_none,
+    "label": _label,
     "environment": _text,
     "distributions": _distributions,
 }

@@ -165,6 +165,9 @@ class Attempts:
         is_missing = error.type == ("Error" if in_node else "ModuleNotFoundError")
         if found is None or not is_missing or len(self._added) >= MOST_PACKAGES:
             return ""
+        most = self._policy.clearance(None)
+        if most is not None and not result.label <= most:
+            return ""  # its name would leave with the request to the package index
         package = package_of(found[1], self._policy, self._may_ask, self._program.language)
         return "" if package in self._added else package
 

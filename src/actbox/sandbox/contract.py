@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn, Self, overload
 
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.events import Completed, Event
+from actbox.core.labels import Label
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Tool, Toolset
@@ -348,6 +349,11 @@ class Snapshot:
     def alive(self) -> bool:
         """True if the snapshot could be forked now."""
         return self._session.alive
+
+    @property
+    def label(self) -> Label:
+        """The label of the session's workspace, which copies share: the join of what their programs could have read."""
+        return self._session.label
 
     async def fork(self) -> Session:
         """Return a live copy of the session as it was at the snapshot. Raises what `Session.fork` raises."""

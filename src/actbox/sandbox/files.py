@@ -10,10 +10,12 @@ from errno import EIO
 from typing import Any, ParamSpec, TypeVar
 
 from actbox.core.errors import FileError, InvalidValue
+from actbox.core.labels import PUBLIC, Label, label_of
 from actbox.core.program import Program
 
 from .blocking import run_blocking
-from .storage import FileInfo, Files, Storage
+from .storage import FileInfo, Files, Storage, refuse_label
+from .taint import LabelRefused, Taint
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,6 +78,15 @@ async def place_files(program: Program, workspace: Storage) -> None:
 class WorkspaceFiles(Files):
     """The file methods over a `Storage`. Each call runs in a thread: files may be large, and their disk slow."""
 
+    @property
+    def _taint(self) -> Taint | None:
+        """The label of the workspace; `None` on an engine whose programs carry none."""
+        return None
+
+    @property
+    def label(self) -> Label:
+        return PUBLIC if self._taint is None else self._taint.label
+
     @abstractmethod
     def _running(self) -> Storage:
         """Return the workspace. Raises `SandboxStopped` if the sandbox is not running."""
@@ -86,9 +97,23 @@ class WorkspaceFiles(Files):
     async def read_file(self, path: str) -> bytes:
         return await self._files(self._running().read, path)
 
-    async def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+    async def write_file(
+        self, path: str, data: bytes, *, mode: int | None = None, label: Label | str | None = None
+    ) -> None:
         check_written(data, mode)
-        await self._files(self._running().write, path, data, mode)
+        workspace = self._running()
+        if label is not None:
+            self._raise_label(label_of(label, "write_file(label=…)"))
+        await self._files(workspace.write, path, data, mode)
+
+    def _raise_label(self, label: Label) -> None:
+        if self._taint is None:
+            refuse_label(label)
+            return
+        try:
+            self._taint.raise_to(label)
+        except LabelRefused as refused:
+            raise InvalidValue(f"the file was not written: {refused}") from None
 
     async def remove_file(self, path: str, *, recursive: bool = False) -> None:
         await self._files(self._running().remove, path, recursive)

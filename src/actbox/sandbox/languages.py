@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from actbox.core.errors import Unsupported
+from actbox.core.labels import PUBLIC
 from actbox.core.program import Program
 
 from .registry import TABLE
@@ -60,6 +61,10 @@ def check_start(program: Program, traits: Traits) -> None:
     if program.dependencies and not traits.dependencies:
         others = "the node engine does" if "javascript" in traits.languages else f"{WITH_PACKAGES} do"
         raise Unsupported(f"the {traits.engine} engine installs no dependencies; {others}")
+    if program.label is not PUBLIC and not traits.labels and program.label != PUBLIC:
+        raise Unsupported(
+            f"programs of the {traits.engine} engine carry no labels: leave out Program.label, or use the linux engine"
+        )
     if (program.cwd or program.env) and not traits.cwd:
         raise Unsupported(
             f"programs of the {traits.engine} engine start in the working directory, with the variables of the policy:"

@@ -22,6 +22,7 @@ from actbox.core.errors import (
     SandboxUnavailable,
 )
 from actbox.core.events import Event
+from actbox.core.labels import PUBLIC, Label
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -62,6 +63,8 @@ from .session_packages import LayersPlace, SessionPackages
 from .sessions import LocalSession, SessionPlace
 from .siblings import AloneInSiblings, Siblings
 from .storage import Output, Storage
+from .taint import LabelRefused, Taint
+from .traits import check_tool_labels
 from .workspace import Workspace
 
 # Once the set of guests is this long, those that have ended are removed from it.
@@ -104,6 +107,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._workspace: Storage | None = None
+        self._label_state = Taint(policy)
         self._common: dict[str, Any] | None = None
         """The fields that the first message to every guest has in common; built once after the workspace is opened."""
         self._begin_in_this_process()
@@ -117,6 +121,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         # `stop()` may be called in another event loop than the one that runs programs.
         self._starting = Slots(1, tools_wait=True)
         self._sessions: set[LocalSession] = set()
+
+    @property
+    def _taint(self) -> Taint:
+        return self._label_state
 
     # Methods for engines to implement
 
@@ -180,6 +188,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         async with self._starting:
             if self._workspace is None:
                 self._common = None
+                self._label_state = Taint(self.policy)
                 try:
                     self._workspace = await whole(self._open_workspace(), self._give_back)
                 except (OSError, RuntimeError) as error:  # such as too many open files in this process
@@ -264,6 +273,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 limits=self.policy.limits,
                 forkable=forkable,
                 workspace=workspace,
+                taint=self._taint,
                 check_open=check_open,
                 start_guest=start_guest,
                 entered=self._entered,
@@ -291,8 +301,13 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         return await Run(partial(self._begun, partial(self._checked, program, tools, timeout))).finish()
 
     def trace(self) -> object:
-        """Return a change marker of the workspace. Equal markers mean it is untouched; `None` means unknown."""
-        return self._workspace.trace() if self._workspace is not None and self._leaves_no_trace else None
+        """Return a change marker of the workspace. Equal markers mean it is untouched; `None` means unknown.
+
+        It is unknown too once the label has risen: no other program may have what one with a label leaves behind.
+        """
+        if self._workspace is None or not self._leaves_no_trace or self._taint.has_risen:
+            return None
+        return self._workspace.trace()
 
     @property
     def is_quiet(self) -> bool:
@@ -361,6 +376,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             program=program,
             warnings=(*self._warnings, *packages.warnings),
             packages=packages,
+            taint=self._taint,
         )
 
     def _in_language(self, program: Program | str) -> Program:
@@ -377,6 +393,9 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         """Check a program and its tools, write its files, and return the frame that starts it and the frozen tools."""
         toolset = Toolset.for_run(tools)
         check_given(program, toolset, self.policy, self.guest_root)
+        check_tool_labels(toolset, self.traits)
+        if program.label is not PUBLIC:
+            self._taint.raise_to(Label(program.label))
         frame = frame_of(run_message(program, toolset, self.guest_root))
         if program.files:
             await place_files(program, workspace)
@@ -396,7 +415,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         message = command_message(command, stdin, cwd, self.guest_root)
         frame = self._frame(message, command_variables(env, self.policy, self.root))
         engine, limits = self.traits.engine, self.policy.limits
-        return Request(engine=engine, limits=limits, wall=wall, frame=frame, stdin=stdin)
+        return Request(engine=engine, limits=limits, wall=wall, frame=frame, stdin=stdin, taint=self._taint)
 
     def _frame(
         self,
@@ -444,7 +463,11 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         Yield `None`, or a failed result if it cannot begin.
         """
         workspace = self._running()
-        request = await check(workspace)
+        try:
+            request = await check(workspace)
+        except LabelRefused as refused:
+            yield refused.result(self.traits.engine)
+            return
         run.queues_from_now()
         loop = asyncio.get_running_loop()
         output: Output | None = None

@@ -15,7 +15,7 @@ from actbox.core.program import Program
 from .dependencies import asks_for_packages, choose
 from .languages import FULL_CPYTHON
 from .registry import TABLE, no_such_engine
-from .traits import EngineCheck
+from .traits import EngineCheck, check_labels
 
 if TYPE_CHECKING:
     from .contract import Sandbox
@@ -84,6 +84,7 @@ def open_sandbox(
     elif not (TABLE[engine].isolates or allow_unisolated):
         raise SandboxUnavailable(TABLE[engine].isolates_nothing())
     box = TABLE[engine].open(policy, upstream, options)
+    check_labels(policy, box.traits)
     least, allowed = box.traits.least_memory_mib, policy.limits.memory_mib
     if allowed < least:
         raise Unsupported(

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
+from actbox.core.labels import PUBLIC
 from actbox.core.limits import Limits
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult, Usage
@@ -51,6 +52,7 @@ from .run_end import (
     verdict,
 )
 from .run_slots import slots
+from .taint import LabelRefused, Taint
 from .wall_clock import WallClock
 
 _READ_BYTES = 1024 * 1024
@@ -62,6 +64,7 @@ SHORT_SECONDS = 0.003
 _GRACE_SECONDS = 0.5
 # How long the guest's pid 1 may take to report how it ended, on a busy machine.
 _LONG_GRACE_SECONDS = 5.0
+_WITHOUT_LABEL = "do without that data here, or without the mount that is written to"
 _HANDS_OFF = "do not touch descriptors other than those that the program opened itself"
 
 
@@ -121,6 +124,8 @@ class Request:
     """Warnings about the sandbox, to be added to the result."""
     packages: Provided = NOTHING
     """The packages that the program asked for, in use until the run has ended."""
+    taint: Taint | None = None
+    """The label of the workspace; `None` on an engine whose programs carry no labels."""
 
 
 class Run:
@@ -202,7 +207,7 @@ class Run:
             on_overdue=self._on_overdue,
         )
         self._calls = ToolCalls(
-            request.toolset, request.program.code if request.program else "", self._clock, limits, self
+            request.toolset, request.program.code if request.program else "", self._clock, limits, self, request.taint
         )
         self._over: asyncio.Future[None] = self._loop.create_future()
         return self
@@ -227,7 +232,7 @@ class Run:
             artifacts, warnings = await self._collect()
         except (OSError, RuntimeError) as error:  # the latter where no thread can be started
             artifacts, warnings = [], [f"output/ was not collected: {reason_of(error)}"]
-        result = self._result(artifacts, warnings)
+        result = self._labelled(self._result(artifacts, warnings))
         if self._guest.overlays is None:
             return result
         try:
@@ -489,8 +494,11 @@ class Run:
         self._end(out_of_budget(limit, self._limits))
 
     def failed(self, error: BaseException) -> None:
-        """End the run because a tool call could not be answered, by a fault of ours."""
-        self._end(call_failed(error))
+        """End the run because a tool call could not be answered, by a fault of ours or for a label."""
+        if isinstance(error, LabelRefused):
+            self._end(Stop(ErrorKind.POLICY, str(error), hint=_WITHOUT_LABEL))
+        else:
+            self._end(call_failed(error))
 
     # The result
 
@@ -541,6 +549,15 @@ class Run:
             environment=request.packages.environment,
             distributions=request.packages.distributions,
         )
+
+    def _labelled(self, result: ExecutionResult) -> ExecutionResult:
+        """Return a result with the label of the workspace, and its files with what the program claims of them."""
+        label = PUBLIC if self._request.taint is None else self._request.taint.label
+        if label == PUBLIC:  # there is nothing lower to claim
+            return result
+        claims = self._calls.claims
+        files = tuple(replace(file, label=label, claimed=claims.get(file.name)) for file in result.artifacts)
+        return replace(result, label=label, artifacts=files)
 
 
 def reason_of(error: Exception) -> str:

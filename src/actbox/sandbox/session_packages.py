@@ -41,6 +41,7 @@ from .dependencies import (
 )
 from .guest import pip_command, wire
 from .guest.session_packages import INSTALL
+from .taint import Taint
 from .traits import Traits
 from .wall_clock import WallClock
 
@@ -311,11 +312,14 @@ class InstallRequests:
     The pauses take `PackagePolicy.install_seconds` at most in all, without the time in which somebody is asked.
     """
 
-    def __init__(self, packages: RunPackages, clock: WallClock, max_bytes: int, run: CallingRun) -> None:
+    def __init__(
+        self, packages: RunPackages, clock: WallClock, max_bytes: int, run: CallingRun, taint: Taint | None = None
+    ) -> None:
         self._packages = packages
         self._clock = clock
         self._most_bytes = max_bytes + wire.ENVELOPE_BYTES
         self._run = run
+        self._taint = taint
         self._count = 0
         self._tasks: set[asyncio.Task[None]] = set()
         rules = packages.session.policy.packages
@@ -355,9 +359,16 @@ class InstallRequests:
             told = _refused(
                 ErrorInfo(kind=ErrorKind.RUNTIME, message=f"a run may ask for packages {MOST_REQUESTS} times")
             )
+        elif refusal := self._label_refusal():
+            told = _refused(ErrorInfo(kind=ErrorKind.POLICY, type="LabelRefused", message=refusal))
         else:
             told = await self._answer_in_time(call.arguments)
         answer(call.id, wire.encode({"t": "return", "id": call.id, "value": told}, self._most_bytes))
+
+    def _label_refusal(self) -> str:
+        """Return why the names of packages must not leave with a request; "" if they may."""
+        taint = self._taint
+        return "" if taint is None else taint.refusal("the package index", taint.clearance(None))
 
     async def _answer_in_time(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._used_up.is_set():

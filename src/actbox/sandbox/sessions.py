@@ -47,6 +47,7 @@ from .run_slots import slots
 from .runs import SHORT_SECONDS, Collector, Request, Run, Stream, ending_of, failed_result, reason_of
 from .session_packages import InstallRequests, RunPackages, SessionPackages, is_install_request
 from .storage import Output, Storage
+from .taint import LabelRefused, Taint
 from .traits import Traits
 
 # How long an interrupted program may take to end, and a closed session to end by itself, before it is killed. A kernel
@@ -69,6 +70,8 @@ class SessionPlace:
     limits: Limits
     forkable: bool
     workspace: Storage
+    taint: Taint
+    """The label of the workspace, which copies of the session share."""
     first_message: Callable[[], bytes]
     """Returns the frame that makes a started guest a session's."""
     packages: SessionPackages | None
@@ -108,6 +111,10 @@ class LocalSession(WorkspaceFiles, Session):
     def root(self) -> str:
         """The path of the workspace as programs see it."""
         return self._place.workspace.root
+
+    @property
+    def _taint(self) -> Taint:
+        return self._place.taint
 
     @property
     def alive(self) -> bool:
@@ -203,7 +210,11 @@ class LocalSession(WorkspaceFiles, Session):
                     f"sessions of the {engine} engine get no packages beyond their environment; its runs do, and"
                     " sessions of the linux, container and ssh engines"
                 )
-            frame, toolset = await place.prepare(place.workspace, program, tools, self._frame_of)
+            try:
+                frame, toolset = await place.prepare(place.workspace, program, tools, self._frame_of)
+            except LabelRefused as refused:
+                yield replace(refused.result(place.traits.engine), state_kept=self.alive)
+                return
             try:
                 output = place.workspace.mark_empty_output(place.limits) or await place.mark_output(place.workspace)
             except (OSError, RuntimeError) as error:  # such as too many open files in this process
@@ -228,6 +239,7 @@ class LocalSession(WorkspaceFiles, Session):
                     program=program,
                     warnings=place.warnings,
                     packages=packages,
+                    taint=place.taint,
                 )
                 async with run.over_live(guest, request, output.collect_if_any):
                     yield None
@@ -459,7 +471,8 @@ class _SessionRun(Run):
         self._packages = request.packages if isinstance(request.packages, RunPackages) else None
         self._installs: InstallRequests | None = None
         if self._packages is not None:
-            self._installs = InstallRequests(self._packages, self._clock, request.limits.message_bytes, self)
+            most = request.limits.message_bytes
+            self._installs = InstallRequests(self._packages, self._clock, most, self, request.taint)
         return self
 
     def _begin(self) -> None:

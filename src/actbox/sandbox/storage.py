@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from actbox.core.errors import InvalidValue
+from actbox.core.errors import InvalidValue, Unsupported
+from actbox.core.labels import PUBLIC, Label
 from actbox.core.limits import Limits
 from actbox.core.result import Artifact
 
@@ -48,16 +49,28 @@ class Files(ABC):
     def root(self) -> str:
         """The path of the workspace as programs see it: `/workspace` on every engine that can place it there."""
 
+    @property
+    def label(self) -> Label:
+        """The label of the workspace: the join of what its programs could have read so far; `public` before the start.
+
+        Every file in it counts as having this label.
+        """
+        return PUBLIC
+
     @abstractmethod
     async def read_file(self, path: str) -> bytes:
         """Return a file's content."""
 
     @abstractmethod
-    async def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+    async def write_file(
+        self, path: str, data: bytes, *, mode: int | None = None, label: Label | str | None = None
+    ) -> None:
         """Create or replace a file and make its parent directories; also below `/input`, which programs cannot write.
 
         `mode` are the file's permission bits, such as 0o755. Without it a replaced file keeps its mode, and a new one
-        has 0o644. Raises `Unsupported` for a mode if the engine's files have none.
+        has 0o644. Raises `Unsupported` for a mode if the engine's files have none. `label` is the label of the content:
+        before it is written, that of the workspace is raised. Raises `Unsupported` for a label above `public` if the
+        engine's programs carry none, and `InvalidValue` if an `rw` mount is not cleared for it.
         """
 
     @abstractmethod
@@ -85,13 +98,19 @@ class Files(ABC):
         data = await self.read_file(path)
         return data.decode("utf-8") if len(data) <= DECODED_AT_ONCE else await run_blocking(_decoded, data)
 
-    async def write_text(self, path: str, text: str) -> None:
-        """Create or replace a UTF-8 text file."""
+    async def write_text(self, path: str, text: str, *, label: Label | str | None = None) -> None:
+        """Create or replace a UTF-8 text file; `label` is as in `write_file`."""
         try:
             data = text.encode("utf-8")
         except (AttributeError, UnicodeEncodeError) as error:
             raise InvalidValue(f"write_text() takes text that UTF-8 can encode: {error}") from None
-        await self.write_file(path, data)
+        await self.write_file(path, data, label=label)
+
+
+def refuse_label(label: Label | str | None) -> None:
+    """Raise `Unsupported` for a label above `public`, on an engine whose programs carry none."""
+    if label is not None and Label(label) != PUBLIC:
+        raise Unsupported("files of this engine carry no labels; those of the linux and container engines do")
 
 
 def _decoded(data: bytes) -> str:

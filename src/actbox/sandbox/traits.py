@@ -6,14 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from actbox.core.domains import AllowedDomain
 from actbox.core.errors import SandboxUnavailable, Unsupported
+from actbox.core.labels import PUBLIC
+from actbox.core.mounts import FileMount
 from actbox.core.packages import HOST
 from actbox.core.policy import Policy
+from actbox.tools import Toolset
 
 NOTHING_AHEAD: Final = "nothing is imported ahead: what Policy.preload names is imported when a program says so"
 """The note of a Python engine for which `Policy.preload` changes nothing."""
 NO_MODULES: Final = "Policy.preload names modules of Python, and changes nothing here"
 """The note of an engine of another language."""
+
+_WITH_LABELS: Final = "the linux and container engines enforce them"
 
 WITH_PACKAGES: Final = "the linux, container and wasm engines"
 """The engines that install packages for programs, for the sentences of the others."""
@@ -35,6 +41,13 @@ neither processes nor packages with compiled parts. `core`: CPython's language w
 `subset`: a part of the language. `none`: another language.
 """
 
+
+Labels = Literal["", "results", "egress"]
+"""How far an engine enforces labels.
+
+`egress`: results carry the label of what the program could have read, and nothing leaves that is not cleared for it.
+`results`: results carry the label, but programs reach the network by themselves. Empty: labels are refused.
+"""
 
 ToolsBy = Literal["channel", "callbacks", "files", "http", ""]
 """The way by which a program's tool calls reach the host.
@@ -81,8 +94,9 @@ class Traits:
     resources, but not the kernel's memory for them), `tmpfs`, `host timer`, `host`, or two of these joined by `and`;
     for a language of its own `evaluator`, or `language` if the language has nothing to limit. A missing limit is not
     enforced, and one `for each process` is not enforced for a tree of them. `network` says what a program can reach,
-    and `domains` whether `Policy.domains` opens more, through the egress proxy. `walls` says whether runs of one
-    sandbox are also isolated from each other; the default `sandbox` claims less. `mounts` are the supported modes of a
+    and `domains` whether `Policy.domains` opens more, through the egress proxy. `labels` says how far labels are
+    enforced. `walls` says whether runs of one sandbox are also isolated from each other; the default `sandbox` claims
+    less. `mounts` are the supported modes of a
     `FileMount`; with `overlay` a directory can also be mounted at `/input` itself. `packages` is a short phrase on what
     can be imported beside the standard library, and `dependencies` says whether a program may ask for more,
     `session_packages` whether also a session gets these while it lives. Sessions run `session_languages`, by default
@@ -112,6 +126,7 @@ class Traits:
     least_memory_mib: int = 1
     network: str = "none"
     domains: bool = False
+    labels: Labels = ""
     mounts: tuple[str, ...] = ()
     files: bool = True
     commands: bool = True
@@ -151,6 +166,7 @@ class Traits:
             "least_memory_mib": self.least_memory_mib,
             "network": self.network,
             "domains": self.domains,
+            "labels": self.labels,
             "mounts": list(self.mounts),
             "files": self.files,
             "commands": self.commands,
@@ -211,6 +227,32 @@ def check_lacking(policy: Policy, engine: str, *lacking: str) -> None:
     for name in lacking:
         if getattr(policy, name):
             raise Unsupported(f"the {engine} engine does not support Policy.{name}; the linux engine does")
+
+
+def check_labels(policy: Policy, traits: Traits) -> None:
+    """Raise `Unsupported` for a policy whose labels, or limits on them, an engine cannot enforce."""
+    if traits.labels == "egress" or not policy.has_labels:
+        return
+    if not traits.labels:
+        raise Unsupported(f"programs of the {traits.engine} engine carry no labels; {_WITH_LABELS}")
+    exits: tuple[FileMount | AllowedDomain, ...] = (*policy.mounts, *policy.domains)
+    if policy.egress_max is not None or any(one.cleared is not None for one in exits):
+        raise Unsupported(
+            f"the {traits.engine} engine cannot hold back what programs send over the network: leave out"
+            f" Policy.egress_max and cleared=; {_WITH_LABELS}"
+        )
+
+
+def check_tool_labels(toolset: Toolset, traits: Traits) -> None:
+    """Raise `Unsupported` for a tool with a label or a clearance on an engine whose programs carry no labels."""
+    if traits.labels:
+        return
+    for tool in toolset:
+        if tool.label != PUBLIC or tool.cleared is not None:
+            raise Unsupported(
+                f"programs of the {traits.engine} engine carry no labels, and the tool {tool.name!r} has one;"
+                f" {_WITH_LABELS}"
+            )
 
 
 def check_packages(policy: Policy, engine: str) -> None:

@@ -13,6 +13,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
 from actbox.core.errors import InvalidValue, ToolError
+from actbox.core.labels import PUBLIC, Label, clearance_of, label_of
 from actbox.core.values import CannotCross, copy_of, opened, pack, unpack
 
 from .docstrings import compose, parse
@@ -49,7 +50,8 @@ class Tool:
     arguments with other names are accepted. `signature` is the Python signature for programs: results are JSON data, so
     a model or dataclass is a `TypedDict` there. `approval` says whether a call requires approval. `collects` is the
     parameter for further positional arguments, as a list; empty if there is none. `unbound` marks a method that still
-    needs its object: take the tool from an instance.
+    needs its object: take the tool from an instance. `label` is the label of what the tool answers. `cleared` is the
+    highest label with which a program may call it, by default `Policy.egress_max`: its arguments leave the sandbox.
 
     Calling the tool object calls the host function itself: no validation, no conversion.
     """
@@ -65,6 +67,8 @@ class Tool:
     signature: str
     collects: str = ""
     unbound: bool = field(default=False, repr=False)
+    label: Label = field(default=PUBLIC, repr=False)
+    cleared: Label | None = field(default=None, repr=False)
     function: Callable[..., Any] = field(repr=False)
     _bind: Callable[[Mapping[str, Any]], _Arguments] = field(repr=False)
     _settle: Callable[[_Arguments], tuple[_Arguments, dict[str, Any]]] = field(repr=False)
@@ -77,6 +81,8 @@ class Tool:
             if hasattr(self.function, attribute):
                 object.__setattr__(self, attribute, getattr(self.function, attribute))
         object.__setattr__(self, "__wrapped__", self.function)
+        object.__setattr__(self, "label", label_of(self.label, f"the tool {self.name!r}: label"))
+        object.__setattr__(self, "cleared", clearance_of(self.cleared, f"the tool {self.name!r}: cleared"))
 
     @classmethod
     def from_function(
@@ -86,17 +92,24 @@ class Tool:
         name: str | None = None,
         description: str | None = None,
         approval: Approval | None = None,
+        label: Label | str | None = None,
+        cleared: Label | str | None = None,
     ) -> Tool:
         """Return a tool for a function, bound method, `functools.partial` or callable object, sync or async.
 
         Names, types and defaults come from the signature, descriptions from `Annotated[..., Field(...)]`,
         `Annotated[..., "text"]` or the docstring. Programs neither see nor set the arguments that a partial binds.
-        Without `approval`, a tool made from another tool, or from a partial of it, has that tool's approval, and any
-        other has `never_require`. Raises `InvalidValue` for a function that no program could call: a lambda without a
-        name, an annotation with an unknown type or one without a JSON form.
+        Without `approval`, `label` or `cleared`, a tool made from another tool, or from a partial of it, has that
+        tool's, and any other has `never_require`, `public` and the policy's clearance. Raises `InvalidValue` for a
+        function that no program could call: a lambda without a name, an annotation with an unknown type or one without
+        a JSON form.
         """
+        origin = _origin_of(function)
         if approval is None:
-            approval = _approval_of(function)
+            approval = "never_require" if origin is None else origin.approval
+        if origin is not None:
+            label = origin.label if label is None else label
+            cleared = origin.cleared if cleared is None else cleared
         if isinstance(function, Tool):
             function = function.function
         host = read(function, name)
@@ -122,6 +135,8 @@ class Tool:
             signature=signature_text(host.name, arguments.schema, produces, host.positional, host.collects),
             collects=host.collects,
             unbound=host.unbound,
+            label=PUBLIC if label is None else label,  # type: ignore[arg-type]  # checked in __post_init__
+            cleared=cleared,  # type: ignore[arg-type]
             function=host.function,
             _bind=arguments.bind,
             _settle=arguments.settle,
@@ -141,6 +156,8 @@ class Tool:
         approval: Approval = "never_require",
         returns: Any = EMPTY,
         arguments: SchemaArguments | None = None,
+        label: Label | str = PUBLIC,
+        cleared: Label | str | None = None,
     ) -> Tool:
         """Return a tool whose JSON schemas come from elsewhere; it is called as `function(**arguments)`.
 
@@ -169,6 +186,8 @@ class Tool:
             parameters=arguments.parameters,
             variadic=arguments.variadic,
             signature=signature_text(name, takes, gives, arguments.parameters),
+            label=label,  # type: ignore[arg-type]  # checked in __post_init__
+            cleared=cleared,  # type: ignore[arg-type]
             function=host.function,
             _bind=arguments.bind,
             _settle=arguments.settle,
@@ -197,6 +216,8 @@ class Tool:
             name=self.name,
             description=self.description,
             approval=self.approval,
+            label=self.label,
+            cleared=self.cleared,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -279,7 +300,12 @@ class Tool:
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, approval: Approval | None = None
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    approval: Approval | None = None,
+    label: Label | str | None = None,
+    cleared: Label | str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -288,11 +314,14 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     approval: Approval | None = None,
+    label: Label | str | None = None,
+    cleared: Label | str | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Turn a host function into a tool: `@tool` or `@tool(name=…, approval=…)`; see `Tool.from_function`."""
-    if function is None:
-        return partial(Tool.from_function, name=name, description=description, approval=approval)
-    return Tool.from_function(function, name=name, description=description, approval=approval)
+    make = partial(
+        Tool.from_function, name=name, description=description, approval=approval, label=label, cleared=cleared
+    )
+    return make if function is None else make(function)
 
 
 def tool_of(function: Callable[..., Any]) -> Tool:
@@ -372,10 +401,11 @@ def _too_many(tool: str) -> ToolError:
     )
 
 
-def _approval_of(function: Callable[..., Any]) -> Approval:
+def _origin_of(function: Callable[..., Any]) -> Tool | None:
+    """Return the tool that a function is, or is a partial of."""
     while isinstance(function, partial):
         function = function.func
-    return function.approval if isinstance(function, Tool) else "never_require"
+    return function if isinstance(function, Tool) else None
 
 
 def _check_name(name: str) -> None:

@@ -359,3 +359,8 @@ async def test_two_agents_share_one_sandbox_at_once() -> None:
         agents = [agent_of([*writes[:2]], sandbox=sandbox), agent_of([*writes[2:]], sandbox=sandbox)]
         await asyncio.gather(*(agent.invoke_async("go") for agent in agents))
         assert {entry.name for entry in await sandbox.list_files()} >= {f"file-{number}" for number in range(4)}
+
+
+def test_a_policy_that_keeps_results_from_the_model_is_refused() -> None:
+    with pytest.raises(Unsupported, match="a Strands agent reads what programs print"):
+        StrandsSandbox("process", policy=Policy(model_cleared="internal"), allow_unisolated=True)

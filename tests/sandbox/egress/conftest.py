@@ -19,6 +19,7 @@ from actbox.sandbox.egress.bounds import Bounds
 from actbox.sandbox.egress.inside import Kind
 from actbox.sandbox.egress.proxy import EgressProxy
 from actbox.sandbox.egress.upstream import Upstream
+from actbox.sandbox.taint import Taint
 from tests.sandbox.egress.hosts import Host
 
 
@@ -54,6 +55,7 @@ class Net:
         kind: Kind = "proxy",
         port: int | None = None,
         own_trust: bool = False,
+        taint: Taint | None = None,
         **bounds: Any,
     ) -> Door:
         """Start a proxy for a policy; with `own_trust` it is not told which authorities to believe.
@@ -65,7 +67,7 @@ class Net:
         listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         door = Door(listener.getsockname()[1], egress, self.folder / "authority.pem")
         door.authority_file.write_bytes(egress.authority_pem or self.authority.pem)
-        quota = egress.new_quota(self.reported.append)
+        quota = egress.new_quota(self.reported.append, taint)
         serving = asyncio.create_task(egress.serve(listener, kind, quota, port))
 
         async def stop() -> None:

@@ -63,6 +63,11 @@ class AgentSandbox(FilesOfWorkspace):
             self.mounts, self.most_bytes = policy.mounts, policy.limits.file_mib * 2**20
         else:
             raise InvalidValue(f"sandbox is the name of an engine or a sandbox of ours, not {sandbox!r}")
+        if isinstance(policy, actbox.Policy) and policy.model_clearance is not None:
+            raise Unsupported(
+                "a Strands agent reads what programs print, so Policy.egress_max and Policy.model_cleared cannot be"
+                " kept there; CodeAgent and the providers for Agent Framework can"
+            )
         self.most_seconds = policy.limits.wall_seconds if isinstance(policy, actbox.Policy) else None
         """The policy's wall limit, which bounds every `timeout`; `None` if a given sandbox has none."""
         self.code_tools: Toolset = toolset_of(code_tools)

@@ -11,16 +11,19 @@ from typing import Any, Protocol
 
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
+from actbox.core.labels import Label
 from actbox.core.limits import Limits
 from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.tagged import Packed, unpack
 from actbox.sandbox.run_slots import in_a_run
+from actbox.sandbox.taint import Taint
 from actbox.sandbox.wall_clock import WallClock, call_clock
 from actbox.tools import Tool, Toolset
 from actbox.tools.large_values import aside
 from actbox.tools.prepared_call import PreparedCall
 
 from .encoding import encode_aside
+from .label_calls import LABEL_CALLS, label_answer, why_not_called
 from .messages import Call
 from .questions import NotApproved, Questions
 
@@ -58,7 +61,7 @@ class CallingRun(Protocol):
         """End the run because this limit on calls is reached."""
 
     def failed(self, error: BaseException) -> None:
-        """End the run because a call could not be answered, by a fault of ours and not of a tool."""
+        """End the run because a call could not be answered, by a fault of ours and not of a tool, or for a label."""
 
 
 class ToolCalls:
@@ -69,10 +72,24 @@ class ToolCalls:
     requires approval, its approver is asked (`questions.py`) about the converted arguments, with which the call is then
     made; a call whose arguments do not fit fails without being asked about. When the run ends, `cancel()` cancels calls
     to async tools and drops calls to sync ones: both remain started and unfinished.
+
+    `taint` is the label of the workspace. A tool that is not cleared for it is not called; before what a tool with a
+    label answers is sent, the workspace's label is raised.
     """
 
-    def __init__(self, toolset: Toolset, program: str, clock: WallClock, limits: Limits, run: CallingRun) -> None:
+    def __init__(
+        self,
+        toolset: Toolset,
+        program: str,
+        clock: WallClock,
+        limits: Limits,
+        run: CallingRun,
+        taint: Taint | None = None,
+    ) -> None:
         self.count = 0
+        self.claims: dict[str, Label] = {}
+        """The labels that the program claims for files, by their paths below `/output`."""
+        self._taint = taint
         self._link: Answers | None = None
         self._run = run
         self._toolset = toolset
@@ -144,7 +161,12 @@ class ToolCalls:
         error: str | None = None
         more: dict[str, Any] = {}
         if tool is None:
+            if call.tool in LABEL_CALLS:
+                self._send(call, label_answer(call, self._taint, self.claims))
+                return
             error = self._toolset.unknown(call.tool)
+        elif self._taint is not None and (refusal := why_not_called(tool, self._taint)):
+            error, tool = refusal, None
         elif self._questions is not None and self._toolset.requires(tool):
             try:
                 prepared = await aside(tool.prepare, call.arguments)
@@ -191,6 +213,8 @@ class ToolCalls:
             frame = self._error_frame(call, error, more)
         if not self._spend(len(frame)):
             return
+        if tool is not None and self._taint is not None:
+            self._taint.raise_to(tool.label)
         self._run.tell(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
         self._send(call, frame)
 

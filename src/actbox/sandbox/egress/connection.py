@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from actbox.core.domains import AllowedDomain, is_address
+from actbox.core.labels import Label
 
 from .authority import Authority
 from .bounds import Bounds
+from .clearance import Clearance, label_denied
 from .client_hello import ClientHello, NotHello, parse_client_hello
 from .domain_rules import DEFAULT_PORTS, Rules, Scheme
 from .exchange import Broken, Exchange
@@ -63,6 +65,11 @@ class EgressConnection:
         self._stream = stream
         self._quota = quota
         self._reported = 0
+        self.cleared: Label | None = None
+        """The highest label that may leave over the connection, once it is used for an entry; `None` is no limit."""
+        self._task: asyncio.Task[None] | None = None
+        self._cut = ""
+        """The reason why the connection was cut, if it was."""
 
     async def run(self, kind: Kind, port: int | None = None) -> None:
         """Serve until the client or a failure ends the connection; `port` defaults to the usual one of its kind."""
@@ -74,6 +81,8 @@ class EgressConnection:
                 await self._requests(self._stream, destination)
         except ClientGone:
             self._stream.abort()
+        finally:
+            self._quota.taint.detach(self)
 
     async def serve(self, destination: Destination) -> None:
         """Serve a client that speaks plain HTTP, whose requests go to a known destination."""
@@ -81,6 +90,30 @@ class EgressConnection:
             await self._requests(self._stream, destination)
         except ClientGone:
             self._stream.abort()
+        finally:
+            self._quota.taint.detach(self)
+
+    def cut(self, why: str) -> None:
+        """Close the connection at once, because of the label of its sandbox."""
+        self._cut = why
+        self._stream.abort()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _use(self, entry: AllowedDomain, host: str) -> Clearance:
+        """Use the connection for an entry from now on; raise `Denied` if the sandbox may not send anything there."""
+        taint = self._quota.taint
+        clearance = Clearance(taint, entry, host, self)
+        self.cleared = taint.clearance(entry.cleared)
+        if self.cleared is not None:
+            self._task = asyncio.current_task()
+            taint.attach(self)
+        clearance.check()
+        return clearance
+
+    def _note_cut(self, record: Record) -> None:
+        if self._cut:
+            record.failed(label_denied(self._cut))
 
     async def _requests(self, stream: ByteStream, destination: Destination | None) -> None:
         """Serve one request after the other; without a destination each names its own destination, as to a proxy."""
@@ -122,7 +155,7 @@ class EgressConnection:
                 self._report(record)
 
         try:
-            scheme, entry = self._decide(request.head, destination, record)
+            scheme, entry, clearance = self._decide(request.head, destination, record)
             limit = entry
             self._rules.count(entry)
             async with asyncio.timeout(entry.seconds):
@@ -131,7 +164,17 @@ class EgressConnection:
                 secrets = self._rules.secrets(scheme, record.host, record.port)
                 spellings = self._rules.spellings
                 exchange = Exchange(
-                    request, stream, upstream, entry, secrets, spellings, record, self._bounds, self._pace, report_once
+                    request,
+                    stream,
+                    upstream,
+                    entry,
+                    clearance,
+                    secrets,
+                    spellings,
+                    record,
+                    self._bounds,
+                    self._pace,
+                    report_once,
                 )
                 return await exchange.run(_authority(scheme, record.host, record.port))
         except Denied as denied:
@@ -150,13 +193,19 @@ class EgressConnection:
         except ClientGone:
             record.reason = "The program closed the connection."
             raise
+        except asyncio.CancelledError:
+            self._note_cut(record)
+            raise
         finally:
             report_once()
 
     def _decide(
         self, head: RequestHead, destination: Destination | None, record: Record
-    ) -> tuple[Scheme, AllowedDomain]:
-        """Return the request's scheme and the entry that allows it, or raise `Denied`; record the destination."""
+    ) -> tuple[Scheme, AllowedDomain, Clearance]:
+        """Return the request's scheme, the entry that allows it and the entry's clearance, or raise `Denied`.
+
+        Record the destination.
+        """
         scheme: Scheme = destination.scheme if destination else "http"
         note_target(record, head.target, to_proxy=destination is None)
         if destination is None:
@@ -182,7 +231,7 @@ class EgressConnection:
             raise Denied(417, "The only expectation that can be met is 100-continue.")
         if any(int(length) > entry.request_bytes for length in head.values(b"content-length")):
             raise request_too_large(entry)
-        return scheme, entry
+        return scheme, entry, self._use(entry, host)
 
     async def _refuse(self, request: IncomingRequest, stream: ByteStream, record: Record, denied: Denied) -> bool:
         head = request.head
@@ -202,7 +251,7 @@ class EgressConnection:
     async def _connect(self, request: IncomingRequest, reader: RequestReader) -> None:
         record = Record(method="CONNECT")
         try:
-            host, entry = self._decide_connect(request.head, record)
+            host, entry, clearance = self._decide_connect(request.head, record)
             reads = self._rules.reads(entry, host, record.port)
             if not reads:
                 self._rules.count(entry)
@@ -220,9 +269,9 @@ class EgressConnection:
             _check_name(hello, host, read=False)
             return first
 
-        await self._tunnel(entry, record, establish)
+        await self._tunnel(entry, clearance, record, establish)
 
-    def _decide_connect(self, head: RequestHead, record: Record) -> tuple[str, AllowedDomain]:
+    def _decide_connect(self, head: RequestHead, record: Record) -> tuple[str, AllowedDomain, Clearance]:
         note_target(record, head.target, to_proxy=True)
         named = parse_authority(head.target)
         if named.port is None:
@@ -232,7 +281,8 @@ class EgressConnection:
             raise Malformed("its Host header names another host than its target")
         if head.has_body:
             raise Malformed("a CONNECT has no body")
-        return host, self._rules.entry("https", host, port)
+        entry = self._rules.entry("https", host, port)
+        return host, entry, self._use(entry, host)
 
     async def _terminate_named(self, entry: AllowedDomain, host: str, record: Record, first: bytes) -> None:
         with self._reported_at_least_once(record, entry):
@@ -258,6 +308,7 @@ class EgressConnection:
             host = record.host = hello.server_name
             try:
                 entry = self._rules.entry("https", host, port)
+                clearance = self._use(entry, host)
             except Denied as denied:
                 if not self._vouching_for(host):
                     raise
@@ -280,7 +331,7 @@ class EgressConnection:
         async def heard() -> bytes:
             return raw
 
-        await self._tunnel(entry, record, heard, spoken="tls")
+        await self._tunnel(entry, clearance, record, heard, spoken="tls")
 
     async def _hello(self, first: bytes) -> tuple[bytes, ClientHello]:
         """Return the client's data up to the end of its ClientHello, and the parsed ClientHello; or raise `Denied`."""
@@ -340,6 +391,7 @@ class EgressConnection:
     async def _tunnel(
         self,
         entry: AllowedDomain,
+        clearance: Clearance,
         record: Record,
         hello: Callable[[], Awaitable[bytes]],
         spoken: Literal["http", "tls"] = "http",
@@ -352,7 +404,9 @@ class EgressConnection:
                 try:
                     first = await hello()
                     spoken = "tls"
-                    await pass_through(self._stream, first, sock, entry, record, self._bounds.tunnel_idle, self._pace)
+                    await pass_through(
+                        self._stream, first, sock, entry, clearance, record, self._bounds.tunnel_idle, self._pace
+                    )
                 finally:
                     sock.close()
         except Denied as denied:
@@ -365,6 +419,9 @@ class EgressConnection:
         except ClientGone:
             if record.status != 200:  # an established tunnel was just closed
                 record.reason = "The connection broke off."
+            raise
+        except asyncio.CancelledError:
+            self._note_cut(record)
             raise
         finally:
             if not reported:

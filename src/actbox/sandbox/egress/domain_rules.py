@@ -9,6 +9,7 @@ from typing import Literal
 
 from actbox.core.counted import counted
 from actbox.core.domains import AllowedDomain
+from actbox.core.labels import PUBLIC
 from actbox.core.secrets import Secret
 
 from .redaction import Spellings
@@ -86,11 +87,11 @@ class Rules:
 
     def reads(self, entry: AllowedDomain, host: str, port: int) -> bool:
         """Return whether encrypted connections to a place end at the proxy, because it has rules to enforce there."""
-        return entry.methods is not None or bool(self.secrets("https", host, port))
+        return _has_rules(entry) or bool(self.secrets("https", host, port))
 
     def _may_read(self, entry: AllowedDomain) -> bool:
         targets = [AllowedDomain(domain) for secret in self._secrets for domain in secret.domains]
-        return entry.methods is not None or any(entry.overlaps(target) for target in targets)
+        return _has_rules(entry) or any(entry.overlaps(target) for target in targets)
 
     def _allowed(self) -> str:
         if not self._entries:
@@ -101,6 +102,11 @@ class Rules:
         ]
         more = len(self._entries) - len(named)
         return f"Allowed: {', '.join(named)}{f' and {more} more' if more else ''}."
+
+
+def _has_rules(entry: AllowedDomain) -> bool:
+    """Return True if requests have to be read: for their methods, or because answers have a label."""
+    return entry.methods is not None or entry.label != PUBLIC
 
 
 def _place(scheme: Scheme, host: str, port: int) -> str:

@@ -17,6 +17,7 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.secrets import Secret
 
 from .bounds import Bounds
+from .clearance import Clearance
 from .events import Events
 from .incoming import ClientGone, IncomingRequest
 from .pace import Pace
@@ -55,8 +56,9 @@ class Exchange:
     """Sends a request to the host and its response to the client.
 
     `secrets` are the ones that the request carries; `spellings` are what the response must not contain, if anything.
-    `on_answered` is called in the event loop's step that wrote the last of the response: the client's next act, such as
-    the end of the program, must not be reported before the request. It is not called for a failed exchange.
+    `clearance` is asked before anything is sent, and told before the response is passed on. `on_answered` is called in
+    the event loop's step that wrote the last of the response: the client's next act, such as the end of the program,
+    must not be reported before the request. It is not called for a failed exchange.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Exchange:
         client: ByteStream,
         upstream: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         entry: AllowedDomain,
+        clearance: Clearance,
         secrets: Sequence[Secret],
         spellings: Spellings | None,
         record: Record,
@@ -77,6 +80,7 @@ class Exchange:
         self._client = client
         reader, self._writer = upstream
         self._entry = entry
+        self._clearance = clearance
         self._secrets = secrets
         self._record = record
         self._bounds = bounds
@@ -155,6 +159,7 @@ class Exchange:
 
     async def _download(self, upload: asyncio.Future[bool]) -> None:
         response = await self._response()
+        self._clearance.receive()
         headers = self._checked(response)
         reason = response.reason if self._spellings is None else self._spellings.redact(response.reason)
         await self._answer(h11.Response(status_code=response.status_code, headers=headers, reason=reason))
@@ -217,13 +222,19 @@ class Exchange:
         return [(name, spellings.redact(value)) for name, value in headers if not spellings.in_a_name(name)]
 
     async def _send(self, event: h11.Event) -> None:
+        self._clearance.check()
         data = self._http.send(event)
         if data:
             self._writer.write(data)
             await self._writer.drain()
 
     async def _try_to_send(self, event: h11.Event) -> bool:
-        """Send a part of the body; return false if the host takes no more, since its response may explain why."""
+        """Send a part of the body; return false if the host takes no more, since its response may explain why.
+
+        Return false also if the response has a label for which the host is not cleared: it is still passed on.
+        """
+        if self._clearance.only_receives:
+            return False
         with contextlib.suppress(OSError):
             await self._send(event)
             return True

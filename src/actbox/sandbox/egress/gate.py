@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from actbox.core.events import NetworkRequest
+from actbox.sandbox.taint import Taint
 
 from .inside import Way
 from .name_server import answer_datagrams
@@ -22,10 +23,16 @@ _log = logging.getLogger("actbox")
 class Gate:
     """The network of one guest; must be used in the event loop in which it was made, unless stated otherwise."""
 
-    def __init__(self, proxy: EgressProxy, ways: Sequence[Way], report: Callable[[NetworkRequest], None]) -> None:
+    def __init__(
+        self,
+        proxy: EgressProxy,
+        ways: Sequence[Way],
+        report: Callable[[NetworkRequest], None],
+        taint: Taint | None = None,
+    ) -> None:
         self._proxy = proxy
         self._ways = ways
-        self._quota = proxy.new_quota(report)
+        self._quota = proxy.new_quota(report, taint)
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 
 from actbox.core.events import NetworkRequest
+from actbox.core.policy import Policy
+from actbox.sandbox.taint import Taint
 
 from .bounds import Bounds
 
@@ -33,11 +35,17 @@ class GuestQuota:
     """The share of one guest: connections at once, requests in a time, and how many refusals are reported singly.
 
     `allowed_per_second` is the total of the policy's entries; it is added to the rate for requests that are refused.
+    `taint` is the label of the guest's workspace, without one `public`.
     """
 
     def __init__(
-        self, bounds: Bounds, report: Callable[[NetworkRequest], None], allowed_per_second: float = 0.0
+        self,
+        bounds: Bounds,
+        report: Callable[[NetworkRequest], None],
+        allowed_per_second: float = 0.0,
+        taint: Taint | None = None,
     ) -> None:
+        self.taint = taint or Taint(Policy())
         self.connections = asyncio.Semaphore(bounds.guest_connections)
         self._report = report
         self._asked = _TokenBucket(bounds.asked_at_once, bounds.asked_per_second + allowed_per_second)

@@ -14,6 +14,7 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.events import NetworkRequest
 from actbox.core.secrets import Secret
 from actbox.sandbox.readiness import NOT_LISTENING, RETRY_SECONDS, readable
+from actbox.sandbox.taint import Taint
 
 from .authority import Authority, Refusals
 from .bounds import Bounds
@@ -56,9 +57,12 @@ class EgressProxy:
         self.authority_pem: bytes | None = b"".join(authority.pem for authority in authorities) or None
         """The certificates that guests must trust, if an entry has methods or a secret to enforce on https."""
 
-    def new_quota(self, report: Callable[[NetworkRequest], None]) -> GuestQuota:
-        """Return a new guest's share of the proxy. `report` gets each request when it is over; it must not raise."""
-        return GuestQuota(self._bounds, report, self._enforcement.rules.requests_per_second)
+    def new_quota(self, report: Callable[[NetworkRequest], None], taint: Taint | None = None) -> GuestQuota:
+        """Return a new guest's share of the proxy. `report` gets each request when it is over; it must not raise.
+
+        `taint` is the label of the guest's workspace.
+        """
+        return GuestQuota(self._bounds, report, self._enforcement.rules.requests_per_second, taint)
 
     async def serve(
         self,

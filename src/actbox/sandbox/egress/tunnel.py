@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 
 from actbox.core.domains import AllowedDomain
 
+from .clearance import Clearance
 from .incoming import ClientGone
 from .pace import Pace, Share, steps_for
 from .record import Record
@@ -20,13 +21,15 @@ async def pass_through(
     first: bytes,
     sock: socket.socket,
     entry: AllowedDomain,
+    clearance: Clearance,
     record: Record,
     idle: float,
     pace: Pace,
 ) -> None:
     """Carry bytes both ways until both sides have finished; `first` goes to the host before anything else.
 
-    Raises `Denied` if a bound is reached or no data moves for `idle` seconds, and `ClientGone`.
+    Raises `Denied` if a bound is reached, the sandbox has a label for which the host is not cleared, or no data moves
+    for `idle` seconds, and `ClientGone`.
     """
     host = await TcpStream.of(sock)
     loop = asyncio.get_running_loop()
@@ -34,6 +37,7 @@ async def pass_through(
         async with asyncio.timeout(idle) as patience:
 
             def sent(count: int) -> None:
+                clearance.check()
                 patience.reschedule(loop.time() + idle)
                 record.sent_bytes += count
                 if record.sent_bytes > entry.request_bytes:

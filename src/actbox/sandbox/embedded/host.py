@@ -21,7 +21,7 @@ from actbox.sandbox.languages import cannot_fork, engine_instead, in_language
 from actbox.sandbox.requests import wall_time
 from actbox.sandbox.run_end import EXIT_SANDBOX_FAILED, STATE_LOST, Stop
 from actbox.sandbox.run_slots import Slots
-from actbox.sandbox.traits import check_packages
+from actbox.sandbox.traits import check_packages, check_tool_labels
 from actbox.tools import Toolset
 
 from .evaluation import Kept
@@ -188,6 +188,7 @@ class EmbeddedHost(Sandbox, Generic[P, S]):
             raise Unsupported(
                 f"the {traits.engine} engine has no tools; the {engine_instead(traits.languages)} engine has"
             )
+        check_tool_labels(toolset, traits)
         await self._check(asked, toolset, place)
         run = self._run_of(
             Asked(

@@ -55,6 +55,7 @@ TRAITS = Traits(
     cwd=True,
     sessions=True,
     network="everything that this machine reaches",
+    labels="results",
     notes=(
         "no isolation: use it only for programs that you trust",
         "the workspace is a temporary directory of the host, so /workspace, /input and /output do not exist: "

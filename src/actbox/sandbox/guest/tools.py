@@ -15,18 +15,37 @@ if TYPE_CHECKING:
 
 
 def bind_tools(specs: List[Dict[str, Any]], channel: HostChannel, awaited: bool, program_name: str) -> Dict[str, Any]:
-    """Return the names for a program: `ToolError`, `display`, each tool and, if there are tools, `call_tool`.
+    """Return the names for a program: `ToolError`, `display`, `raise_label`, `claim`, each tool and, if there are
+    tools, `call_tool`.
 
     In a program that uses `await` (`awaited`) tools are coroutines; in any other they are plain calls. A call that
     somebody is asked to approve (`asks` in its tool's spec) carries the line of the program that makes it.
     """
     asking = {spec[key] for spec in specs if spec.get("asks") for key in ("name", "alias")}
     names: Dict[str, Any] = {"ToolError": ToolError, "display": display}
+    names.update(_label_functions(channel))
     if specs:
         names["call_tool"] = _call_tool(channel, awaited, asking, program_name)
     for spec in specs:
         names[spec["alias"]] = _function(spec, channel, awaited, program_name)
     return names
+
+
+def _label_functions(channel: HostChannel) -> Dict[str, Any]:
+    """Return `raise_label` and `claim`, which are plain calls in every program."""
+
+    def raise_label(label: str) -> None:
+        """Join a label such as "pii.email" to those of what this program could have read."""
+        channel.call("raise_label", {"label": label})
+
+    def claim(name: str, label: str) -> None:
+        """Say that a file below /output has a lower label than what this program could have read."""
+        channel.call("claim", {"name": name, "label": label})
+
+    for function in (raise_label, claim):
+        function.__module__ = "__main__"
+        function.__annotations__ = {}
+    return {"raise_label": raise_label, "claim": claim}
 
 
 def bind_types(message: Dict[str, Any], namespace: Dict[str, Any]) -> None:

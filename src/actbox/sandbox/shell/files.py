@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from actbox.core.errors import FileError, InvalidValue
+from actbox.core.labels import Label
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.cancellation import whole
 from actbox.sandbox.files import MOST_LISTED, check_written, info_of, lines_of
 from actbox.sandbox.paths import names_below
-from actbox.sandbox.storage import FileInfo, Files
+from actbox.sandbox.storage import FileInfo, Files, refuse_label
 
 from .responses import AnswerTooLong, ShellError
 
@@ -62,8 +63,11 @@ class ShellFiles(Files):
                 raise FileError(errno.EBUSY, f"{path}: {_REPLACED}")
             version = reply.get("version")
 
-    async def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+    async def write_file(
+        self, path: str, data: bytes, *, mode: int | None = None, label: Label | str | None = None
+    ) -> None:
         check_written(data, mode)
+        refuse_label(label)
         root, parts = self._place(path)
         await self._write(path, root, parts, data, mode)
 

@@ -34,7 +34,7 @@ from actbox.sandbox.requests import check_given, encode_program, resolved, run_m
 from actbox.sandbox.run_end import Ending, Stop
 from actbox.sandbox.run_slots import Slots, slots
 from actbox.sandbox.runs import Request, Run, failed_result
-from actbox.sandbox.traits import check_policy
+from actbox.sandbox.traits import check_labels, check_policy, check_tool_labels
 from actbox.tools import Toolset
 
 from .files import ShellFiles
@@ -92,6 +92,7 @@ class ShellSandbox(ShellFiles, Sandbox):
             raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
         check_subclass(self, has_begun=True)
         check_policy(self.policy, self.traits.engine, "mounts", "domains", "secrets")
+        check_labels(self.policy, self.traits)
         self.tool_proxy: ToolProxy | None = None
         if tool_address is not None:
             self.tool_proxy = ToolProxy(tool_address)
@@ -217,6 +218,7 @@ class ShellSandbox(ShellFiles, Sandbox):
             )
         check_start(program, self.traits)
         toolset = Toolset.for_run(tools)
+        check_tool_labels(toolset, self.traits)
         check_given(program, toolset, self.policy, self.root)
         return ProgramRequest(program, toolset, wall)
 

@@ -165,7 +165,7 @@ class ContainerSandbox(AgentSandbox):
     async def _close_workspace(self) -> None:
         container, self._agent_place = self._agent_place, None
         self._active.clear()
-        if isinstance(container, Container) and self._is_sibling:
+        if isinstance(container, Container) and self._is_sibling and not self._taint.has_risen:
             await run_blocking(self._pool.give_back, container)
         elif container is not None:
             await run_blocking(container.remove)

@@ -78,6 +78,7 @@ def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_
         session_packages=True,
         platforms=("linux", "darwin"),
         network="loopback of its own only",
+        labels="egress",
         mounts=("ro", "rw"),
         cwd=True,
         sessions=True,
@@ -98,6 +99,7 @@ def brought_traits(*, name: str, lowered: tuple[str, ...], network: str) -> Trai
         packages="those in the container",
         platforms=("linux", "darwin"),
         network="loopback of its own only" if network == "none" else "whatever the container reaches",
+        labels="results",
         cwd=True,
         sessions=True,
         notes=(

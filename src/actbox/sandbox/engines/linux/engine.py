@@ -320,7 +320,7 @@ class LinuxSandbox(LocalSandbox):
             try:
                 if self._network is not None:
                     mounts += self._network.descriptors()
-                    self._network.open_gate(child)
+                    self._network.open_gate(child, self._taint)
                 tree = self._tree_limits(start)
                 request = {**self._take_request, "watched": tree.watched, "owed": self._owe(child)}
                 if asked:

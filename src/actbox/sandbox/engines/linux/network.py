@@ -14,6 +14,7 @@ from actbox.sandbox.egress import inside
 from actbox.sandbox.egress.gate import Gate
 from actbox.sandbox.egress.proxy import EgressProxy
 from actbox.sandbox.egress.upstream import Upstream
+from actbox.sandbox.taint import Taint
 
 from .child import Child
 
@@ -83,10 +84,10 @@ class Network:
                 raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
             return _each_or_none(os.dup, self._files)
 
-    def open_gate(self, child: Child) -> None:
-        """Have the proxy serve a guest as long as it lives."""
+    def open_gate(self, child: Child, taint: Taint) -> None:
+        """Have the proxy serve a guest, whose workspace has this label, as long as it lives."""
         if self._proxy is not None:
-            child.open_gate(Gate(self._proxy, self.ways, child.tell_network))
+            child.open_gate(Gate(self._proxy, self.ways, child.tell_network, taint))
 
 
 def _file_with(content: bytes) -> int:

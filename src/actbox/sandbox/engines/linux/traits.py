@@ -34,6 +34,7 @@ def linux_traits(groups: Support | None, environment: str = HOST) -> Traits:
         platforms=("linux",),
         network="loopback of its own only",
         domains=True,
+        labels="egress",
         mounts=("ro", "rw", "overlay"),
         cwd=True,
         sessions=True,

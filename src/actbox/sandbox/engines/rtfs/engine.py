@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.events import Event
+from actbox.core.labels import Label
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -39,7 +40,9 @@ class _NoFiles(Files):
     async def read_file(self, path: str) -> NoReturn:
         raise Unsupported(_NO_FILES)
 
-    async def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> NoReturn:
+    async def write_file(
+        self, path: str, data: bytes, *, mode: int | None = None, label: Label | str | None = None
+    ) -> NoReturn:
         raise Unsupported(_NO_FILES)
 
     async def remove_file(self, path: str, *, recursive: bool = False) -> NoReturn:

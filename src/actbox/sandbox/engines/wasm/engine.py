@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from actbox.core.after_fork import Owner
 from actbox.core.errors import FileError, SandboxUnavailable
 from actbox.core.events import Event
+from actbox.core.labels import Label
 from actbox.core.limits import Limits
 from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
@@ -126,13 +127,15 @@ class WasmSandbox(EmbeddedSandbox):
         if ended is None or ended.report is None or ended.limit:
             await whole(run_blocking(_cut_back, evaluation))
 
-    async def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+    async def write_file(
+        self, path: str, data: bytes, *, mode: int | None = None, label: Label | str | None = None
+    ) -> None:
         place = self._open_place()
         most = self.policy.limits.workspace_mib
         size = len(data) if isinstance(data, (bytes, bytearray, memoryview)) else 0  # other types are refused below
         if await run_blocking(room, most * 2**20 - size, *_counted(place)) < 0:
             raise FileError(errno.ENOSPC, f"{path}: the workspace would have more than {most} MiB")
-        await super().write_file(path, data, mode=mode)
+        await super().write_file(path, data, mode=mode, label=label)
 
     def _storage(self, folder: str, input_folder: str) -> Storage:
         return open_files(folder, input_folder)
