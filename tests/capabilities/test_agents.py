@@ -126,6 +126,18 @@ async def test_what_an_agent_has_read_is_the_label_of_its_next_input() -> None:
     assert CapabilityTools(registry).label == Label("public")
 
 
+async def test_a_program_passes_its_label_on_and_has_that_of_each_outcome() -> None:
+    seen: list[Outcome] = []
+    posts = capability("web.post", effects=["network"])
+    registry = Registry([capability(data="pii.email"), posts], egress_max="public")
+    async with actbox.open_sandbox("linux", policy=actbox.Policy(label="internal")) as box:
+        tools = CapabilityTools(registry, on_outcome=seen.append)
+        assert (await box.run("web_post('tea')", tools=tools)).success is False
+        result = await box.run("shop_price('tea')", tools=tools)
+    assert [one.labels for one in seen] == [Label("internal"), Label("internal", "pii.email")]
+    assert result.label == Label("internal", "pii.email")
+
+
 async def test_an_outcome_may_be_awaited() -> None:
     told: list[Outcome] = []
 

@@ -17,6 +17,7 @@ from actbox.codeact.tool_index import ToolIndex
 from actbox.core.errors import InvalidValue, ToolError
 from actbox.core.labels import Label
 from actbox.core.values import pack
+from actbox.sandbox.taint import call_taint
 from actbox.sandbox.wall_clock import call_clock
 from actbox.tools import Tool, Toolset
 from actbox.tools.json_form import spelled_out
@@ -66,7 +67,8 @@ class CapabilityTools(Sequence[Tool]):
     tools `search_capabilities` and `invoke_capability` find and invoke all of them.
 
     All calls share one account. An agent has read what its calls return, so the label of each outcome is also that of
-    every later input: `label` only rises. Use another object for another conversation.
+    every later input: `label` only rises. A program's workspace passes its own label on, and has that of each outcome
+    before the program has its output. Use another object for another conversation.
 
     The sandboxes of a registry belong to the event loop that first used them, so make all calls in one loop.
     """
@@ -178,6 +180,7 @@ class CapabilityTools(Sequence[Tool]):
         return found
 
     async def _call(self, id: str, /, **given: Any) -> Any:
+        taint = call_taint.get()
         with _standing_still({"approval", *(["budget"] if self.account.on_limit == "ask" else [])}) as follow:
             outcome = await self._registry.invoke(
                 id,
@@ -185,11 +188,13 @@ class CapabilityTools(Sequence[Tool]):
                 caller=self._caller,
                 run=self._run,
                 budget=self.account,
-                labels=self._label,
+                labels=self._label if taint is None else self._label | taint.label,
                 on_event=follow,
             )
         with self._lock:
             self._label |= outcome.labels
+        if taint is not None:
+            taint.raise_to(outcome.labels)  # raises if the program must not have it
         if self._on_outcome is not None:
             told = self._on_outcome(outcome)
             if asyncio.iscoroutine(told):

@@ -12,12 +12,17 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Hashable
+from contextvars import ContextVar
 from typing import Protocol
 
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.labels import PUBLIC, Label
 from actbox.core.policy import Policy
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
+
+
+call_taint: ContextVar[Taint | None] = ContextVar("call_taint", default=None)
+"""In a tool, the label of the workspace whose program calls it; the tool may raise it before it returns."""
 
 
 class LabelRefused(Exception):

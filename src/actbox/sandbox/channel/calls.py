@@ -16,7 +16,7 @@ from actbox.core.limits import Limits
 from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.tagged import Packed, unpack
 from actbox.sandbox.run_slots import in_a_run
-from actbox.sandbox.taint import Taint
+from actbox.sandbox.taint import Taint, call_taint
 from actbox.sandbox.wall_clock import WallClock, call_clock
 from actbox.tools import Tool, Toolset
 from actbox.tools.large_values import aside
@@ -156,6 +156,7 @@ class ToolCalls:
     async def _answer(self, call: Call, weight: int) -> None:
         in_a_run.set(True)
         call_clock.set(self._clock)
+        call_taint.set(self._taint)
         tool = self._toolset.get(call.tool)
         prepared: PreparedCall | None = None
         error: str | None = None
