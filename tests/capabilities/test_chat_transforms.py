@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from actbox.capabilities import Label
 from actbox.capabilities.chat_transforms import RedactionVerifier, find, redact, redact_message, verify_redaction
 from actbox.capabilities.registry import Registry
+from actbox.capabilities.verifying import verify
 from actbox.core.errors import InvalidValue
+from actbox.core.result import Artifact
 
 FOUND = {
     "email": [
@@ -125,6 +127,7 @@ async def test_a_verifier_says_yes_or_no_with_the_reason() -> None:
     clean, dirty = "write to [email 1]", "hello\nann lee, +49 171 1234567"
     for value, claimed, answer, reason in (
         (clean, "pii.redacted", True, "no e-mail address"),
+        (Artifact("a.txt", clean.encode()), "pii.redacted", True, "no e-mail address"),
         (clean.encode(), "pii.redacted+internal", True, "no e-mail address"),
         ({"to": [clean, 1]}, "pii.redacted", True, "no e-mail address"),
         (dirty, "pii.redacted", False, "name in line 2, phone in line 2"),
@@ -135,9 +138,9 @@ async def test_a_verifier_says_yes_or_no_with_the_reason() -> None:
         (b"\x89PNG\xff", "pii.redacted", False, "neither text nor JSON"),
         ("x" * 1_000_001, "pii.redacted", False, "1,000,000 are the most"),
     ):
-        is_so, why = await verifier.verify(value, Label(claimed))
-        assert is_so is answer and reason in why, (value, why)
-        assert "1234567" not in why
+        told = await verify(verifier, value, Label(claimed))
+        assert told.granted is answer and reason in told.reason, (value, told)
+        assert "1234567" not in told.reason and told.by == "RedactionVerifier"
 
 
 async def test_the_verification_is_a_capability_too() -> None:

@@ -56,7 +56,7 @@ async def ask(registry: Registry, url: str, **more: Any) -> Outcome:
 
 
 async def test_a_request_reaches_an_allowed_host_and_its_response_has_a_label(host: Host) -> None:
-    asking = registry(entry(host), label="internal")
+    asking = registry(entry(host, label="internal"))
     done = await ask(asking, f"{host.url}/a?b=c", method="post", headers={"X-One": "1"}, body="grüße")
     assert done.ok and done.output["status"] == 200 and done.output["encoding"] == "text", done
     assert done.output["body"].startswith("POST") and "('x-one', '1')" in done.output["body"]
@@ -134,6 +134,32 @@ async def test_a_redirect_to_another_host_takes_nothing_along(host: Host) -> Non
     assert done.ok and done.output["url"] == f"{other}/"
     assert b"x-key: mine" in host.asked[0].head and b"x-key" not in host.asked[1].head.lower()
     assert VALUE not in str(host.asked[1].head)
+
+
+async def test_a_host_is_sent_what_it_is_cleared_for(host: Host) -> None:
+    """A domain's clearance counts instead of the registry's, also after a redirect, and so does what was read there."""
+    other = f"http://other.example:{host.port}"
+    made = http_request(
+        [entry(host, cleared="pii", label="internal"), AllowedDomain(other, private=True)],
+        upstream=Upstream(resolve=resolve),
+        redirects=1,
+    )
+    asking = Registry([made], granted=["network"], egress_max="public")
+
+    async def sent(url: str, labels: str = "public") -> Outcome:
+        return await asking.invoke("network.http_request", {"url": url}, labels=labels)
+
+    assert (await sent(host.url, "pii.email")).labels == Label("pii.email", "internal")
+    for done, step in (
+        (await sent(host.url, "secret.key"), "label"),
+        (await sent(other, "pii.email"), "label"),
+        (await sent(f"{host.url}/to?{other}/", "pii.email"), "run"),
+        (await sent(f"{host.url}/to?{other}/"), "run"),
+    ):
+        assert done.error is not None and (done.error.step, done.error.kind) == (step, "refused"), done.error
+    assert done.labels == Label("internal") and "other.example is cleared up to public" in done.error.message
+    assert {name for asked in host.asked for name in asked.values("host")} == {host.place}
+    assert (await sent(other)).ok
 
 
 async def test_nothing_asks_a_host_without_domains_or_approval(host: Host) -> None:

@@ -22,11 +22,13 @@ import regex
 
 from actbox.core.errors import InvalidValue
 from actbox.core.labels import Label
+from actbox.core.result import Artifact
 from actbox.sandbox.blocking import run_blocking
 
 from .capability import Capability
 from .invocation import Invocation
 from .outcome import StepFailed
+from .verifying import Verification
 
 REDACTED: Final = Label("pii.redacted")
 MOST_CHARACTERS: Final = 1_000_000
@@ -150,27 +152,28 @@ def redact(text: str, names: Iterable[str] = ()) -> tuple[str, dict[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class RedactionVerifier:
-    """A verifier of the label `pii.redacted`: it says yes if no personal data is found, with the reason either way.
+    """A `Verifier` of the label `pii.redacted`: it says yes if no personal data is found, with the reason either way.
 
-    `names` are found besides. The value is text, bytes of UTF-8, or JSON data.
+    `names` are found besides. The value is an artifact or bytes, in UTF-8, text, or JSON data.
     """
 
     names: tuple[str, ...] = ()
 
-    async def verify(self, value: object, claimed: Label) -> tuple[bool, str]:
+    async def verify(self, value: object, claimed: Label) -> Verification:
         """Return whether a value may have a label, and the reason. The reason has none of the value."""
         if not claimed >= REDACTED:
-            return False, f"redaction brings personal data down to {REDACTED}, and {claimed} is lower"
+            return Verification(False, f"redaction brings personal data down to {REDACTED}, and {claimed} is lower")
         try:
             text = _text_of(value)
             found = await run_blocking(find, text, self.names)
         except (InvalidValue, TimeoutError) as error:
-            return False, str(error)
+            return Verification(False, str(error))
         if not found:
-            return True, "no e-mail address, telephone number, IBAN, card number, IP address or given name is in it"
+            why = "no e-mail address, telephone number, IBAN, card number, IP address or given name is in it"
+            return Verification(True, why)
         lines = [f"{place.kind} in line {text.count(chr(10), 0, place.start) + 1}" for place in found[:_REASONS]]
         more = f" and {len(found) - _REASONS} more" if len(found) > _REASONS else ""
-        return False, f"personal data is in it: {', '.join(lines)}{more}"
+        return Verification(False, f"personal data is in it: {', '.join(lines)}{more}")
 
 
 def redact_message(redactable: Label | str = "pii") -> Capability:
@@ -184,9 +187,9 @@ def redact_message(redactable: Label | str = "pii") -> Capability:
     async def handler(call: Invocation) -> dict[str, Any]:
         names = call.input.get("names") or ()
         message, found = await _done(partial(redact, call.input["message"], names), call)
-        is_clean, why = await RedactionVerifier(tuple(names)).verify(message, REDACTED)
-        if not is_clean:
-            raise StepFailed("failed", "run", why)
+        answer = await RedactionVerifier(tuple(names)).verify(message, REDACTED)
+        if not answer.granted:
+            raise StepFailed("failed", "run", answer.reason)
         kept = [one for one in call.labels.classes if not Label(one) <= lowered]
         call.lower_output(Label(*kept))
         return {"message": message, "found": found}
@@ -207,8 +210,8 @@ def verify_redaction() -> Capability:
 
     async def handler(call: Invocation) -> dict[str, Any]:
         verifier = RedactionVerifier(tuple(call.input.get("names") or ()))
-        verified, reason = await verifier.verify(call.input["message"], Label(call.input.get("label", str(REDACTED))))
-        return {"verified": verified, "reason": reason}
+        answer = await verifier.verify(call.input["message"], Label(call.input.get("label", str(REDACTED))))
+        return {"verified": answer.granted, "reason": answer.reason}
 
     return Capability(
         "chat.transform.verify_redaction",
@@ -236,6 +239,7 @@ async def _done(work: Callable[[], tuple[str, dict[str, int]]], call: Invocation
 def _text_of(value: object) -> str:
     """Return a value as text. Raises `InvalidValue`."""
     try:
+        value = value.data if isinstance(value, Artifact) else value
         if isinstance(value, bytes):
             text = value.decode()
         else:

@@ -64,6 +64,10 @@ class Invocation:
     reservation: Reservation | None = None
     user: str = ""
     meter: Meter = field(default_factory=Meter)
+    egress_max: Label | None = None
+    """The highest label that the registry lets a capability send out, `None` for any."""
+    cleared: Label | None = None
+    """The highest label that may be sent to where the input goes, instead of `egress_max`; `prepare` sets it."""
     output_label: Label | None = None
     """The label of the output where the handler has lowered it; `None`: the label of what the invocation has read."""
 
@@ -117,8 +121,9 @@ class Governance:
     """What decides about the invocations of one registry.
 
     `granted` are the kinds of approval that need no question. `egress_max` is the highest label that a capability with
-    the effects `network` or `llm` may be given, `None` for any. If the journal cannot be written after the run, the
-    output is withheld (`stop`) or given with a warning (`warn`). `prices` charge the money of an invocation at its end.
+    the effects `network` or `llm` may be given, `None` for any; a place that has a clearance of its own counts by that.
+    If the journal cannot be written after the run, the output is withheld (`stop`) or given with a warning (`warn`).
+    `prices` charge the money of an invocation at its end.
     """
 
     approvals: Approvals | None = None
@@ -180,6 +185,7 @@ class _Pipeline:
         self._call = call
         self._is_again = is_again
         self._governance = governance
+        call.egress_max = governance.egress_max
         self._key = key
         self._step: Step = "validate_input"
         self._approval = ""
@@ -242,12 +248,13 @@ class _Pipeline:
             self._shown = await self._handled("validate_input", capability.prepare(call))
 
     async def _label(self) -> None:
-        most, capability = self._governance.egress_max, self._call.capability
-        if most is not None and {"network", "llm"} & {*capability.effects} and not self._call.labels <= most:
+        call, capability = self._call, self._call.capability
+        most = call.egress_max if call.cleared is None else call.cleared
+        if most is not None and {"network", "llm"} & {*capability.effects} and not call.labels <= most:
             raise StepFailed(
                 "refused",
                 "label",
-                f"{capability.id} may be given data up to {most}, and this has the label {self._call.labels}",
+                f"{capability.id} may be given data up to {most}, and this has the label {call.labels}",
                 "send data of a lower label, or have the label lowered by somebody who may",
             )
 

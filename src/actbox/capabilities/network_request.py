@@ -1,8 +1,8 @@
 """`network.http_request`: HTTP requests to allowed hosts, with a secret by its name.
 
 All checks are those of the egress proxy, which programs in sandboxes go through too: the allowed domains and their
-methods, rates, sizes and times; no private addresses unless an entry says so; secrets added by the proxy to requests
-for their own hosts, and blotted out of every response.
+methods, rates, sizes, times and labels; no private addresses unless an entry says so; secrets added by the proxy to
+requests for their own hosts, and blotted out of every response.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from urllib.parse import urljoin, urlsplit
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.events import NetworkRequest
-from actbox.core.labels import PUBLIC, Label
 from actbox.core.policy import Policy
 from actbox.core.secrets import Secret
+from actbox.sandbox.taint import Taint
 
 from .budgets import Budget
 from .capability import Capability, Resources
@@ -60,14 +60,14 @@ def http_request(
     secrets: Sequence[Secret] = (),
     *,
     redirects: int = 0,
-    label: Label | str = PUBLIC,
     upstream: Upstream | None = None,
 ) -> Capability:
     """Return `network.http_request` for some hosts; without any, nothing carries it out.
 
     `redirects` is how many redirects of a GET or HEAD are followed, each under the same rules; beyond that, and for all
-    other methods, the redirect is the response. `label` is that of every response. `upstream` is for tests, and for
-    authorities of one's own.
+    other methods, the redirect is the response. A response has the label of its domain, and a domain is sent data up to
+    the label that it is cleared for (by default the registry's `egress_max`), which may have risen by a redirect.
+    `upstream` is for tests, and for authorities of one's own.
 
     Raises `InvalidValue` as `Policy` does for its domains and secrets, and for two secrets for one place.
     """
@@ -87,7 +87,6 @@ def http_request(
         risk="medium",
         approvals=("network",),
         resources=Resources(timeout_ms=_TIMEOUT_MS),
-        data=label,
         network=[str(domain) for domain in policy.domains],
         secrets=[secret.name for secret in policy.secrets],
         worst_case=partial(_worst_case, redirects),
@@ -114,16 +113,20 @@ class _Requests:
                 raise _invalid(f"the body has {size:,} bytes, and {MOST_SENT:,} are the most")
         except UnicodeEncodeError as error:
             raise _invalid(f"the body is no text: {error}") from None
-        self._check_secret(given["url"], given.get("secret", ""))
+        call.cleared = self._entry(given["url"], given.get("secret", "")).cleared
         return {}
 
     async def send(self, call: Invocation) -> dict[str, Any]:
         given = call.input
         url, method = given["url"], given.get("method", "GET").upper()
         headers, body, secret = given.get("headers") or {}, given.get("body", ""), given.get("secret", "")
+        taint = Taint(Policy(label=call.labels, egress_max=call.egress_max))
         for left in range(self._redirects, -1, -1):
-            self._check_secret(url, secret)
-            response = await self._response(call, url, method, headers, body)
+            self._entry(url, secret)
+            try:
+                response = await self._response(call, taint, url, method, headers, body)
+            finally:
+                call.raise_label(taint.label)
             target = response["headers"].get("location")
             if not left or not target or response["status"] not in _REDIRECT or method not in ("GET", "HEAD"):
                 break
@@ -133,7 +136,7 @@ class _Requests:
         return response
 
     async def _response(
-        self, call: Invocation, url: str, method: str, headers: Mapping[str, str], body: str
+        self, call: Invocation, taint: Taint, url: str, method: str, headers: Mapping[str, str], body: str
     ) -> dict[str, Any]:
         """Return the response to one request. Raises `StepFailed`."""
         from actbox.sandbox.embedded.http import Requests  # its dependencies take long to import
@@ -143,7 +146,7 @@ class _Requests:
                 call.count(egress_bytes=_size(url, headers, body))
             call.event("run", "note", f"{event.method} {event.host}: {event.status or event.reason}")
 
-        requests = Requests(self._proxy_here(), count, MOST_RECEIVED)
+        requests = Requests(self._proxy_here(), count, MOST_RECEIVED, taint)
         try:
             found = await requests.request((url, method, dict(headers), body), {})
         except PermissionError as error:
@@ -163,14 +166,19 @@ class _Requests:
             "encoding": "text" if is_text else "base64",
         }
 
-    def _check_secret(self, url: str, named: str) -> None:
-        """Raise `StepFailed` unless a request would carry exactly the secret that it names."""
+    def _entry(self, url: str, named: str) -> AllowedDomain:
+        """Return the entry that allows a request. Raises `StepFailed` unless it carries exactly the secret it names."""
+        from actbox.sandbox.egress.domain_rules import Rules
+        from actbox.sandbox.egress.refusal_responses import Denied
         from actbox.sandbox.embedded.http import parts_of_url
 
         try:
             scheme, host, port, _ = parts_of_url(url)
+            entry = Rules(self._policy.domains, self._policy.secrets).entry(scheme, host, port)
         except ValueError as error:
             raise _invalid(str(error)) from None
+        except Denied as denied:
+            raise StepFailed("refused", "run", denied.sentence) from None
         places = {secret.name: secret.domains for secret in self._policy.secrets}
         carried = [secret.name for secret in self._policy.secrets if secret.goes_to(scheme, host, port)]
         if named and named not in places:
@@ -180,6 +188,7 @@ class _Requests:
         if carried and not named:
             why = f"requests to {host} carry the secret {carried[0]}"
             raise StepFailed("refused", "run", why, f'say so: "secret": "{carried[0]}"')
+        return entry
 
     def _proxy_here(self) -> EgressProxy:
         """Return the proxy of the running event loop."""

@@ -22,6 +22,7 @@ from actbox.sandbox.egress.domain_rules import DEFAULT_PORTS, Scheme
 from actbox.sandbox.egress.guest_quota import GuestQuota
 from actbox.sandbox.egress.proxy import EgressProxy
 from actbox.sandbox.egress.upstream import Upstream
+from actbox.sandbox.taint import Taint
 
 from .http_request import NAME, PARAMETERS, charset_of
 
@@ -32,13 +33,22 @@ _reported: ContextVar[list[NetworkRequest]] = ContextVar("actbox_reported")
 
 
 class Requests:
-    """The HTTP requests of one program. `report` gets every request, when it is over."""
+    """The HTTP requests of one program. `report` gets every request, when it is over.
 
-    def __init__(self, proxy: EgressProxy, report: Callable[[NetworkRequest], None], most_bytes: int) -> None:
+    `taint` is the label of what the program has read, without one `public`.
+    """
+
+    def __init__(
+        self,
+        proxy: EgressProxy,
+        report: Callable[[NetworkRequest], None],
+        most_bytes: int,
+        taint: Taint | None = None,
+    ) -> None:
         self._report = report
         self._proxy = proxy
         self._most_bytes = most_bytes
-        self._quota: GuestQuota = proxy.new_quota(self._heard)
+        self._quota: GuestQuota = proxy.new_quota(self._heard, taint)
 
     async def request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Make a request with the arguments of `http_request`; return `status`, `headers`, `text` and `content`.
