@@ -21,6 +21,14 @@ SHOWS = {
     "limits.py": ["TIMEOUT", "MEMORY", "PROCESSES", "OUTPUT_LIMIT", "DISK", "NETWORK"],
     "engines.py": ["── linux: ", "total.txt with 28.50 euros", "RUNTIME: 'milk' in line 4", "there is tea: 4"],
     "agent.py": ["KeyError: 'North'", "answer:  15"],
+    "governed_chart.py": [
+        "data: pii",
+        "shown to the user:",
+        "not sent: network.http_request may be given data up to public, and this has the label pii",
+        "labels of the chart: pii",
+        "3 refused network.http_request pii label",
+        "the journal verifies: True",
+    ],
 }
 OF_THE_FRAMEWORK = {
     "agent_framework/task.py": [

@@ -115,11 +115,13 @@ async def test_calls_of_a_session_share_variables_labels_and_budget(registry: St
         given = {"code": code, "session": "s1"}
         return await registry.invoke("execute.python", given, caller=caller, **more)
 
-    first = await call("x = 1", labels="pii.email", budget=Budget(steps=3))
+    first = await call("x = 1", labels="pii.email", budget=Budget(steps=4))
     second = await call("print(x)", budget=Budget(steps=1))
     assert second.output["stdout"] == "1\n" and second.labels == Label("pii.email"), second
     other = await call("print(x)", caller="bob")
     assert "NameError" in other.output["error"] and other.labels == Label("public")
+    await call("open('kept.txt', 'w').write('ann')")
+    assert "FileNotFoundError" in (await call("open('kept.txt')", caller="bob")).output["error"]
     assert (await call("print(x)")).ok
     last = await call("print(x)", budget=Budget(steps=9))
     assert first.ok and last.error is not None and last.error.step == "budget"

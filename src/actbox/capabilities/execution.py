@@ -40,6 +40,7 @@ OUTPUT_TYPES: Final = ("png", "jpg", "jpeg", "svg", "gif", "csv", "json", "txt",
 SPEC_RULES: Final = Rules.preset("spec")
 _MOST_REVIEWED: Final = 2**18
 """The most characters of a program that is reviewed: a hostile one of so many takes a second or two."""
+_WITHOUT_LABELS: Final = ("wasm", "monty", "hyperlight")
 _MOST_BOXES: Final = 8
 _MOST_SESSIONS: Final = 32
 _MOST_INPUT_BYTES: Final = 256 * 2**20
@@ -109,8 +110,9 @@ class _Place:
 
 @dataclass(slots=True)
 class _Shared:
-    """A session that the calls of one caller share, and the label of all that they have brought into it."""
+    """A session that the calls of one caller share, in a sandbox of its own, and the label of what it has read."""
 
+    box: Sandbox
     session: Session
     place: _Place
     label: Label = PUBLIC
@@ -153,11 +155,12 @@ class Sandboxes:
             if session:
                 result = await self._run_in_session(call, session, place, program, wall)
             else:
-                result = await self._run_alone(place, program, wall)
+                result = await self._run_alone(call, place, program, wall)
         except (SandboxUnavailable, Unsupported) as error:
             raise StepFailed("unavailable", "run", str(error)) from None
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", str(error)) from None
+        call.raise_label(self._settings.policy.read_label | result.label)
         call.engine, call.environment = result.sandbox, result.environment or environment
         call.warnings += result.warnings
         used = result.usage
@@ -191,8 +194,8 @@ class Sandboxes:
     async def close(self) -> None:
         """Close all sessions and sandboxes."""
         async with self._turn:
-            self._sessions.clear()
-            boxes, self._open = [*self._open.values()], {}
+            boxes = [*self._open.values(), *(shared.box for shared in self._sessions.values())]
+            self._open, self._sessions = {}, {}
             await asyncio.gather(*(box.stop() for box in boxes))
 
     async def _place(
@@ -210,6 +213,8 @@ class Sandboxes:
         limits = replace(policy.limits, memory_mib=place.memory_mib)
         if place.engine == "rtfs":
             return Policy(limits=limits)
+        if place.engine in _WITHOUT_LABELS and not policy.domains:
+            policy = replace(policy, egress_max=None, model_cleared=None, label=PUBLIC)  # nothing can leave, and the outcome has the label
         return replace(
             policy,
             limits=limits,
@@ -238,10 +243,10 @@ class Sandboxes:
             self._engines[key] = works
         return self._engines[key]
 
-    async def _run_alone(self, place: _Place, program: Program, wall: float) -> ExecutionResult:
+    async def _run_alone(self, call: Invocation, place: _Place, program: Program, wall: float) -> ExecutionResult:
         box = await self._box(place)
         try:
-            return await box.run_alone(program, timeout=wall)
+            return await box.run_alone(_labelled(program, call.labels, box), timeout=wall)
         finally:
             self._in_use[place] -= 1
 
@@ -256,21 +261,21 @@ class Sandboxes:
         async with shared.turn:
             shared.label |= call.labels
             call.raise_label(shared.label)
-            result = await shared.session.run(program, timeout=wall)
+            result = await shared.session.run(_labelled(program, call.labels, shared.box), timeout=wall)
+            shared.label |= result.label
         if not shared.session.alive and self._sessions.get((call.caller, name)) is shared:
             del self._sessions[call.caller, name]
-            self._in_use[place] -= 1
+            await shared.box.stop()
             call.warnings.append(f"the session {name!r} has ended; a later call begins a new one")
         return result
 
     async def _session(self, key: tuple[str, str], place: _Place) -> _Shared:
-        if (found := self._sessions.get(key)) is None:
-            if len(self._sessions) >= _MOST_SESSIONS:
-                raise StepFailed("unavailable", "run", f"{_MOST_SESSIONS} sessions are open, and no more may be")
-            box = await self._box(place)
-            made = _Shared(box.session(), place)
-            if (found := self._sessions.setdefault(key, made)) is not made:
-                self._in_use[place] -= 1
+        async with self._turn:
+            if (found := self._sessions.get(key)) is None:
+                if len(self._sessions) >= _MOST_SESSIONS:
+                    raise StepFailed("unavailable", "run", f"{_MOST_SESSIONS} sessions are open, and no more may be")
+                box = await self._opened(place)  # sessions of one sandbox would share its files
+                found = self._sessions[key] = _Shared(box, box.session(), place)
         if found.place != place:
             why = f"the session {key[1]!r} was begun with another image or other limits"
             raise StepFailed("invalid", "validate_input", why, "give those of its first call, or another session")
@@ -280,15 +285,24 @@ class Sandboxes:
         """Return an open sandbox, which counts as in use until the caller says otherwise."""
         async with self._turn:
             if (box := self._open.pop(place, None)) is None:
-                unisolated = self._settings.allow_unisolated
-                box = open_sandbox(place.engine, policy=self._policy(place), allow_unisolated=unisolated)
-                await box.start()
+                box = await self._opened(place)
             self._open[place] = box  # the last is the one used last
             self._in_use[place] = self._in_use.get(place, 0) + 1
             idle = [one for one in self._open if not self._in_use[one]]
             for old in idle[: max(0, len(self._open) - _MOST_BOXES)]:
                 await self._open.pop(old).stop()
             return box
+
+    async def _opened(self, place: _Place) -> Sandbox:
+        unisolated = self._settings.allow_unisolated
+        box = open_sandbox(place.engine, policy=self._policy(place), allow_unisolated=unisolated)
+        await box.start()
+        return box
+
+
+def _labelled(program: Program, label: Label, box: Sandbox) -> Program:
+    """Return a program with a label, on engines whose programs carry them; elsewhere nothing leaves with it anyway."""
+    return replace(program, label=label) if box.traits.labels and label != PUBLIC else program
 
 
 def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:

@@ -128,8 +128,11 @@ def standard_registry(
     """
     given = input_roots if isinstance(input_roots, Mapping) else dict.fromkeys(input_roots, "public")
     roots = tuple(InputRoot(_root(path), Label(label)) for path, label in given.items())
+    policy = policy or Policy()
+    if egress_max is not None and policy.egress_max is None:
+        policy = replace(policy, egress_max=egress_max)
     settings = Execution(
-        policy=policy or Policy(),
+        policy=policy,
         packages=packages,
         environment=environment,
         javascript_environment=javascript_environment,

@@ -20,7 +20,6 @@ from actbox.core.labels import PUBLIC, Label
 from actbox.core.policy import Policy
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
 
-
 call_taint: ContextVar[Taint | None] = ContextVar("call_taint", default=None)
 """In a tool, the label of the workspace whose program calls it; the tool may raise it before it returns."""
 
