@@ -22,6 +22,8 @@ from typing import Any
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.sandbox.dependencies import PACKAGES
+from actbox.sandbox.nursery.attach import SHARED
+from actbox.sandbox.one_disk import OWN_PLACES
 
 from .cgroups import RunGroup
 from .child import Child
@@ -47,6 +49,11 @@ Points = tuple[tuple[str, bool], ...]
 def inodes_for(size_mib: int) -> int:
     """Return how many files a file system of this size may have."""
     return size_mib * _INODES_PER_MIB
+
+
+def shared_mounts() -> list[dict[str, Any]]:
+    """Return the mounts of places that share the file system of the workspace, in the nursery's format."""
+    return [{"path": place, "mode": SHARED, "is_folder": True, "keep_changes": False} for place in OWN_PLACES]
 
 
 def packages_mount(folder: Path) -> dict[str, Any]:
@@ -150,32 +157,33 @@ class Stock:
             self._children.add(child)
         return child
 
-    def make_workspace(self, size_mib: int, host_id: int = -1) -> StoredWorkspace:
+    def make_workspace(self, size_mib: int, host_id: int = -1, *, shared: bool = False) -> StoredWorkspace:
         """Make a workspace of this size. Blocks. Raises `SandboxUnavailable`.
 
-        Under root its owner is a new user id of its own, or `host_id`, the id of a sandbox that is open already.
+        Under root its owner is a new user id of its own, or `host_id`, the id of a sandbox that is open already. With
+        `shared` its size is that of all files of its runs.
         """
         lends_id = host_id < 0 and self.nursery.privileged
         if lends_id:
             host_id = guest_ids().take()
         try:
-            name, folder = self._open_workspace(size_mib, host_id)
+            name, opened = self._open_workspace(size_mib, host_id, shared)
         except BaseException:
             if lends_id:
                 guest_ids().give_back(host_id)
             raise
-        workspace = StoredWorkspace(self, name, folder, host_id, lends_id=lends_id)
+        workspace = StoredWorkspace(self, name, opened, host_id, lends_id=lends_id)
         with self._changed:
             self._workspaces.add(workspace)
         return workspace
 
-    def _open_workspace(self, size_mib: int, host_id: int) -> tuple[str, int]:
+    def _open_workspace(self, size_mib: int, host_id: int, shared: bool) -> tuple[str, list[int]]:
         request: dict[str, Any] = {"host_id": host_id, "size_mib": size_mib, "inodes": inodes_for(size_mib)}
+        request["shared"] = shared
         for last in (False, True):
             name = uuid.uuid4().hex
             try:
-                _, (folder,) = self.nursery.ask("open_workspace", name=name, **request)
-                return name, folder
+                return name, self.nursery.ask("open_workspace", name=name, **request)[1]
             except SandboxUnavailable as error:
                 with self._changed:
                     self._closing_names.append(name)  # it may have been made despite the error
@@ -183,14 +191,17 @@ class Stock:
                     raise
         raise AssertionError
 
-    def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]]) -> list[int]:
-        """Make the mounts that one run attaches: the workspace, its inputs read-only, then `mounts`. Blocks."""
+    def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]], run: str) -> list[int]:
+        """Make the mounts that one run attaches: the workspace, its inputs read-only, then `mounts`. Blocks.
+
+        `run` is the name of a new directory for the mounts that share the file system of the workspace, else "".
+        """
         owner, first = workspace.host_id, mounts[:_MOST_AT_ONCE]
-        _, descriptors = self.ask("mounts", workspace=workspace.name, host_id=owner, mounts=first)
+        _, descriptors = self.ask("mounts", workspace=workspace.name, host_id=owner, mounts=first, run=run)
         try:
             for start in range(_MOST_AT_ONCE, len(mounts), _MOST_AT_ONCE):
                 more = mounts[start : start + _MOST_AT_ONCE]
-                descriptors += self.ask("mounts", workspace="", host_id=owner, mounts=more)[1]
+                descriptors += self.ask("mounts", workspace="", host_id=owner, mounts=more, run="")[1]
         except BaseException:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -199,7 +210,7 @@ class Stock:
 
     def make_packages(self, folder: Path, host_id: int) -> list[int]:
         """Make the mount of a program's packages for the user `host_id`. Blocks. Raises `SandboxUnavailable`."""
-        return self.ask("mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)])[1]
+        return self.ask("mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)], run="")[1]
 
     def forget_names(self, folder: int) -> None:
         """Make the kernel drop the names it cached for guests at `/input`; the descriptor stays open. Blocks."""
