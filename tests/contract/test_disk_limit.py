@@ -104,6 +104,12 @@ async def test_a_bound_that_cannot_be_kept_is_refused(engine: str, enforced: boo
             actbox.open_sandbox(engine, policy=policy, allow_unisolated=True)
 
 
+@pytest.mark.parametrize("runtime", ["runsc", "kata"])
+def test_a_container_with_a_kernel_of_its_own_refuses_it(runtime: str) -> None:
+    with pytest.raises(Unsupported, match=r"the container engine .*Limits\.disk_mib"):
+        actbox.open_sandbox("container", runtime=runtime, policy=Policy.strict())
+
+
 async def test_a_bound_that_the_places_cannot_reach_changes_nothing(engine: str, enforced: bool) -> None:
     if not enforced:
         pytest.skip(f"{engine} does not enforce disk_mib")

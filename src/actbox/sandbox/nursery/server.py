@@ -278,13 +278,12 @@ class _Nursery:
         """
         with self._places.at(self._places.shelf):
             folder = "%s/runs/%s" % (self._places.workspace_path(workspace), run)
-            if not os.path.exists(folder):
-                os.mkdir(folder, 0o755)
-                self._give(folder, host_id)
             path = "%s/%s" % (folder, os.path.basename(place))
-            os.mkdir(path)
-            self._give(path, host_id)
-            os.chmod(path, 0o1777)
+            for needed, mode in ((folder, 0o755), (path, 0o1777)):
+                if not os.path.exists(needed):  # made for the run's other mount, or by a nursery that has died since
+                    os.mkdir(needed)
+                self._give(needed, host_id)
+                os.chmod(needed, mode)
             made.append(linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE))
         attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
         attributes |= linux.MOUNT_ATTR_NOEXEC if place == "/dev/shm" else 0

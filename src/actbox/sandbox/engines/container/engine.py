@@ -284,10 +284,13 @@ class ContainerSandbox(AgentSandbox):
         else:
             is_podman, held = client.is_podman, controllers(client)
         bounds_files = runtime not in APART and (can_hold() or not is_podman)
-        one_disk = runtime not in APART and can_hold() and (client is None or client.is_local)
         packages = packages_said(self._options.image, self.policy, self._options.packages)
         return managed_traits(
-            runtime=runtime, packages=packages, held=held, bounds_files=bounds_files, one_disk=one_disk
+            runtime=runtime,
+            packages=packages,
+            held=held,
+            bounds_files=bounds_files,
+            one_disk=runtime not in APART and can_hold(),
         )
 
     def _agent_config(self, *, alone: bool, keep_variables: bool = True, search: str = "") -> AgentConfig:

@@ -52,7 +52,6 @@ _PENDING_SIGNALS = 256
 _SECONDS_TO_SAY_WHY = 5.0
 # A run attaches its workspace and the workspace's inputs first, and then the mounts.
 FIRST_MOUNT = 2
-_USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
 async def why_not_born(base: Base) -> str:
@@ -192,14 +191,11 @@ class LinuxSandbox(LocalSandbox):
 
     async def _find_workspace(self, stock: Stock, host_id: int = -1) -> StoredWorkspace:
         """Return a workspace owned by a new user, or by user `host_id` if the sandbox's guests have one already."""
-        size = self.policy.limits.workspace_mib
-        if self._one_disk_mib is not None:
-            return await run_blocking(partial(stock.make_workspace, self._one_disk_mib, host_id, shared=True))
-        if host_id >= 0:
-            return await run_blocking(stock.make_workspace, size, host_id)
-        if size == _USUAL_WORKSPACE_MIB:
-            return stock.workspaces.take_ready() or await stock.workspaces.take()
-        return await run_blocking(stock.make_workspace, size)
+        size, shared = self._one_disk_mib or self.policy.limits.workspace_mib, self._one_disk_mib is not None
+        ahead = stock.workspaces(size, shared) if host_id < 0 else None
+        if ahead is not None:
+            return ahead.take_ready() or await ahead.take()
+        return await run_blocking(partial(stock.make_workspace, size, host_id, shared=shared))
 
     async def _close_workspace(self) -> None:
         stock, self._stock = self._stock, None

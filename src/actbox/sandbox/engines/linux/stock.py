@@ -87,7 +87,7 @@ class Stock:
         self.users = 0
         """The number of open sandboxes; changed by `acquire` and `release` only."""
         self.plain = Pool(self._make_plain, self._wake)
-        self.workspaces = Pool(self._make_workspace, self._wake)
+        self._ahead: dict[tuple[int, bool], Pool[StoredWorkspace]] = {}
         self._others: dict[tuple[int, Points], Pool[Child]] = {}
         self._children: set[Child] = set()
         self._workspaces: set[StoredWorkspace] = set()
@@ -118,6 +118,13 @@ class Stock:
             if key not in self._others:
                 self._others[key] = Pool(lambda: self.make(host_id, points), self._wake)
             return self._others[key]
+
+    def workspaces(self, size_mib: int, shared: bool) -> Pool[StoredWorkspace] | None:
+        """Return the pool of workspaces as `make_workspace` makes them; `None` for one more size than are kept."""
+        with self._changed:
+            if (size_mib, shared) not in self._ahead and len(self._ahead) < _MOST_SIZES:
+                self._ahead[size_mib, shared] = Pool(lambda: self._make_workspace(size_mib, shared), self._wake)
+            return self._ahead.get((size_mib, shared))
 
     def make(self, host_id: int, points: Points = (), forkable: bool = False) -> Child:
         """Make one sandbox that waits for a run. Blocks. Raises `SandboxUnavailable`."""
@@ -272,14 +279,14 @@ class Stock:
         self.nursery.leave_to_parent()
 
     def _pools(self) -> list[Pool[Any]]:
-        return [self.plain, self.workspaces, *self._others.values()]
+        return [self.plain, *self._ahead.values(), *self._others.values()]
 
     def _make_plain(self) -> Child:
         return self.make(-1)
 
-    def _make_workspace(self) -> StoredWorkspace:
+    def _make_workspace(self, size_mib: int, shared: bool) -> StoredWorkspace:
         """Make a workspace ahead; under root also its first guest, because only guests of its user id can use it."""
-        workspace = self.make_workspace(Limits().workspace_mib)
+        workspace = self.make_workspace(size_mib, shared=shared)
         if workspace.lends_id:
             try:
                 workspace.first_guest = self.make(workspace.host_id)
@@ -310,7 +317,7 @@ class Stock:
                 if not self._changed.wait(_LOOK_SECONDS):
                     pools = self._pools()
                     for pool in pools:
-                        is_kept = self.users and pool is not self.workspaces and len(pools) < _FEW_POOLS
+                        is_kept = self.users and pool not in self._ahead.values() and len(pools) < _FEW_POOLS
                         pool.relax(self.least if is_kept else 0)
                     if not self.users and time.monotonic() - self._idle_since > IDLE_SECONDS:
                         threading.Thread(target=_close_if_idle, args=(self,), daemon=True).start()
@@ -335,6 +342,8 @@ class Stock:
             guest_ids().give_back(host_id)
 
 
+# Workspaces of this many sizes are made ahead.
+_MOST_SIZES = 16
 # Up to this many pools keep one item ready each. Under root every reused sandbox has its own pool.
 _FEW_POOLS = 64
 # Each mount takes up to three descriptors, and one answer carries at most 250.
