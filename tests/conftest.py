@@ -129,7 +129,7 @@ OVER_SSH = frozenset(
 IN_A_CONTAINER = frozenset(
     {
         *("test_limits", "test_lifecycle", "test_mounts", "test_channel", "test_nothing_left_behind"),
-        *("test_engines_work", "test_trial", "test_escape"),
+        *("test_engines_work", "test_trial", "test_escape", "test_disk_limit"),
     }
 )
 

@@ -273,6 +273,34 @@ _exhausts(
     workspace_mib=16,
 )
 _exhausts(
+    "spread more files over its places than all may hold",
+    _FILLS + "refused(lambda: [fill(f'{place}/a{n}', 4) for n in range(4) for place in ('.', '/tmp', '/dev/shm')])",
+    ErrorKind.DISK,
+    disk_mib=16,
+)
+_exhausts(
+    "keep more in files without names than all places may hold",
+    _FILLS + "held = []\ndef hold(path):\n    fill(path, 4)\n    held.append(open(path, 'rb'))\n    os.unlink(path)\n"
+    "refused(lambda: [hold(f'{place}/a{n}') for n in range(4) for place in ('.', '/tmp', '/dev/shm')])",
+    ErrorKind.DISK,
+    disk_mib=16,
+)
+_exhausts(
+    "fill the holes of files in all places",
+    "import mmap\ndef fill(path):\n    with open(path, 'w+b') as file:\n        os.truncate(path, 4 << 20)\n"
+    "        with mmap.mmap(file.fileno(), 0) as pages:\n            for at in range(0, 4 << 20, 4096): pages[at] = 1\n"
+    "refused(lambda: [fill(f'{place}/a{n}') for n in range(4) for place in ('.', '/tmp', '/dev/shm')])",
+    *(ErrorKind.DISK, ErrorKind.CRASH),
+    disk_mib=16,
+)
+_exhausts(
+    "reserve more in all places than they may hold",
+    "def reserve(path):\n    fd = os.open(path, os.O_RDWR | os.O_CREAT)\n    os.posix_fallocate(fd, 0, 4 << 20)\n"
+    "refused(lambda: [reserve(f'{place}/a{n}') for n in range(4) for place in ('.', '/tmp', '/dev/shm')])",
+    ErrorKind.DISK,
+    disk_mib=16,
+)
+_exhausts(
     "fill the workspace with names",
     "def names():\n    for n in range(20_000): os.close(os.open(f'n{n}', os.O_CREAT | os.O_WRONLY))\nrefused(names)",
     ErrorKind.DISK,

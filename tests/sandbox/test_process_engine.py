@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 import actbox
+from actbox import Policy, Unsupported
 from actbox.sandbox.engines import process
+
+
+def test_a_bound_on_all_files_is_refused() -> None:
+    with pytest.raises(Unsupported, match=r"the process engine .*Limits\.disk_mib .* the linux engine can"):
+        actbox.open_sandbox("process", policy=Policy.strict(), allow_unisolated=True)
 
 
 async def test_processes_are_looked_for_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -829,6 +829,7 @@ FORGETFUL_IN_JAVASCRIPT = (
     _forgetting_in_javascript("open_files", "test_open_files_are_counted"),
     _forgetting_in_javascript("file_mib", "test_a_file_may_not_outgrow_its_limit"),
     _forgetting_in_javascript("workspace_mib", "test_the_workspace_may_not_outgrow_its_limit"),
+    _forgetting_in_javascript("disk_mib", "test_all_files_together_may_not_outgrow_their_limit"),
 )
 
 

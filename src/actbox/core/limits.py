@@ -25,8 +25,8 @@ _MOST_COUNTED = 10**9
 class Limits:
     """How much a run may use. Each limit has an enforcer, which an engine names in its `traits`.
 
-    A run always has all limits; the defaults apply to those not given. Each limit has a maximum, beyond which kernels
-    refuse it or count wrong; the maximum is as good as no limit.
+    A run always has all limits but `disk_mib`; the defaults apply to those not given. Each limit has a maximum, beyond
+    which kernels refuse it or count wrong; the maximum is as good as no limit.
 
     Raises `InvalidValue` for a value that is not a number, not above zero or above the maximum.
     """
@@ -67,6 +67,14 @@ class Limits:
             "about": "all files in /workspace; as much again in /tmp, and 64 MiB in /dev/shm",
         },
     )
+    disk_mib: int | None = field(
+        default=None,
+        metadata={
+            "unit": "MiB",
+            "most": _MOST_MIB,
+            "about": "all files in /workspace, /tmp and /dev/shm together; without it each place has its own bound",
+        },
+    )
     output_bytes: int = field(
         default=10_000_000, metadata={"unit": "bytes", "most": _MOST_BYTES, "about": "stdout and stderr together"}
     )
@@ -99,6 +107,8 @@ class Limits:
     def __post_init__(self) -> None:
         for spec in fields(self):
             value = getattr(self, spec.name)
+            if value is None and spec.default is None:
+                continue
             number = isinstance(value, (int, float) if spec.type == "float" else int) and not isinstance(value, bool)
             if not number or not 0 < value < float("inf"):
                 kind = "number" if spec.type == "float" else "whole number"
@@ -113,6 +123,11 @@ class Limits:
         if self.cpus < _LEAST_CPUS:
             raise InvalidValue(f"Limits.cpus must be at least {_LEAST_CPUS:g} processors, not {self.cpus!r}")
 
-    def to_dict(self) -> dict[str, float]:
-        """Return every limit by name, as plain JSON data."""
+    @property
+    def full_disk(self) -> str:
+        """The name of the limit that a program has reached if there is no room left for its files."""
+        return "workspace_mib" if self.disk_mib is None or self.disk_mib > self.workspace_mib else "disk_mib"
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return every limit by name, as plain JSON data; `None` is no limit."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}

@@ -127,6 +127,26 @@ class Policy:
             or any(one.label != PUBLIC or one.cleared is not None for one in labelled)
         )
 
+    @classmethod
+    def strict(cls) -> Policy:
+        """Return the policy for programs that nobody has read: little of everything, and no network.
+
+        Programs have one processor, 512 MiB of memory, 100 MiB for all files together, 30 seconds and 64 descriptors;
+        `dataclasses.replace` changes any of it.
+        """
+        limits = Limits(
+            wall_seconds=30.0,
+            cpu_seconds=30.0,
+            cpus=1.0,
+            memory_mib=512,
+            open_files=64,
+            file_mib=100,
+            workspace_mib=100,
+            disk_mib=100,
+            artifact_mib=100,
+        )
+        return cls(limits=limits)
+
     @property
     def environment_name(self) -> str:
         """The name of the environment."""

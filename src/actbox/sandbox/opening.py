@@ -91,6 +91,11 @@ def open_sandbox(
             f"the {engine} engine needs {least} MiB of memory for any program, but Limits.memory_mib allows {allowed}: "
             f"raise it to at least {least}"
         )
+    if policy.limits.disk_mib is not None and "disk_mib" not in box.traits.enforced:
+        raise Unsupported(
+            f"the {engine} engine cannot keep all that programs write, wherever they write it, to Limits.disk_mib here;"
+            " the linux engine can"
+        )
     return box
 
 

@@ -153,7 +153,7 @@ def verdict(stop: Stop | None, ending: Ending, done: Done | None, limits: Limits
     if ending.failure:
         return EXIT_SANDBOX_FAILED, ErrorInfo(kind=ErrorKind.SANDBOX, message=ending.failure)
     if done is not None:
-        return done.exit_code, _blame_memory(done.error, ending, limits) if done.error is not None else None
+        return done.exit_code, _with_cause(done.error, ending, limits) if done.error is not None else None
     if ending.limit:
         return _limited(ending.limit, limits)
     if ending.signal is not None:
@@ -176,8 +176,13 @@ def blame_refusal(error: ErrorInfo, refused: NetworkRequest) -> ErrorInfo:
     return replace(error, kind=ErrorKind.NETWORK, hint=refused.reason or error.hint)
 
 
-def _blame_memory(error: ErrorInfo, ending: Ending, limits: Limits) -> ErrorInfo:
-    """Return the error as a memory error if the kernel killed one of the program's processes for lack of memory."""
+def _with_cause(error: ErrorInfo, ending: Ending, limits: Limits) -> ErrorInfo:
+    """Return the error with the limit that is its cause, which the program's own process does not know.
+
+    It is a memory error if the kernel killed one of the program's processes for lack of memory.
+    """
+    if error.limit == "workspace_mib":
+        return replace(error, limit=limits.full_disk)
     if ending.limit != "memory_mib" or error.kind not in (ErrorKind.RUNTIME, ErrorKind.EXIT):
         return error
     _, cause = _limited(ending.limit, limits)

@@ -293,6 +293,23 @@ print('BEYOND')
         went_beyond=says_beyond,
     ),
     Trial(
+        limit="disk_mib",
+        what="write 10 MiB to several places, 4 allowed",
+        limits={"disk_mib": 4},
+        code="""\
+written = 0
+for place in ['/dev/shm', '/tmp', '/workspace', '/workspace/output', '.']:
+    try:
+        with open(f'{place}/trial-{written}', 'wb') as file:
+            file.write(b'x' * (2 * 2**20))
+        written += 2
+    except OSError:
+        pass
+print('BEYOND' if written > 4 else 'DONE')
+""",
+        went_beyond=says_beyond,
+    ),
+    Trial(
         limit="output_bytes",
         what="print 1 MB, 10 kB allowed",
         limits={"output_bytes": 10_000},

@@ -106,6 +106,7 @@ _LIMIT_TRIALS = (
     _Trial(limit="open_files", what="open a file", code='(open "/etc/passwd")'),
     _Trial(limit="file_mib", what="write a file", code='(spit "large" "text")'),
     _Trial(limit="workspace_mib", what="write to the workspace", code='(call :write_file "/workspace/x" "text")'),
+    _Trial(limit="disk_mib", what="write elsewhere", code='(call :write_file "/tmp/x" "text")'),
     _Trial(limit="output_bytes", what="print", code='(println "text")'),
     _Trial(
         limit="tool_calls",

@@ -107,6 +107,18 @@ files = [os.statvfs(path).f_files for path in ('/workspace', '/tmp')]
     assert not made["Config"]["User"].startswith("0")
 
 
+async def test_all_places_can_be_one_file_system(client: Client) -> None:
+    policy = Policy(limits=Limits(disk_mib=16))
+    code = "for place in ('/workspace', '/tmp', '/dev/shm'): open(f'{place}/a', 'wb').write(bytes(6 * 2**20))"
+    if "disk_mib" not in actbox.open_sandbox("container", client="docker").traits.enforced:
+        pytest.skip("only root can mount a file system for all places")
+    async with actbox.open_sandbox("container", client="docker", policy=policy) as box:
+        result = await box.run(code)
+        assert result.error is not None
+        assert (result.error.kind, result.error.limit) == (ErrorKind.DISK, "disk_mib")
+        assert (await box.run("open('/dev/shm/a', 'wb').write(bytes(9 * 2**20))")).success
+
+
 async def test_mounts_are_what_was_checked_and_follow_their_mode(client: Client, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     shared, told = tmp_path / 'a, "b"', tmp_path / "told"

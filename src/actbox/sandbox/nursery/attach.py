@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Pid 1 itself makes mount points below these; elsewhere the template has them.
 OWN = ("/workspace/", "/tmp/", "/dev/shm/")
+# The mode of the mounts for `/tmp` and `/dev/shm`, if these are directories of the workspace's file system.
+SHARED = "shared"
 # For semaphores and small arrays shared between processes; the same size as containers usually get.
 _SHARED_MEMORY_MIB = 64
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV
@@ -47,6 +49,26 @@ def attach_late(late: List[Tuple[str, int]], below_workspace: bool) -> None:
             linux.move_mount(descriptor, path)
 
 
+def attach_shared(request: Dict[str, Any], descriptors: List[int], late: List[str]) -> bool:
+    """Attach `/tmp` and `/dev/shm` of a run, if they share the workspace's file system; return whether they do.
+
+    Call it before `attach_run`, with the same arguments. The environment's directories below them, of `late`, are
+    attached again.
+    """
+    mounts = zip(request["mounts"], descriptors[2:])  # noqa: B905 (there is none before CPython 3.10)
+    shared = [(mount["path"], descriptor) for mount, descriptor in mounts if mount["mode"] == SHARED]
+    for place, descriptor in shared:
+        below = [path for path in late if path.startswith(place + "/")]
+        again = [linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE) for path in below]
+        linux.umount(place, linux.MNT_DETACH)
+        linux.move_mount(descriptor, place)
+        for path, tree in zip(below, again):  # noqa: B905 (there is none before CPython 3.10)
+            make_point(path, True)
+            linux.move_mount(tree, path)
+            os.close(tree)
+    return bool(shared)
+
+
 def attach_run(request: Dict[str, Any], descriptors: List[int]) -> List[int]:
     """Attach the workspace, its inputs and the policy's mounts, in the order of the descriptors.
 
@@ -56,10 +78,10 @@ def attach_run(request: Dict[str, Any], descriptors: List[int]) -> List[int]:
     workspace, inputs, *given = descriptors
     mounts = request["mounts"]
     linux.move_mount(workspace, "/workspace")
+    pairs = list(zip(mounts, given))  # noqa: B905 (there is none before CPython 3.10)
     for mount in mounts:
         if mount["path"].startswith(OWN):
             make_point(mount["path"], mount["is_folder"])
-    pairs = list(zip(mounts, given))  # noqa: B905 (there is none before CPython 3.10)
     attach_inputs(inputs, [folder for mount, folder in pairs if mount["mode"] == "input"])
     overlays = []
     uppers = iter(given[len(mounts) :])
@@ -67,7 +89,7 @@ def attach_run(request: Dict[str, Any], descriptors: List[int]) -> List[int]:
         if mount["mode"] == "overlay":
             upper = next(uppers) if mount["keep_changes"] else -1
             overlays.append(_overlay(descriptor, upper, mount["path"], request["tmp_mib"], request["inodes"]))
-        elif mount["mode"] != "input":
+        elif mount["mode"] not in ("input", SHARED):
             linux.move_mount(descriptor, mount["path"])
     return overlays
 

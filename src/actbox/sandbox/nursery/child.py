@@ -17,7 +17,7 @@ import signal
 from ..guest import main as guest
 from ..guest.limits import FIRST_TO_GO, set_oom_score
 from . import landlock, linux, seccomp
-from .attach import CannotAttach, attach_late, attach_run, mount_own, open_inputs, resize_own
+from .attach import CannotAttach, attach_late, attach_run, attach_shared, mount_own, open_inputs, resize_own
 from .control import Control
 from .family import Family, mount_trees
 from .gate import listen, place_files
@@ -220,6 +220,8 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
     def take(request: Dict[str, Any], descriptors: List[int]) -> None:
         if (request["tmp_mib"], request["inodes"]) != (birth.tmp_mib, birth.inodes):
             resize_own(request["tmp_mib"], request["inodes"])
+        if attach_shared(request, descriptors, late):
+            watcher.memory.file_systems.clear()  # with the workspace, they have a limit of their own
         watcher.memory.file_systems += attach_run(request, descriptors)
         attach_late(birth.late, below_workspace=True)
         landlock.allow_run(rules, request, descriptors)

@@ -98,17 +98,21 @@ class Family:
         if not self._pids:
             os._exit(0)
 
-    def _make_tree(self, given: List[int], number: int, origin: int, size_mib: int, inodes: int) -> List[int]:
+    def _make_tree(
+        self, given: List[int], number: int, origin: int, shared: List[str], size_mib: int, inodes: int
+    ) -> List[int]:
         """Make a copy's file tree around the given workspace; return a descriptor of its root, which the copy enters.
 
-        A host directory for `/input` may be given too; then a descriptor of the copy's `/input` is returned as well.
+        After the workspace and its inputs the mounts of the places `shared` are given, which lie in its file system. A
+        host directory for `/input` may be given too; then a descriptor of the copy's `/input` is returned as well.
         """
         workspace, inputs, *folder = given
+        own, folder = dict(zip(shared, folder)), folder[len(shared) :]  # noqa: B905 (there is none before CPython 3.10)
         tree, source = _tree(number), _tree(origin)
         os.mkdir(str(number), dir_fd=self._trees)
         self._made.add(number)
         try:
-            self._fill_tree(tree, source, workspace, size_mib, inodes)
+            self._fill_tree(tree, source, workspace, own, size_mib, inodes)
             if folder:
                 self._copy_inputs(tree, source)
             attach_inputs(inputs, folder, tree)
@@ -119,20 +123,26 @@ class Family:
             raise
         return [os.open(tree, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), *shown]
 
-    def _fill_tree(self, tree: str, source: str, workspace: int, size_mib: int, inodes: int) -> None:
+    def _fill_tree(
+        self, tree: str, source: str, workspace: int, own: Dict[str, int], size_mib: int, inodes: int
+    ) -> None:
         linux.mount("/", tree, None, linux.MS_BIND | linux.MS_REC)
         linux.move_mount(workspace, tree + "/workspace")
-        os.chdir(tree)
-        try:
-            mount_own(size_mib, inodes)
-        finally:
-            os.chdir("/")
+        for path, descriptor in own.items():
+            linux.move_mount(descriptor, tree + path)
+        if not own:
+            os.chdir(tree)
+            try:
+                mount_own(size_mib, inodes)
+            finally:
+                os.chdir("/")
         # Now, while the tree has nothing that a program made, which could redirect a mount.
         for path in self._mounts:
             make_point(tree + path, os.path.isdir(path))
         self._mount_again(tree, below_input=False)
         for folder in _FOLDERS:
-            self._watcher.memory.file_systems.append(tree + folder)
+            if folder not in own:
+                self._watcher.memory.file_systems.append(tree + folder)
             copy_folder(source + folder, tree + folder, self._look)
 
     def _copy_inputs(self, tree: str, source: str) -> None:

@@ -19,6 +19,7 @@ import sys
 from ..guest.beneath import open_folder
 from ..guest.rehearsal import rehearse
 from . import linux, seccomp
+from .attach import SHARED
 from .child import Birth, be_child
 from .host_mounts import HostMounts, Refused, open_sockets
 from .identity import Identity, has_privilege
@@ -192,10 +193,13 @@ class _Nursery:
         users = [] if identity.privileged else [os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)]
         return answer, [*users, os.dup(self._places.shelf)]
 
-    def _open_workspace(self, descriptors: list[int], name: str, host_id: int, size_mib: int, inodes: int) -> Answer:
+    def _open_workspace(
+        self, descriptors: list[int], name: str, host_id: int, size_mib: int, inodes: int, shared: bool
+    ) -> Answer:
         """Make a workspace; answer with a descriptor of its directory, which the host keeps.
 
-        As root, `host_id` owns it.
+        As root, `host_id` owns it. With `shared` its file system also has a directory for what runs write elsewhere,
+        and the answer a descriptor of that.
         """
         path = self._places.workspace_path(name)
         options = "size=%dm,nr_inodes=%d,mode=0755" % (size_mib, inodes)
@@ -203,11 +207,14 @@ class _Nursery:
             os.mkdir(path)
             linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
             self._give(path, host_id)
-            for folder in ("input", "output"):
-                os.mkdir("%s/%s" % (path, folder), 0o755)
-                self._give("%s/%s" % (path, folder), host_id)
-            workspace = open_folder(path)
-        return {}, [workspace]
+            if shared:
+                self._make_folders(path, ("workspace", "runs"), host_id)
+            place = path + "/workspace" if shared else path
+            self._make_folders(place, ("input", "output"), host_id)
+            opened = [open_folder(place)]
+            if shared:
+                opened.append(open_folder(path + "/runs"))
+        return {}, opened
 
     def _close_workspace(self, descriptors: list[int], names: list[str]) -> Answer:
         with self._places.at(self._places.shelf):
@@ -218,21 +225,32 @@ class _Nursery:
                     os.rmdir(path)
         return {}, []
 
+    def _make_folders(self, path: str, names: Tuple[str, ...], host_id: int) -> None:
+        for name in names:
+            os.mkdir("%s/%s" % (path, name), 0o755)
+            self._give("%s/%s" % (path, name), host_id)
+
     def _give(self, path: str, host_id: int) -> None:
         if self._identity.privileged:
             os.chown(path, host_id, host_id)
 
-    def _mounts(self, descriptors: list[int], workspace: str, host_id: int, mounts: list[dict[str, Any]]) -> Answer:
+    def _mounts(
+        self, descriptors: list[int], workspace: str, host_id: int, mounts: list[dict[str, Any]], run: str
+    ) -> Answer:
         """Answer with a run's mounts: the workspace if one is named, its inputs read-only, then the policy's mounts.
 
-        As root, `host_id` owns what the guest may write.
+        As root, `host_id` owns what the guest may write. `run` is a new name for what the run writes elsewhere, if that
+        shares the workspace's file system, else "".
         """
         made: list[int] = []
         try:
             if workspace:
-                self._workspace_mounts(workspace, host_id, made)
+                self._workspace_mounts(workspace, run, host_id, made)
             for mount in mounts:
-                made += self._host_mounts.make(mount, host_id)
+                if mount["mode"] == SHARED:
+                    self._shared_mount(workspace, run, mount["path"], host_id, made)
+                else:
+                    made += self._host_mounts.make(mount, host_id)
         except BaseException:
             for descriptor in made:
                 os.close(descriptor)
@@ -253,9 +271,27 @@ class _Nursery:
         linux.forget_names(folder)
         return {}, []
 
-    def _workspace_mounts(self, name: str, host_id: int, made: list[int]) -> None:
+    def _shared_mount(self, workspace: str, run: str, place: str, host_id: int, made: list[int]) -> None:
+        """Add the mount of a new directory for what a run writes at a place beside its workspace, such as `/tmp`.
+
+        It has the flags that the place has with a file system of its own.
+        """
         with self._places.at(self._places.shelf):
-            path = self._places.workspace_path(name)
+            folder = "%s/runs/%s" % (self._places.workspace_path(workspace), run)
+            path = "%s/%s" % (folder, os.path.basename(place))
+            for needed, mode in ((folder, 0o755), (path, 0o1777)):
+                if not os.path.exists(needed):  # made for the run's other mount, or by a nursery that has died since
+                    os.mkdir(needed)
+                self._give(needed, host_id)
+                os.chmod(needed, mode)
+            made.append(linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE))
+        attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
+        attributes |= linux.MOUNT_ATTR_NOEXEC if place == "/dev/shm" else 0
+        linux.mount_setattr(made[-1], linux.AT_EMPTY_PATH, attributes, 0)
+
+    def _workspace_mounts(self, name: str, run: str, host_id: int, made: list[int]) -> None:
+        with self._places.at(self._places.shelf):
+            path = self._places.workspace_path(name) + ("/workspace" if run else "")
             made.append(linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE))
             # By descriptor, never by path: links that a guest left in its workspace must not redirect us.
             folder = self._input_folder(path, host_id)

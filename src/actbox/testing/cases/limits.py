@@ -12,7 +12,7 @@ from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 
 from .ground import NO_ERROR, Cases, OpenBox, failed, ran_out_of_time
-from .needs import FILES, LINES, PARTIAL, SESSIONS, TOOLS, NotTried, case, limit, word
+from .needs import FILES, LINES, PARTIAL, SESSIONS, TOOLS, NotTried, case, limit, needing, word
 
 _NO_SUCH_THING: Final = (
     ErrorKind.MISSING_DEPENDENCY,
@@ -221,6 +221,13 @@ class LimitCases(Cases):
         six = "".join(self.words.write_large(f"{n}", 2) for n in range(6))
         self._ended(await box.run(self.program(six)), ErrorKind.DISK)
 
+    @case(FILES, word("write"), limit("disk_mib"))
+    async def test_all_files_together_may_not_outgrow_their_limit(self, open_box: OpenBox) -> None:
+        """All files that a program writes, wherever it can, exceed `disk_mib` with the error `DISK`."""
+        box = await open_box(disk_mib=4)
+        six = "".join(self.words.write_large(f"{n}", 2) for n in range(6))
+        self._ended(await box.run(self.program(six)), ErrorKind.DISK)
+
     @case(limit("cpus"))
     async def test_a_share_of_the_processors_is_not_exceeded(self, open_box: OpenBox) -> None:
         """`cpus`: processor time for each second of wall time, at most."""
@@ -283,7 +290,9 @@ class LimitCases(Cases):
     @pytest.mark.parametrize("name", Limits().to_dict())
     @case()
     async def test_as_much_as_a_limit_can_be_is_as_good_as_none(self, open_box: OpenBox, name: str) -> None:
-        """Each limit accepts its greatest value."""
+        """Each limit accepts its greatest value; one that is none by default is refused where it is not enforced."""
+        if Limits.__dataclass_fields__[name].default is None:
+            await needing(self, limit(name))
         most: dict[str, Any] = {name: Limits.__dataclass_fields__[name].metadata["most"]}
         await self.still_works(await open_box(**most))
 

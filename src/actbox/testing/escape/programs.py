@@ -193,6 +193,12 @@ BOMBS: Final[dict[str, tuple[dict[str, Any], str]]] = {
         {"workspace_mib": 4},
         "for n in range(8):\n    with open(f'{n}', 'wb') as file: file.write(bytes(2 * 2**20))\nprint('BEYOND')",
     ),
+    "fill several places with more than allowed together": (
+        {"disk_mib": 4},
+        "written = 0\nfor place in ['/dev/shm', '/tmp', '/workspace/output', '/workspace', '.']:\n    try:\n"
+        "        with open(f'{place}/{written}', 'wb') as file: file.write(bytes(2 * 2**20))\n        written += 2\n"
+        "    except OSError: pass\nprint('BEYOND' if written > 4 else 'held')",
+    ),
     "compute for longer than allowed": (
         {"cpu_seconds": 1},
         # A count of steps, since the clock inside a sandbox may show any time.

@@ -22,6 +22,7 @@ from actbox.sandbox.engines.linux.stock import inodes_for
 from actbox.sandbox.guest.beneath import empty, opened, opened_folder
 from actbox.sandbox.nursery.identity import has_privilege
 from actbox.sandbox.nursery.machine_files import processors, texts
+from actbox.sandbox.one_disk import OWN_PLACES, SHARED_MEMORY_MIB
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 from actbox.sandbox.remote.lent import Lender
 from actbox.sandbox.remote.sandbox import AgentPlace
@@ -39,7 +40,6 @@ _OWN_MIB = 256
 _OWN_PROCESSES = 64
 OWN_PROCESSES: Final = 8
 """The most processes of the sandbox's user that belong to no program; there may be a few less."""
-_SHM_MIB = 64
 _MOST_OPEN_FILES = 65536
 _MOST_PROCESSES = 32768
 # No user of the host: each sandbox has its own, because the kernel counts processes by user.
@@ -80,6 +80,8 @@ class Build:
     runtime: str
     root: Root
     limits: Limits
+    one_disk_mib: int | None
+    """The size of the file system for everything that programs write; `None` if each place has its own."""
     mounts: tuple[tuple[FileMount, str], ...]
     """Each mount with its path in the container, with links resolved."""
     input_points: tuple[tuple[str, bool], ...]
@@ -230,7 +232,8 @@ class Container(AgentPlace):
 
     def _arguments(self) -> list[str]:
         build, limits = self._build, self._build.limits
-        memory = limits.memory_mib + 2 * limits.workspace_mib + _SHM_MIB + _OWN_MIB
+        files = build.one_disk_mib or 2 * limits.workspace_mib + SHARED_MEMORY_MIB
+        memory = limits.memory_mib + files + _OWN_MIB
         hard_files = _hard(resource.RLIMIT_NOFILE, _MOST_OPEN_FILES)
         hard_processes = _hard(resource.RLIMIT_NPROC, _MOST_PROCESSES)
         arguments = [
@@ -253,22 +256,7 @@ class Container(AgentPlace):
             *("--ulimit", "core=0:0", "--ulimit", "msgqueue=0:0"),
             *("--entrypoint", build.root.python),
         ]
-        if (
-            build.runtime in APART
-        ):  # a process of another kernel is never woken from a semaphore in a folder of the host's
-            arguments += ["--tmpfs", f"/dev/shm:rw,noexec,nosuid,nodev,mode=1777,size={_SHM_MIB}m"]
-        else:
-            arguments += ["--shm-size", f"{_SHM_MIB}m"]
-        for place in ("workspace", "tmp"):
-            made = f"{self._shown}/{place}"
-            in_memory = f"/{place}:rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mib}m"
-            if not build.client.is_podman:
-                files = "" if build.runtime in APART else f",nr_inodes={inodes_for(limits.workspace_mib)}"
-                arguments += ["--tmpfs", in_memory + files]
-            elif build.runtime not in APART and make_tmpfs(made, limits.workspace_mib, self.user):
-                arguments += ["--volume", f"{made}:/{place}:rw,exec"]
-            else:  # the command cannot say how many files there may be
-                arguments += ["--tmpfs", in_memory]
+        arguments += self._places_apart() if build.one_disk_mib is None else self._places_in_one(build.one_disk_mib)
         if build.client.is_podman:
             arguments += ["--read-only-tmpfs=false", "--http-proxy=false", "--no-hosts"]
             arguments += ["--security-opt", f"mask={':'.join(_MASKED)}"]
@@ -307,6 +295,46 @@ class Container(AgentPlace):
             host = show(mount, f"{self._shown}/{number}", self.user)
             arguments += mount_arguments(build.client, host, path, mount.mode)
         return [*arguments, build.root.image, "-I", "-S", "-c", _FIRST]
+
+    def _places_apart(self) -> list[str]:
+        """Return the arguments of `run` for the places that programs write to, each with its own file system."""
+        build, size = self._build, self._build.limits.workspace_mib
+        if build.runtime in APART:  # its processes are never woken from a semaphore in a folder of the host's
+            arguments = ["--tmpfs", f"/dev/shm:rw,noexec,nosuid,nodev,mode=1777,size={SHARED_MEMORY_MIB}m"]
+        else:
+            arguments = ["--shm-size", f"{SHARED_MEMORY_MIB}m"]
+        for place in ("workspace", "tmp"):
+            made = f"{self._shown}/{place}"
+            in_memory = f"/{place}:rw,exec,nosuid,nodev,mode=1777,size={size}m"
+            if not build.client.is_podman:
+                files = "" if build.runtime in APART else f",nr_inodes={inodes_for(size)}"
+                arguments += ["--tmpfs", in_memory + files]
+            elif build.runtime not in APART and make_tmpfs(made, size, self.user):
+                arguments += ["--volume", f"{made}:/{place}:rw,exec"]
+            else:  # the command cannot say how many files there may be
+                arguments += ["--tmpfs", in_memory]
+        return arguments
+
+    def _places_in_one(self, size_mib: int) -> list[str]:
+        """Return the arguments of `run` for the same places as directories of one file system of this size.
+
+        Raises `SandboxUnavailable`.
+        """
+        disk = f"{self._shown}/disk"
+        if not make_tmpfs(disk, size_mib, self.user):
+            raise SandboxUnavailable("the file system for Limits.disk_mib could not be mounted, which only root can")
+        arguments: list[str] = []
+        for place in ("/workspace", *OWN_PLACES):
+            folder = f"{disk}/{os.path.basename(place)}"
+            os.mkdir(folder)
+            os.chown(folder, self.user, self.user)
+            os.chmod(folder, 0o1777)
+            if self._build.client.is_podman:
+                flag = "noexec" if place == "/dev/shm" else "exec"
+                arguments += ["--volume", f"{folder}:{place}:rw,{flag}"]
+            else:
+                arguments += mount_arguments(self._build.client, folder, place, "rw")
+        return arguments
 
 
 def _parts(folder: str, entries: Sequence[str], made: str) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from actbox.sandbox.engines.linux.interpreter import base_of
 from actbox.sandbox.engines.linux.nursery import GUEST_VARIABLES
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.nursery import seccomp
+from actbox.sandbox.one_disk import one_disk_mib
 from actbox.sandbox.remote.agent import Agent, AgentConfig
 from actbox.sandbox.remote.agent_guest import AgentGuest
 from actbox.sandbox.remote.interpreter import on_top
@@ -96,6 +97,7 @@ class ContainerSandbox(AgentSandbox):
             raise Unsupported("the container engine mounts below /input, not at it; the linux engine can do both")
         if policy.mounts and options.container is not None:
             raise Unsupported("nothing can be mounted in a container that is there already; the linux engine can")
+        self._one_disk_mib = one_disk_mib(policy, "container")
         self._options = options
         self._is_sibling = pool is not None
         self._pool = pool or ContainerPool(self._make)
@@ -260,6 +262,7 @@ class ContainerSandbox(AgentSandbox):
             runtime=options.runtime,
             root=root,
             limits=policy.limits,
+            one_disk_mib=self._one_disk_mib,
             mounts=tuple(zip(policy.mounts, places, strict=True)),
             input_points=tuple(
                 (path.removeprefix(inputs), folder) for path, folder in points if path.startswith(inputs)
@@ -282,7 +285,13 @@ class ContainerSandbox(AgentSandbox):
             is_podman, held = client.is_podman, controllers(client)
         bounds_files = runtime not in APART and (can_hold() or not is_podman)
         packages = packages_said(self._options.image, self.policy, self._options.packages)
-        return managed_traits(runtime=runtime, packages=packages, held=held, bounds_files=bounds_files)
+        return managed_traits(
+            runtime=runtime,
+            packages=packages,
+            held=held,
+            bounds_files=bounds_files,
+            one_disk=runtime not in APART and can_hold(),
+        )
 
     def _agent_config(self, *, alone: bool, keep_variables: bool = True, search: str = "") -> AgentConfig:
         own: dict[str, str] = {"PATH": search} if search and not keep_variables else {}

@@ -36,11 +36,11 @@ def packages_said(image: str | None, policy: Policy, added: Sequence[str]) -> st
     return f"{said}, and {', '.join(added)}" if added else said
 
 
-def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_files: bool) -> Traits:
+def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_files: bool, one_disk: bool) -> Traits:
     """Return the traits of containers that the engine makes itself.
 
     `held` are the controllers of control groups that enforce limits; `bounds_files` is true if the file systems of the
-    workspace and of `/tmp` limit the number of files.
+    workspace and of `/tmp` limit the number of files; `one_disk` if these can be one file system.
     """
     groups = "" if runtime == "runsc" else _groups()
     kernel = {
@@ -48,6 +48,8 @@ def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_
         "kata": "a virtual machine of its own (Kata)",
     }.get(runtime, "the runtime's seccomp filter, and on this machine's kernel the linux engine's allow-list as well")
     enforced = {**BY_HOST, **BY_AGENT, "workspace_mib": "tmpfs"}
+    if one_disk:
+        enforced["disk_mib"] = "tmpfs"
     if groups and "cpu" in held:
         enforced["cpus"] = groups
     if groups and "pids" in held:

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import errno
 import json
+import logging
 import os
 import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
@@ -26,6 +27,15 @@ from .used import Used, used_below
 
 if TYPE_CHECKING:
     from actbox.sandbox.egress.gate import Gate
+
+
+_log = logging.getLogger("actbox")
+
+
+class RemoveLeft(Protocol):
+    """Removes the directories of a run; without `files` only if they are empty, and returns whether they are gone."""
+
+    def __call__(self, *, files: bool) -> bool: ...
 
 
 class ChildEnded(SandboxUnavailable):
@@ -64,6 +74,8 @@ class Child(GuestProcess):
         self._used = Used()
         self._limit = ""
         """The limit that ended the sandbox, known once it is buried."""
+        self.remove_left: RemoveLeft | None = None
+        """Removes what the run leaves in a file system that other runs share; its end is told after that."""
         self.buried = False
         """True once everything that belonged to the sandbox has been removed."""
         self.dismissed_ms: float | None = None
@@ -166,6 +178,8 @@ class Child(GuestProcess):
             self._killed = True
 
     def dismiss(self, used_ms: float) -> bool:
+        if self._has_left_files():
+            return False
         self.dismissed_ms = used_ms
         self.kill()
         return True
@@ -202,15 +216,39 @@ class Child(GuestProcess):
             ending = self._find_ending()
         except Exception as error:
             ending = Ending(failure=f"{type(error).__name__}: {error}")
-        with self._lock:
-            self._limit = ending.limit
-            self._end.tell(ending)
-            os.close(self._pidfd)
+        if self._has_left_files():
+            try:  # so that the ends of other sandboxes do not wait for it
+                threading.Thread(target=self._remove_and_tell_end, args=(ending,), daemon=True).start()
+            except RuntimeError:  # this process may have no more threads
+                self._remove_and_tell_end(ending)
+        else:
+            self._tell_end(ending)
         reaper().forget(self._control.fileno())
         self._control.close()
         if self._group is not None:
             self._group.remove()
         self.buried = True
+
+    def _has_left_files(self) -> bool:
+        try:
+            return self.remove_left is not None and not self.remove_left(files=False)
+        except OSError:  # such as too many open files in this process, for the moment
+            return True
+
+    def _remove_and_tell_end(self, ending: Ending) -> None:
+        assert self.remove_left is not None
+        try:
+            self.remove_left(files=True)
+        except OSError as error:
+            _log.warning("the files that a run left outside its workspace could not be removed: %s", error.strerror)
+        finally:
+            self._tell_end(ending)
+
+    def _tell_end(self, ending: Ending) -> None:
+        with self._lock:
+            self._limit = ending.limit
+            self._end.tell(ending)
+            os.close(self._pidfd)
 
     def _find_ending(self) -> Ending:
         facts = self._facts()

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ from actbox.sandbox.contract import Session
 from actbox.sandbox.dependencies import layer_of
 from actbox.sandbox.guest_process import GuestProcess, file_with
 from actbox.sandbox.local import GuestStart, LocalSandbox
-from actbox.sandbox.nursery.attach import OWN
+from actbox.sandbox.nursery.attach import OWN, SHARED
 from actbox.sandbox.nursery.passing import most_open_in_guest
+from actbox.sandbox.one_disk import one_disk_mib
 from actbox.sandbox.overlays import OverlayChanges
 from actbox.sandbox.run_end import Ending
 from actbox.sandbox.workspace import Workspace
@@ -35,7 +37,7 @@ from .hierarchies import support
 from .input_folder import InputFolder
 from .interpreter import Base, base_of
 from .pool import MOST_READY, Pool
-from .stock import Points, Stock, inodes_for, packages_mount
+from .stock import Points, Stock, inodes_for, packages_mount, shared_mounts
 from .stored import StoredWorkspace, close_all, part_overlays
 from .traits import linux_traits
 
@@ -50,7 +52,6 @@ _PENDING_SIGNALS = 256
 _SECONDS_TO_SAY_WHY = 5.0
 # A run attaches its workspace and the workspace's inputs first, and then the mounts.
 FIRST_MOUNT = 2
-_USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
 async def why_not_born(base: Base) -> str:
@@ -113,7 +114,10 @@ class LinuxSandbox(LocalSandbox):
         self._nursery = nursery
         if network is not None and network.ways:
             self.traits = dataclasses.replace(self.traits, network=network.trait)
-        self._mounts = [_mount(mount, policy.limits.workspace_mib) for mount in policy.mounts]
+        self._one_disk_mib = one_disk_mib(policy, self.traits.engine)
+        """The size of the file system for everything that programs write; `None` if each place has its own."""
+        self._shared = shared_mounts() if self._one_disk_mib is not None else []
+        self._mounts = [*self._shared, *(_mount(mount, policy.limits.workspace_mib) for mount in policy.mounts)]
         self._points = _points(self._mounts)
         self._keeps_changes = any(mount.keep_changes for mount in policy.mounts)
         self._at_input = [mount for mount in self._mounts if mount["mode"] == "input"]
@@ -187,12 +191,11 @@ class LinuxSandbox(LocalSandbox):
 
     async def _find_workspace(self, stock: Stock, host_id: int = -1) -> StoredWorkspace:
         """Return a workspace owned by a new user, or by user `host_id` if the sandbox's guests have one already."""
-        size = self.policy.limits.workspace_mib
-        if host_id >= 0:
-            return await run_blocking(stock.make_workspace, size, host_id)
-        if size == _USUAL_WORKSPACE_MIB:
-            return stock.workspaces.take_ready() or await stock.workspaces.take()
-        return await run_blocking(stock.make_workspace, size)
+        size, shared = self._one_disk_mib or self.policy.limits.workspace_mib, self._one_disk_mib is not None
+        ahead = stock.workspaces(size, shared) if host_id < 0 else None
+        if ahead is not None:
+            return ahead.take_ready() or await ahead.take()
+        return await run_blocking(partial(stock.make_workspace, size, host_id, shared=shared))
 
     async def _close_workspace(self) -> None:
         stock, self._stock = self._stock, None
@@ -230,7 +233,7 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stored = self._stored
-        if stored is None or start.forkable or not stored.ahead:
+        if stored is None or start.forkable or not stored.ahead or stored.dismissed():
             return None
         packages: list[int] | None = []
         if start.packages is not None:  # no other run will have the directory of a session
@@ -242,6 +245,7 @@ class LinuxSandbox(LocalSandbox):
             close_all(packages)
             return None
         mounts = stored.take_mounts() or stored.make_mounts()
+        stored.give(mounts, child)
         mounts[FIRST_MOUNT:FIRST_MOUNT] = packages
         try:
             return self._begin(child, mounts, start)
@@ -252,11 +256,14 @@ class LinuxSandbox(LocalSandbox):
         stock, stored = self._open()
         reason = "sandboxes die while they wait for a run"
         for _ in range(MOST_READY):
+            for dismissed in stored.dismissed():
+                await dismissed.wait()
             child = await self._take_child(stock, start.forkable)
             try:
                 mounts = stored.take_mounts()
                 if mounts is None:
                     mounts = await run_blocking(stored.make_mounts)
+                stored.give(mounts, child)
                 if start.packages is not None:
                     try:
                         mounts[FIRST_MOUNT:FIRST_MOUNT] = await run_blocking(
@@ -296,7 +303,7 @@ class LinuxSandbox(LocalSandbox):
         async def find_workspace() -> tuple[StoredWorkspace, Workspace]:
             stock, own = self._open()
             stored = await self._find_workspace(stock, own.host_id)
-            stored.mounts = self._at_input  # of all other mounts a copy gets its origin's
+            stored.mounts = [*self._shared, *self._at_input]  # of all other mounts a copy gets its origin's
             try:
                 folder = os.dup(stored.folder)
             except OSError as error:
@@ -304,7 +311,8 @@ class LinuxSandbox(LocalSandbox):
                 raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
             return stored, Workspace(folder, self.guest_root, self._file_owner)
 
-        return Family(child, find_workspace, size_mib=size, inodes=inodes_for(size)).first
+        shared = [mount["path"] for mount in self._shared]
+        return Family(child, find_workspace, shared=shared, size_mib=size, inodes=inodes_for(size)).first
 
     def _open(self) -> tuple[Stock, StoredWorkspace]:
         if self._stock is None or self._stored is None:
@@ -409,4 +417,5 @@ def _mount(mount: FileMount, size_mib: int) -> dict[str, Any]:
 
 def _points(mounts: list[dict[str, Any]]) -> Points:
     """Return the mount points that the sandbox's root must have from the start."""
-    return tuple(sorted((mount["path"], mount["is_folder"]) for mount in mounts if not mount["path"].startswith(OWN)))
+    made = (mount for mount in mounts if mount["mode"] != SHARED and not mount["path"].startswith(OWN))
+    return tuple(sorted((mount["path"], mount["is_folder"]) for mount in made))

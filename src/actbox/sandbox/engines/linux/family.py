@@ -76,11 +76,12 @@ class Family:
     """A sandbox and its guests. The sandbox ends when its last guest has ended."""
 
     def __init__(
-        self, child: Child, find_workspace: Callable[[], Awaitable[tuple[StoredWorkspace, Workspace]]], **sizes: int
+        self, child: Child, find_workspace: Callable[[], Awaitable[tuple[StoredWorkspace, Workspace]]], **sizes: Any
     ) -> None:
         """Take over a sandbox that was made to be forked; its guest becomes the first member.
 
-        `find_workspace` returns an empty workspace for a copy; `sizes` are the sizes of a copy's other file systems.
+        `find_workspace` returns an empty workspace for a copy; `sizes` are the sizes of a copy's other file systems,
+        and `shared` the places that share the workspace's.
         """
         self._child = child
         self._find_workspace = find_workspace
@@ -201,7 +202,7 @@ class Family:
         runs = (member for member in self._members.values() if member.on_network is not None)
         next(runs, self.first).tell_network(request)
 
-    async def _ask(self, op: str, number: int, descriptors: Sequence[int] = (), **request: int) -> Answer:
+    async def _ask(self, op: str, number: int, descriptors: Sequence[int] = (), **request: Any) -> Answer:
         """Send pid 1 a request and wait for its answer. Sends and closes the descriptors."""
         answer: concurrent.futures.Future[Answer] = concurrent.futures.Future()
         with self._lock:

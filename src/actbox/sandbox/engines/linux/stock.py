@@ -22,6 +22,8 @@ from typing import Any
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.sandbox.dependencies import PACKAGES
+from actbox.sandbox.nursery.attach import SHARED
+from actbox.sandbox.one_disk import OWN_PLACES
 
 from .cgroups import RunGroup
 from .child import Child
@@ -47,6 +49,11 @@ Points = tuple[tuple[str, bool], ...]
 def inodes_for(size_mib: int) -> int:
     """Return how many files a file system of this size may have."""
     return size_mib * _INODES_PER_MIB
+
+
+def shared_mounts() -> list[dict[str, Any]]:
+    """Return the mounts of places that share the file system of the workspace, in the nursery's format."""
+    return [{"path": place, "mode": SHARED, "is_folder": True, "keep_changes": False} for place in OWN_PLACES]
 
 
 def packages_mount(folder: Path) -> dict[str, Any]:
@@ -80,7 +87,7 @@ class Stock:
         self.users = 0
         """The number of open sandboxes; changed by `acquire` and `release` only."""
         self.plain = Pool(self._make_plain, self._wake)
-        self.workspaces = Pool(self._make_workspace, self._wake)
+        self._ahead: dict[tuple[int, bool], Pool[StoredWorkspace]] = {}
         self._others: dict[tuple[int, Points], Pool[Child]] = {}
         self._children: set[Child] = set()
         self._workspaces: set[StoredWorkspace] = set()
@@ -111,6 +118,13 @@ class Stock:
             if key not in self._others:
                 self._others[key] = Pool(lambda: self.make(host_id, points), self._wake)
             return self._others[key]
+
+    def workspaces(self, size_mib: int, shared: bool) -> Pool[StoredWorkspace] | None:
+        """Return the pool of workspaces as `make_workspace` makes them; `None` for one more size than are kept."""
+        with self._changed:
+            if (size_mib, shared) not in self._ahead and len(self._ahead) < _MOST_SIZES:
+                self._ahead[size_mib, shared] = Pool(lambda: self._make_workspace(size_mib, shared), self._wake)
+            return self._ahead.get((size_mib, shared))
 
     def make(self, host_id: int, points: Points = (), forkable: bool = False) -> Child:
         """Make one sandbox that waits for a run. Blocks. Raises `SandboxUnavailable`."""
@@ -150,32 +164,33 @@ class Stock:
             self._children.add(child)
         return child
 
-    def make_workspace(self, size_mib: int, host_id: int = -1) -> StoredWorkspace:
+    def make_workspace(self, size_mib: int, host_id: int = -1, *, shared: bool = False) -> StoredWorkspace:
         """Make a workspace of this size. Blocks. Raises `SandboxUnavailable`.
 
-        Under root its owner is a new user id of its own, or `host_id`, the id of a sandbox that is open already.
+        Under root its owner is a new user id of its own, or `host_id`, the id of a sandbox that is open already. With
+        `shared` its size is that of all files of its runs.
         """
         lends_id = host_id < 0 and self.nursery.privileged
         if lends_id:
             host_id = guest_ids().take()
         try:
-            name, folder = self._open_workspace(size_mib, host_id)
+            name, opened = self._open_workspace(size_mib, host_id, shared)
         except BaseException:
             if lends_id:
                 guest_ids().give_back(host_id)
             raise
-        workspace = StoredWorkspace(self, name, folder, host_id, lends_id=lends_id)
+        workspace = StoredWorkspace(self, name, opened, host_id, lends_id=lends_id)
         with self._changed:
             self._workspaces.add(workspace)
         return workspace
 
-    def _open_workspace(self, size_mib: int, host_id: int) -> tuple[str, int]:
+    def _open_workspace(self, size_mib: int, host_id: int, shared: bool) -> tuple[str, list[int]]:
         request: dict[str, Any] = {"host_id": host_id, "size_mib": size_mib, "inodes": inodes_for(size_mib)}
+        request["shared"] = shared
         for last in (False, True):
             name = uuid.uuid4().hex
             try:
-                _, (folder,) = self.nursery.ask("open_workspace", name=name, **request)
-                return name, folder
+                return name, self.nursery.ask("open_workspace", name=name, **request)[1]
             except SandboxUnavailable as error:
                 with self._changed:
                     self._closing_names.append(name)  # it may have been made despite the error
@@ -183,14 +198,17 @@ class Stock:
                     raise
         raise AssertionError
 
-    def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]]) -> list[int]:
-        """Make the mounts that one run attaches: the workspace, its inputs read-only, then `mounts`. Blocks."""
+    def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]], run: str) -> list[int]:
+        """Make the mounts that one run attaches: the workspace, its inputs read-only, then `mounts`. Blocks.
+
+        `run` is the name of a new directory for the mounts that share the file system of the workspace, else "".
+        """
         owner, first = workspace.host_id, mounts[:_MOST_AT_ONCE]
-        _, descriptors = self.ask("mounts", workspace=workspace.name, host_id=owner, mounts=first)
+        _, descriptors = self.ask("mounts", workspace=workspace.name, host_id=owner, mounts=first, run=run)
         try:
             for start in range(_MOST_AT_ONCE, len(mounts), _MOST_AT_ONCE):
                 more = mounts[start : start + _MOST_AT_ONCE]
-                descriptors += self.ask("mounts", workspace="", host_id=owner, mounts=more)[1]
+                descriptors += self.ask("mounts", workspace="", host_id=owner, mounts=more, run="")[1]
         except BaseException:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -199,7 +217,7 @@ class Stock:
 
     def make_packages(self, folder: Path, host_id: int) -> list[int]:
         """Make the mount of a program's packages for the user `host_id`. Blocks. Raises `SandboxUnavailable`."""
-        return self.ask("mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)])[1]
+        return self.ask("mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)], run="")[1]
 
     def forget_names(self, folder: int) -> None:
         """Make the kernel drop the names it cached for guests at `/input`; the descriptor stays open. Blocks."""
@@ -261,14 +279,14 @@ class Stock:
         self.nursery.leave_to_parent()
 
     def _pools(self) -> list[Pool[Any]]:
-        return [self.plain, self.workspaces, *self._others.values()]
+        return [self.plain, *self._ahead.values(), *self._others.values()]
 
     def _make_plain(self) -> Child:
         return self.make(-1)
 
-    def _make_workspace(self) -> StoredWorkspace:
+    def _make_workspace(self, size_mib: int, shared: bool) -> StoredWorkspace:
         """Make a workspace ahead; under root also its first guest, because only guests of its user id can use it."""
-        workspace = self.make_workspace(Limits().workspace_mib)
+        workspace = self.make_workspace(size_mib, shared=shared)
         if workspace.lends_id:
             try:
                 workspace.first_guest = self.make(workspace.host_id)
@@ -299,7 +317,7 @@ class Stock:
                 if not self._changed.wait(_LOOK_SECONDS):
                     pools = self._pools()
                     for pool in pools:
-                        is_kept = self.users and pool is not self.workspaces and len(pools) < _FEW_POOLS
+                        is_kept = self.users and pool not in self._ahead.values() and len(pools) < _FEW_POOLS
                         pool.relax(self.least if is_kept else 0)
                     if not self.users and time.monotonic() - self._idle_since > IDLE_SECONDS:
                         threading.Thread(target=_close_if_idle, args=(self,), daemon=True).start()
@@ -324,6 +342,8 @@ class Stock:
             guest_ids().give_back(host_id)
 
 
+# Workspaces of this many sizes are made ahead.
+_MOST_SIZES = 16
 # Up to this many pools keep one item ready each. Under root every reused sandbox has its own pool.
 _FEW_POOLS = 64
 # Each mount takes up to three descriptors, and one answer carries at most 250.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+import uuid
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.mounts import FileMount
+from actbox.sandbox.guest.beneath import opened, remove_entry
 from actbox.sandbox.overlays import Overlay
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ _MOST_AHEAD = 8
 class WorkspaceKeeper(Protocol):
     """The maker and remover of workspaces in the nursery: the stock."""
 
-    def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]]) -> list[int]:
+    def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]], run: str) -> list[int]:
         """Make the mounts that one run attaches. Blocks. Raises `SandboxUnavailable`."""
 
     def make_packages(self, folder: Path, host_id: int) -> list[int]:
@@ -31,6 +35,15 @@ class WorkspaceKeeper(Protocol):
 
     def remove_workspace(self, workspace: StoredWorkspace) -> None:
         """Have a workspace removed soon."""
+
+
+class RunMounts(list[int]):
+    """The descriptors of the mounts that one run attaches."""
+
+    def __init__(self, descriptors: list[int], run: str) -> None:
+        super().__init__(descriptors)
+        self.run = run
+        """The name of the run's directory in the file system of the workspace; "" if it has none."""
 
 
 class StoredWorkspace:
@@ -42,12 +55,21 @@ class StoredWorkspace:
     the policy mounts host directories `ro` or `rw`, nothing is made ahead: the nursery refuses a directory in which a
     host process has a socket, and that must hold when the run begins. Sockets in an overlay, and in the directory at
     `/input`, cannot be connected to.
+
+    If `/tmp` and `/dev/shm` of each run share the file system of the workspace, each run has a directory of its own
+    there, which is removed when nothing else is left of the run.
     """
 
-    def __init__(self, stock: WorkspaceKeeper, name: str, folder: int, host_id: int, *, lends_id: bool) -> None:
-        """`lends_id` is true if the user id is given back with this workspace, false if another one has it too."""
+    def __init__(
+        self, stock: WorkspaceKeeper, name: str, descriptors: list[int], host_id: int, *, lends_id: bool
+    ) -> None:
+        """`lends_id` is true if the user id is given back with this workspace, false if another one has it too.
+
+        `descriptors` are one of the workspace, and one of the directory of runs if these share its file system.
+        """
         self.name = name
-        self.folder = folder
+        self.folder, *rest = descriptors
+        self._runs = rest[0] if rest else -1
         self.host_id = host_id
         self.lends_id = lends_id
         self.first_guest: Child | None = None
@@ -56,9 +78,11 @@ class StoredWorkspace:
         """The policy's mounts, in the nursery's format."""
         self._stock = stock
         self._lock = threading.Lock()
-        self.ahead: deque[list[int]] = deque()
+        self.ahead: deque[RunMounts] = deque()
         """Mounts made ahead, each entry for one call of `take_mounts`."""
         self._wanted = 1
+        self._guests: set[Child] = set()
+        """The guests whose runs have a directory beside the workspace."""
         self._packages: tuple[Path, tuple[int, int], list[int]] | None = None
         """The mount of packages that was made ahead: the directory, its identity, and the descriptors."""
         self._last_packages: Path | None = None
@@ -79,7 +103,7 @@ class StoredWorkspace:
             return None
         return guest
 
-    def take_mounts(self) -> list[int] | None:
+    def take_mounts(self) -> RunMounts | None:
         """Return the mount descriptors for one run if they were made ahead, else `None`; the caller closes them."""
         with self._lock:
             if self.ahead:
@@ -99,9 +123,47 @@ class StoredWorkspace:
         close_all(made[2])
         return None
 
-    def make_mounts(self) -> list[int]:
+    def make_mounts(self) -> RunMounts:
         """Make the mounts that one run attaches. Blocks. Raises `SandboxUnavailable`."""
-        return self._stock.make_mounts(self, self.mounts)
+        run = uuid.uuid4().hex if self._runs >= 0 else ""
+        return RunMounts(self._stock.make_mounts(self, self.mounts, run), run)
+
+    def give(self, mounts: RunMounts, guest: Child) -> None:
+        """Remove what a guest leaves outside the workspace, but in its file system, when the guest has ended."""
+        if mounts.run:
+            guest.remove_left = partial(self._remove_left, mounts.run)
+            self._guests.add(guest)
+            guest.when_buried(lambda ending: self._guests.discard(guest))
+
+    def dismissed(self) -> list[Child]:
+        """Return the dismissed guests that may still take room in the file system: by open files without a name."""
+        guests = [guest for guest in list(self._guests) if guest.dismissed_ms is not None and not guest.ended]
+        system = os.statvfs(self.folder) if guests else None
+        return guests if system is not None and system.f_bfree < system.f_blocks else []
+
+    def _remove_left(self, run: str, *, files: bool) -> bool:
+        """Remove a run's directory; return false if it has files, which are removed only with `files`. Blocks."""
+        with self._lock:
+            if self._runs < 0:  # the file system has gone
+                return True
+            runs = os.dup(self._runs)
+        try:
+            if files:
+                remove_entry(runs, run, True)
+                return True
+            with opened(runs, run) as folder:
+                for name in os.listdir(folder):
+                    os.rmdir(name, dir_fd=folder)
+            os.rmdir(run, dir_fd=runs)
+        except FileNotFoundError:  # the nursery died before it made the directory
+            return True
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or files:
+                raise
+            return False
+        finally:
+            os.close(runs)
+        return True
 
     def lacks(self) -> bool:
         """Return whether `make_ahead` would make mounts."""
@@ -152,7 +214,7 @@ class StoredWorkspace:
         with self._lock:
             self._removed = True
         self.drain()
-        os.close(self.folder)
+        self._close()
         self._stock.remove_workspace(self)
 
     def leave_to_parent(self) -> None:
@@ -162,7 +224,14 @@ class StoredWorkspace:
             self.first_guest = None
             guest.leave_to_parent()
         self.drain()
+        self._close()
+
+    def _close(self) -> None:
         os.close(self.folder)
+        with self._lock:
+            runs, self._runs = self._runs, -1
+        if runs >= 0:
+            os.close(runs)
 
 
 def part_overlays(made: list[int], mounts: Sequence[FileMount], before: int = 0) -> tuple[list[int], list[Overlay]]:

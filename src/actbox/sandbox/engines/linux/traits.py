@@ -63,6 +63,7 @@ def _enforced(groups: Support | None) -> dict[str, str]:
         "open_files": "rlimit",
         "file_mib": "rlimit",
         "workspace_mib": "tmpfs",
+        "disk_mib": "tmpfs",
         "output_bytes": "host",
         "tool_calls": "host",
         "tool_bytes": "host",

@@ -60,6 +60,11 @@ class MontySandbox(EmbeddedSandbox):
         super().__init__(policy)
         if policy.limits.cpus < 1:
             raise Unsupported("the monty engine cannot give a program less than a processor: Limits.cpus; linux can")
+        if policy.limits.disk_mib is not None and any(mount.mode == "overlay" for mount in policy.mounts):
+            raise Unsupported(
+                "the monty engine keeps what programs write to an overlay apart, where Limits.disk_mib does not count"
+                " it: mount the directory 'ro'"
+            )
         self._options = {"type_check": type_check, "type_check_stubs": type_check_stubs, "script_name": script_name}
         self._type_check = type_check
         self._stubs = type_check_stubs

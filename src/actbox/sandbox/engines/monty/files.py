@@ -34,7 +34,7 @@ class Place:
     inner: str = "."
     is_file: bool = False
     bounded: bool = False
-    """True if its files count towards `Limits.workspace_mib`."""
+    """True if its files count towards `Limits.workspace_mib`, and `disk_mib`."""
     keep_changes: bool = False
 
 
@@ -54,6 +54,7 @@ class Files:
         self._places = {place.parts: place for place in (*mounts, *own)}
         self._workspace = workspace
         self._limits = limits
+        self._most = min(limits.workspace_mib, limits.disk_mib or limits.workspace_mib) * _MIB
         self._used: int | None = None
 
     def serve(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -325,7 +326,7 @@ class Files:
             for other in self._places.values():
                 if isinstance(other.folder, LayeredFolder) and isinstance(other.folder.upper, HostFolder):
                     self._used += other.folder.upper.size()
-        if self._used + growth > self._limits.workspace_mib * _MIB:
+        if self._used + growth > self._most:
             raise failure(errno.ENOSPC)
 
     def _grown(self, place: Place, by: int) -> None:

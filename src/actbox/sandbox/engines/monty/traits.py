@@ -23,6 +23,7 @@ TRAITS: Final = Traits(
         "open_files": "language",
         "file_mib": "host",
         "workspace_mib": "host",
+        "disk_mib": "host",
         "output_bytes": "host",
         "tool_calls": "host",
         "tool_bytes": "host",

@@ -110,6 +110,7 @@ class NodeSandbox(LinuxSandbox):
         child = self._waiting_guest(stored) or stock.make(stored.host_id, self._points)
         try:
             mounts = stored.take_mounts() or stored.make_mounts()
+            stored.give(mounts, child)
             start = self._with_environment(GuestStart(stdin=b""))
             if start.packages is not None:
                 try:

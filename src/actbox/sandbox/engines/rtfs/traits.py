@@ -34,6 +34,7 @@ TRAITS = Traits(
         "open_files": "language",
         "file_mib": "language",
         "workspace_mib": "language",
+        "disk_mib": "language",
         "output_bytes": "language",
         "tool_calls": "host",
         "tool_bytes": "host",

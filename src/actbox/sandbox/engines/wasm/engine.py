@@ -77,6 +77,8 @@ class WasmSandbox(EmbeddedSandbox):
         super().__init__(policy)
         check_mounts(policy.mounts)
         self._volumes: tuple[Volume, ...] = ()
+        self._tmp_folders: set[str] = set()
+        """The directories at `/tmp` of the programs that run and the sessions that are open."""
         self._proxy: EgressProxy | None = family._proxy if family else None
         if policy.domains and self._proxy is None:
             from actbox.sandbox.embedded.http import make_proxy  # its dependencies take long to import
@@ -106,7 +108,7 @@ class WasmSandbox(EmbeddedSandbox):
             folders.insert(0, f"{PACKAGES}/site")
         evaluation = _importing(evaluation, folders)
         worker = await _worker(wanted)
-        program = WasmProgram(worker, evaluation, self._proxy)
+        program = WasmProgram(worker, evaluation, self._proxy, self._tmp_folders)
         owner, ended = Owner(), None
         try:
             program.begin(last=True)
@@ -119,11 +121,13 @@ class WasmSandbox(EmbeddedSandbox):
 
     async def _take_back(self, worker: Worker, design: Design, evaluation: Evaluation, ended: Ended | None) -> None:
         """Let a worker wait for its next program, or kill it and remove what it has written beyond its limit."""
+        tmp_folder = worker.tmp_folder
         if ended is None or ended.report is None:
             await whole(_end(worker))
             worker_pool().replace(design)
         else:
             worker_pool().give(worker, design)
+        self._tmp_folders.discard(tmp_folder)
         if ended is None or ended.report is None or ended.limit:
             await whole(run_blocking(_cut_back, evaluation))
 
@@ -131,9 +135,11 @@ class WasmSandbox(EmbeddedSandbox):
         self, path: str, data: bytes, *, mode: int | None = None, label: Label | str | None = None
     ) -> None:
         place = self._open_place()
-        most = self.policy.limits.workspace_mib
+        limits = self.policy.limits
+        most = _most_mib(limits)
         size = len(data) if isinstance(data, (bytes, bytearray, memoryview)) else 0  # other types are refused below
-        if await run_blocking(room, most * 2**20 - size, *_counted(place)) < 0:
+        beside = self._tmp_folders if limits.disk_mib is not None else ()
+        if await run_blocking(room, most * 2**20 - size, *_counted(place), *beside) < 0:
             raise FileError(errno.ENOSPC, f"{path}: the workspace would have more than {most} MiB")
         await super().write_file(path, data, mode=mode, label=label)
 
@@ -141,7 +147,7 @@ class WasmSandbox(EmbeddedSandbox):
         return open_files(folder, input_folder)
 
     async def open_state(self) -> State:
-        return _WasmState(self._proxy, self._volumes, self._folders)
+        return _WasmState(self._proxy, self._volumes, self._folders, self._tmp_folders)
 
     async def _opened(self) -> Place:
         place = await super()._opened()
@@ -239,8 +245,15 @@ class _Attempt:
 class _WasmState(State):
     """An instance that lasts from program to program, in its own worker."""
 
-    def __init__(self, proxy: EgressProxy | None, volumes: tuple[Volume, ...], folders: Sequence[str]) -> None:
+    def __init__(
+        self,
+        proxy: EgressProxy | None,
+        volumes: tuple[Volume, ...],
+        folders: Sequence[str],
+        tmp_folders: set[str],
+    ) -> None:
         self._proxy = proxy
+        self._tmp_folders = tmp_folders
         self._folders = folders
         self._volumes = volumes
         self._worker: Worker | None = None
@@ -255,7 +268,8 @@ class _WasmState(State):
         if self._worker is None:
             self._design = _design(evaluation.folder, evaluation.limits, self._volumes)
             self._worker = await _worker(self._design)
-        program = WasmProgram(self._worker, _importing(evaluation, self._folders), self._proxy)
+        evaluation = _importing(evaluation, self._folders)
+        program = WasmProgram(self._worker, evaluation, self._proxy, self._tmp_folders)
         owner = Owner()
         program.begin(last=False)
         try:
@@ -292,7 +306,9 @@ class _WasmState(State):
     async def _end(self) -> None:
         self._is_over = True
         if self._worker is not None and self._design is not None:
+            tmp_folder = self._worker.tmp_folder
             await _end(self._worker)
+            self._tmp_folders.discard(tmp_folder)
             worker_pool().replace(self._design)
 
     async def _close(self) -> None:
@@ -301,6 +317,7 @@ class _WasmState(State):
         self._is_over = True
         if self._worker is None or self._design is None:
             return
+        self._tmp_folders.discard(self._worker.tmp_folder)
         if await run_blocking(self._worker.finish, _END, _GRACE_SECONDS):
             worker_pool().give(self._worker, self._design)
         else:
@@ -341,7 +358,7 @@ def _design(folder: str, limits: Limits, volumes: tuple[Volume, ...]) -> Design:
 
 def _cut_back(evaluation: Evaluation) -> None:
     """Remove what a killed program has written beyond its limit. Blocks."""
-    most, folder = evaluation.limits.workspace_mib * 2**20, evaluation.folder
+    most, folder = _most_mib(evaluation.limits) * 2**20, evaluation.folder
     if room(most, *_counted(evaluation)) >= 0:
         return
     output, files = output_of(folder), evaluation.workspace
@@ -361,6 +378,11 @@ def _cut_back(evaluation: Evaluation) -> None:
             stack.callback(own.close)
             removes[top] = own.remove
         cut_back(most, removes, [evaluation.input_folder])
+
+
+def _most_mib(limits: Limits) -> int:
+    """Return how much the workspace may hold."""
+    return min(limits.workspace_mib, limits.disk_mib or limits.workspace_mib)
 
 
 def _counted(place: Place | Evaluation) -> tuple[str, ...]:

@@ -66,10 +66,13 @@ def outcome_of(ended: Ended, limits: Limits) -> Outcome:
         )
         return Outcome(error=error, exit_code=EXIT_SANDBOX_FAILED, cpu_ms=cpu_ms)
     if ended.limit == "workspace_mib":
+        most = f"{limits.workspace_mib} MiB to /workspace or /tmp"
+        if limits.full_disk == "disk_mib":
+            most = f"{limits.disk_mib} MiB to /workspace and /tmp together"
         error = ErrorInfo(
             kind=ErrorKind.DISK,
-            message=f"the program has written more than {limits.workspace_mib} MiB to /workspace or /tmp",
-            limit=ended.limit,
+            message=f"the program has written more than {most}",
+            limit=limits.full_disk,
             hint="write less, or remove files that are no longer needed",
         )
         return Outcome(error=error, exit_code=_KILLED, cpu_ms=cpu_ms)

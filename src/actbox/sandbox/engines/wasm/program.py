@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from actbox.sandbox.embedded.http import Requests
 
 # The most bytes added to the inbox in the event loop; more are added in a thread.
+_MIB: Final = 2**20
 _AT_ONCE_BYTES: Final = 256 * 1024
 _LONGEST_STILL_SECONDS: Final = 1.0
 _MOST_UNREACHED: Final = 100
@@ -68,7 +69,12 @@ class Ended:
 class WasmProgram:
     """Listens to a worker until a program has ended. Must be created in the event loop in which tools are called."""
 
-    def __init__(self, worker: Worker, evaluation: Evaluation, proxy: EgressProxy | None) -> None:
+    def __init__(
+        self, worker: Worker, evaluation: Evaluation, proxy: EgressProxy | None, tmp_folders: set[str]
+    ) -> None:
+        """`tmp_folders` are the directories at `/tmp` of all programs and sessions of the sandbox; it is added."""
+        self._tmp_folders = tmp_folders
+        tmp_folders.add(worker.tmp_folder)
         self._worker = worker
         self._evaluation = evaluation
         self._loop = asyncio.get_running_loop()
@@ -214,14 +220,18 @@ class WasmProgram:
             return False
         begun = time.monotonic()
         look = look and begun >= self._next_look
+        asked = self._evaluation
+        limits = asked.limits
         written = written_by(self._worker.process)
         made = (begun - self._looked_at) / ENTRY_SECONDS * ENTRY_BYTES if look else 0
-        if written is not None and written + made <= self._may_have_written:
+        others_write = limits.disk_mib is not None and len(self._tmp_folders) > 1 and begun >= self._next_look
+        if not others_write and written is not None and written + made <= self._may_have_written:
             return False
-        asked = self._evaluation
-        most = asked.limits.workspace_mib * 2**20
+        most = limits.workspace_mib * _MIB
         folders = asked.folder, asked.input_folder, output_of(asked.folder)
         left = min(room(most, *folders), room(most, self._worker.tmp_folder))
+        if limits.disk_mib is not None:
+            left = min(left, room(limits.disk_mib * _MIB, *folders, *list(self._tmp_folders)))
         self._may_have_written = (written or 0) + left
         now = time.monotonic()
         self._looked_at = begun

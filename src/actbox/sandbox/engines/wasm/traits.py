@@ -29,6 +29,7 @@ TRAITS: Final = Traits(
         "memory_mib": "evaluator",
         "processes": "language",
         "workspace_mib": "host timer",
+        "disk_mib": "host timer",
         **({"cpus": "host timer", "open_files": "rlimit", "file_mib": "rlimit"} if _IS_POSIX else {}),
         "output_bytes": "host",
         "tool_calls": "host",
