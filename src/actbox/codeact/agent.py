@@ -6,19 +6,19 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from actbox.content.render import render
 from actbox.core.call_log import CallLog
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
 from actbox.core.events import ApprovalDecided, ApprovalRequested, Completed, Event, ToolFinished, ToolStarted
+from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
 from actbox.tools import Approval, Approver, Tool, Toolset
 from actbox.tools.approval import decision_of
-from actbox.tools.threads import ThreadPool
 
-from .approvals import MOST_CHARACTERS, ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
+from .approvals import ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
 from .approvers import Callback, approver_of
 from .arguments import Sent
 from .final_answer import FINAL_ANSWER, FinalAnswer
@@ -27,17 +27,12 @@ from .loop import Ask, End, Loop, Run, Stopped
 from .model import ChatModel, TokenUsage
 from .named_model import named_model
 from .package_instructions import packages_of
-from .review_decision import Advice, blocked, decide
+from .review_decision import Advice, advice_on, blocked, checked_rules
 
 if TYPE_CHECKING:
     from actbox.review import Rules
 
 MAX_TURNS = 12
-REVIEWS_AT_ONCE: Final = 2
-"""The number of programs that are reviewed at once, over all agents; further programs wait."""
-
-# Reading a large program takes seconds, which the event loop must not spend.
-_reviews = ThreadPool(limit=REVIEWS_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +178,8 @@ class CodeAgent:
         elif effective_mode(self._tools, approval) == "always_require":
             why = ", ".join(map(repr, self._tools.requiring)) or "approval='always_require'"
             raise InvalidValue(f"approval is required ({why}), but there is no approver: give approver=…")
-        self._rules = None if review is None else _checked(review, can_ask=self._approver is not None)
+        cannot_ask = "" if self._approver is not None else "there is no approver: give approver=…"
+        self._rules = None if review is None else checked_rules(review, cannot_ask=cannot_ask)
         self._approval = approval
         self._approval_style = approval_style
         self._max_turns = max_turns
@@ -263,7 +259,7 @@ class CodeAgent:
         advice = Advice()
         try:
             if self._rules is not None:
-                advice = await _advice(action.code, self._rules, toolset)
+                advice = await advice_on(Program(action.code), self._rules, toolset)
             async with aclosing(self._run_advised(action, toolset, advice)) as events:
                 async for event in events:
                     yield Completed(advice.warn(event.result)) if isinstance(event, Completed) else event
@@ -307,24 +303,3 @@ class CodeAgent:
         )
         if not decision.approved:
             yield Completed(refused(decision, self._sandbox.traits.engine))
-
-
-def _checked(rules: Rules, *, can_ask: bool) -> Rules:
-    """Return the rules of an agent's reviews. Raises `InvalidValue` if they could ask and there is no approver."""
-    from actbox.review import Rules, Verdict
-
-    if not isinstance(rules, Rules):
-        raise InvalidValue(f"review must be actbox.review.Rules, not {type(rules).__name__}")
-    if not can_ask and rules.can_be(Verdict.ASK):
-        raise InvalidValue("a rule of review asks, but there is no approver: give approver=…")
-    return Rules({f"tool:{FINAL_ANSWER}": Verdict.ALLOW, **rules.verdicts}, rules.otherwise)
-
-
-async def _advice(program: str, rules: Rules, toolset: Toolset) -> Advice:
-    from actbox.review import Rules, Verdict, review
-
-    if len(program) > MOST_CHARACTERS and "not-read" not in rules.verdicts:
-        # A longer program must not get around a rule.
-        strictest = max((verdict for verdict in Verdict if rules.can_be(verdict)), default=Verdict.WARN)
-        rules = Rules({**rules.verdicts, "not-read": strictest}, rules.otherwise)
-    return decide(await _reviews.run(review, program, rules, tools=toolset, most_characters=MOST_CHARACTERS))

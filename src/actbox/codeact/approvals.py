@@ -42,7 +42,8 @@ class RunApproval:
 
     `tools` are the tools that make `mode` `always_require`; empty if the default mode alone does. `named` are those
     that the source names. `findings` is why a review of the program requires approval, empty if it does
-    not. `too_long` is why the program must not run at all, empty if it may.
+    not. `too_long` is why the program must not run at all, empty if it may; `blocked` is the error of a review that
+    says so. `warnings` are those of the review, for the result.
     """
 
     mode: Approval
@@ -51,6 +52,8 @@ class RunApproval:
     named: tuple[str, ...] = ()
     findings: str = ""
     too_long: str = ""
+    blocked: ErrorInfo | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def required(self) -> bool:

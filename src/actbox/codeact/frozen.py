@@ -143,6 +143,15 @@ class FrozenRun:
         return self.policy.packages is not None and self.policy.packages.approver is None
 
     @cached_property
+    def asks_about_findings(self) -> bool:
+        """Whether somebody may be asked about a program because of what its review finds."""
+        if self.settings.review is None:
+            return False
+        from actbox.review import Verdict  # imported only for a review, since the import takes long
+
+        return self.settings.review.can_be(Verdict.ASK)
+
+    @cached_property
     def instructions(self) -> str:
         """A short text for the model's instructions. It names no tool, so it stays the same when tools change."""
         return instructions_of(self)

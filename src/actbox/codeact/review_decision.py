@@ -1,7 +1,7 @@
 """Decisions on reviewed programs: each runs, runs with warnings, waits for approval, or does not run.
 
 This is advice on top of isolation, never instead of it: a program without findings runs, and is no safer for that. This
-module awaits, asks and runs nothing.
+module asks nobody and runs nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +10,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
+from actbox.core.program import Program
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
+from actbox.tools import Toolset
+from actbox.tools.threads import ThreadPool
+
+from .approvals import MOST_CHARACTERS as MOST_REVIEWED
+from .final_answer import FINAL_ANSWER
 
 if TYPE_CHECKING:
     # Imported only for reviews, since the import takes long.
-    from actbox.review import Finding, Review
+    from actbox.review import Finding, Review, Rules
+
+REVIEWS_AT_ONCE: Final = 2
+"""The number of programs that are reviewed at once, over all agents; further programs wait."""
+
+# Reading a large program takes seconds, which the event loop must not spend.
+_reviews = ThreadPool(limit=REVIEWS_AT_ONCE)
 
 MOST_FINDINGS: Final = 20
 """The most findings of one verdict in one result or question; further ones are counted."""
@@ -38,6 +50,35 @@ class Advice:
     def warn(self, result: ExecutionResult) -> ExecutionResult:
         """Return the result with the warnings of the review before its own."""
         return replace(result, warnings=(*self.warnings, *result.warnings)) if self.warnings else result
+
+
+def checked_rules(rules: Rules, language: str = "python", *, cannot_ask: str = "") -> Rules:
+    """Return the rules of the reviews of an agent's programs, in which its `final_answer` counts only by name.
+
+    Raises `InvalidValue`, with `cannot_ask` as the reason if that is given and the rules could ask; and `Unsupported`
+    if the reader of the language is not installed.
+    """
+    from actbox.review import Rules, Verdict, check_readable
+
+    if not isinstance(rules, Rules):
+        raise InvalidValue(f"review must be actbox.review.Rules, not {type(rules).__name__}")
+    if cannot_ask and rules.can_be(Verdict.ASK):
+        raise InvalidValue(f"a rule of review asks, but {cannot_ask}")
+    check_readable(language)
+    return Rules({f"tool:{FINAL_ANSWER}": Verdict.ALLOW, **rules.verdicts}, rules.otherwise)
+
+
+async def advice_on(
+    program: Program, rules: Rules, tools: Toolset | None = None, *, most_characters: int = MOST_REVIEWED
+) -> Advice:
+    """Return the decision that follows from the review of a program; `tools` are those of its run."""
+    from actbox.review import Rules, Verdict, review
+
+    if len(program.code) > most_characters and "not-read" not in rules.verdicts:
+        # A longer program must not get around a rule.
+        strictest = max((verdict for verdict in Verdict if rules.can_be(verdict)), default=Verdict.WARN)
+        rules = Rules({**rules.verdicts, "not-read": strictest}, rules.otherwise)
+    return decide(await _reviews.run(review, program, rules, tools=tools, most_characters=most_characters))
 
 
 def decide(review: Review) -> Advice:

@@ -9,13 +9,14 @@ import hashlib
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from actbox.core.call_log import CallLog
-from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, FileError
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, FileError, InvalidValue
 from actbox.core.events import Completed, Event
 from actbox.core.policy import Policy
 from actbox.core.program import Program
@@ -34,6 +35,7 @@ from .outcome import CodeActOutcome, could_not_run, not_run, run_gone
 from .paused_run import PausableRun, PausingApprover, Waiting
 from .pending_questions import TIMEOUT_SECONDS
 from .program_events import OnEvent, ProgramEvent, checked_on_event, notify
+from .review_decision import advice_on, blocked
 from .turns import Paused
 
 MOST_WAITING: Final = 100
@@ -134,6 +136,8 @@ class CodeActRunner:
         plan = await _plan(run, program)
         if plan.too_long:
             return _outcome(run, not_run(ErrorKind.POLICY, plan.too_long, hint=_LONG_HINT, type="TooLong"), program)
+        if plan.blocked is not None:
+            return _outcome(run, replace(blocked(plan.blocked, ""), warnings=plan.warnings), program)
         waiting = Waiting(run=run, sent=sent, shown=_hash(sent), named=plan.named, paused=None, lasting=lasting)
         if plan.required and not approved:
             if self._ask((scope, call_id), waiting):
@@ -265,12 +269,12 @@ class CodeActRunner:
     ) -> CodeActOutcome | ApprovalNeeded:
         run, sent, toolset, calls = waiting.run, waiting.sent, plan.toolset, CallLog()
         place = (scope, call_id, waiting.lasting)
-        if run.settings.approval_style != "bundled" or run.asks_about_packages:
+        if run.settings.approval_style != "bundled" or run.asks_about_packages or plan.findings:
             self._approvals.begin((scope, call_id), calls)
         if not plan.may_ask and not run.asks_about_packages:
-            return await self._perform(run, sent, toolset, calls, place)
+            return await self._perform(run, sent, toolset, calls, place, plan.warnings)
         paused = PausableRun(
-            lambda approver: self._perform(run, sent, toolset.asking(approver), calls, place),
+            lambda approver: self._perform(run, sent, toolset.asking(approver), calls, place, plan.warnings),
             timeout=self._approval_timeout,
         )
         return await self._go_on(replace(waiting, paused=paused), paused, scope, call_id)
@@ -287,9 +291,14 @@ class CodeActRunner:
             paused.answer(ApprovalDecision(False, _UNASKED, cause="unavailable"))
 
     async def _perform(
-        self, run: FrozenRun, sent: Sent, toolset: Toolset, calls: CallLog, place_of: tuple[str, str, bool]
+        self,
+        run: FrozenRun,
+        sent: Sent,
+        toolset: Toolset,
+        calls: CallLog,
+        place_of: tuple[str, str, bool],
+        warnings: tuple[str, ...] = (),
     ) -> CodeActOutcome:
-        warnings: tuple[str, ...] = ()
         program = sent.code
         try:
             scope, call_id, lasting = place_of
@@ -297,7 +306,7 @@ class CodeActRunner:
             take = partial(self._take, calls, partial(ProgramEvent, scope=scope, call_id=call_id, program=program))
             owner = scope if run.file_surface else None
             async with self._environments.use(run.environment, owner, run.policy, lasting=lasting) as place:
-                warnings, place.warnings = place.warnings, ()
+                warnings, place.warnings = (*warnings, *place.warnings), ()
                 if run.file_surface and run.settings.clear_output:
                     result = await _run_in_turn(place, to_run, toolset, take)
                 else:
@@ -341,9 +350,17 @@ def _needed(request: ApprovalRequest, waiting: Waiting, scope: str, call_id: str
 
 
 async def _plan(run: FrozenRun, program: str) -> RunApproval:
-    if run.settings.approval_style == "bundled":
-        return run.plan(program)
-    return await _readers.run(run.plan, program)
+    settings = run.settings
+    if settings.approval_style == "bundled":
+        plan = run.plan(program)
+    else:
+        plan = await _readers.run(run.plan, program)
+    if settings.review is None:
+        return plan
+    with suppress(InvalidValue):  # the program exceeds a bound, for which its run is refused
+        advice = await advice_on(Program(program, settings.language), settings.review, run.toolset)
+        return replace(plan, findings=advice.question, blocked=advice.error, warnings=advice.warnings)
+    return plan
 
 
 async def _run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from actbox.content.render import LEAST_CHARS, MAX_CHARS
 from actbox.core.errors import InvalidValue
@@ -14,6 +14,10 @@ from actbox.core.policy import Policy
 from actbox.core.secrets import Secret
 
 from .approvals import ApprovalStyle
+from .review_decision import checked_rules
+
+if TYPE_CHECKING:
+    from actbox.review import Rules  # imported only for a review, since the import takes long
 
 SEARCH_ABOVE = 50
 """The number of tools above which a description lists only names, and programs search."""
@@ -44,6 +48,7 @@ class CodeActOptions(TypedDict, total=False):
     max_output_total_bytes: int
     search_above: int | None
     static_check: Literal["ty"] | None
+    review: Rules | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +60,8 @@ class CodeActSettings:
     * `limits`, `preload`, `secrets`, `variables`, `environment`, `packages`: as in `Policy`. With `packages` the
       model's tool also takes `dependencies`.
     * `about`: the language and packages of programs, as a sentence for the model. `language` selects how tools are
-      shown: as Python stubs, or as TypeScript declarations of async functions. The analysis of programs before they run
-      (the style `inspected`, `static_check`) supports only Python, and so does the search of many tools.
+      shown: as Python stubs, or as TypeScript declarations of async functions. The style `inspected` and `static_check`
+      support only Python, and so does the search of many tools.
     * `approval_style`: when a person is asked about tools that require approval. With `only_named_tools`, for the style
       `inspected`, a program has only the tools that it names literally.
     * `file_surface`: whether programs have files, `/input` and `/output`; `None` means only with a workspace root or a
@@ -69,6 +74,10 @@ class CodeActSettings:
       `describe_tool`; `None` means never.
     * `static_check`: the type checker that checks each program against its tools before it runs: `ty`, which must be
       installed (extra `actbox[typecheck]`).
+    * `review`: the rules by which each program is reviewed before it runs (`actbox.review`), such as
+      `Rules.preset("spec")`. A blocked program does not run, and the model reads which lines meet which rules. Rules
+      that ask require approval of the program; warnings go into the result. Programs in JavaScript are read with the
+      extra `actbox[review]`. This is advice on top of isolation, never instead of it.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -89,6 +98,7 @@ class CodeActSettings:
     max_output_total_bytes: int = 20 * 2**20
     search_above: int | None = SEARCH_ABOVE
     static_check: Literal["ty"] | None = None
+    review: Rules | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> CodeActSettings:
@@ -130,6 +140,8 @@ class CodeActSettings:
             check_available()
         if self.language not in get_args(Language):
             raise InvalidValue(f"language is 'python' or 'javascript', not {self.language!r}")
+        if self.review is not None:
+            object.__setattr__(self, "review", checked_rules(self.review, self.language))
         if self.language != "python" and (self.approval_style == "inspected" or self.static_check is not None):
             raise InvalidValue(
                 "approval_style='inspected' and static_check read programs in Python; programs in JavaScript are asked"

@@ -12,7 +12,20 @@ is not therefore safe to run outside a sandbox. The review reads only the one pr
 program imports, nor the bindings of earlier programs in a session. It runs nothing of the program.
 """
 
-from .reading import review, tool_calls
-from .rules import RULES, Finding, Review, Rule, Rules, Severity, ToolCall, Verdict
+from .reading import check_readable, review, tool_calls
+from .rules import PRESETS, RULES, Finding, Review, Rule, Rules, Severity, ToolCall, Verdict
 
-__all__ = ["RULES", "Finding", "Review", "Rule", "Rules", "Severity", "ToolCall", "Verdict", "review", "tool_calls"]
+__all__ = [
+    "PRESETS",
+    "RULES",
+    "Finding",
+    "Review",
+    "Rule",
+    "Rules",
+    "Severity",
+    "ToolCall",
+    "Verdict",
+    "check_readable",
+    "review",
+    "tool_calls",
+]

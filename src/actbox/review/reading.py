@@ -1,23 +1,24 @@
-"""The reader of one program: each place of its syntax tree that meets a rule becomes a finding or a tool call."""
+"""The reader of one program in Python: each place of its tree that meets a rule becomes a finding or a tool call."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 import os
-import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain, takewhile
-from typing import Any, Final
+from typing import Final
 
+from actbox.core.errors import Unsupported
 from actbox.core.program import Program
 from actbox.tools import Toolset
 
 from . import catalogue
-from .rules import RULES, Finding, Review, Rules, ToolCall, select
+from .findings import Findings, Tools
+from .rules import RULES, Review, Rules, ToolCall, select
 from .scopes import MAX_PLACES, Place, Scope, Scopes, imported
-from .source import MAX_CHARACTERS, Lines, Unread, parse
+from .source import MAX_CHARACTERS, Unread, parse
 from .values import (
     DICT,
     NONE,
@@ -34,52 +35,56 @@ from .values import (
     whole_texts,
 )
 
-Tools = Toolset | Iterable[str] | None
-
-_UNREADABLE: Final = frozenset(["syntax", "not-read", "code", "dynamic", "introspection", "unpickle", "native"])
-"""Rules about code that cannot be followed, whose findings may stand for any tool call."""
 _LOOKS: Final = frozenset(catalogue.all_of("builtins", "getattr hasattr dir vars print type isinstance repr help"))
 """Functions that only inspect their arguments; `getattr` is followed."""
 _REACHES_OUT: Final = re.compile(r"__|@\s*\w+\s*[.\[]")
 """A pattern for a column expression that reaches beyond columns, into the program's variables or the interpreter."""
-_URL: Final = re.compile(r"(https?|ftps?|s3|s3a|gs|gcs|az|abfss?|hdfs|sftp|ssh)://", re.IGNORECASE)
 _READING: Final = sum(
     getattr(os, f"O_{name}", 0)
     for name in ("RDONLY", "PATH", "DIRECTORY", "CLOEXEC", "NOFOLLOW", "NONBLOCK", "NOATIME")
 )
 """The flags of `os.open` that change nothing, as one number."""
-_ACCESS: Final = {
-    "reads": ("system-read", "reads"),
-    "writes": ("system-write", "writes to or changes"),
-    "removes": ("delete-tree", "removes the directory tree"),
-}
-_OWN: Final = re.compile(r"/(workspace|input|output|tmp|dev/(shm|null|zero|full|u?random|std(in|out|err)))(/|$)")
-"""A pattern for the program's own directories, and for harmless devices."""
-_SYSTEM: Final = re.compile(r"~|/(bin|boot|dev|etc|home|lib[^/]*|opt|proc|root|run|sbin|srv|sys|usr|var)?(/|$)")
-"""A pattern for system directories: neither the program's own nor those that a policy mounts, such as `/data`."""
 
 
 def review(
     program: Program | str,
     rules: Rules | None = None,
     *,
+    language: str = "python",
     tools: Tools = None,
     most_characters: int = MAX_CHARACTERS,
 ) -> Review:
     """Read a program and return what it does, judged by `rules` (by default each rule's own verdict).
 
-    `tools` are those of the run, as `tool_calls` takes them. Source that does not parse is a finding (`syntax`), and so
-    is what is not Python, longer than `most_characters` (at most a megabyte, for which Python's own parser holds the
-    interpreter for up to six seconds) or too involved (`not-read`); nothing is raised for any source. It is read by the
-    `tools` are those of the run, as `tool_calls` takes them. Source that does not parse is a finding (`syntax`). So is
-    source that is not Python, longer than `most_characters` (at most a megabyte, for which Python's own parser holds
-    the interpreter for up to six seconds) or too complex (`not-read`); no source raises an exception. The grammar is
-    that of the running Python. Of more than a thousand findings those with the strictest verdicts are listed; the last
-    one of each verdict has the number and the rules of the others, and the verdict covers all of them. This is advice
-    on top of isolation, never instead of it.
+    `language` is that of a program given as text. Python is read by the grammar of the running Python, JavaScript
+    (`javascript`) by tree-sitter (extra `actbox[review]`). `tools` are those of the run, as `tool_calls` takes them.
+
+    Source that does not parse is a finding (`syntax`). So is source in another language, longer than `most_characters`
+    (at most a megabyte, for which Python's own parser holds the interpreter for up to six seconds) or too complex
+    (`not-read`); no source raises an exception. Of more than a thousand findings those with the strictest verdicts are
+    listed; the last one of each verdict has the number and the rules of the others, and the verdict covers all of them.
+    This is advice on top of isolation, never instead of it.
     """
     rules = rules or Rules()
-    return Review(tuple(select(_Reading(program, tools, most_characters).found.values(), rules)), rules)
+    program = program if isinstance(program, Program) else Program(program, language)
+    reading: Findings
+    if program.language == "javascript":
+        from .javascript import JavaScriptReading  # imported only for JavaScript, since most programs are Python
+
+        reading = JavaScriptReading(program, tools, most_characters)
+    else:
+        reading = _Reading(program, tools, most_characters)
+    return Review(tuple(select(reading.found.values(), rules)), rules)
+
+
+def check_readable(language: str) -> None:
+    """Raise `Unsupported` if programs in a language cannot be reviewed, or the package for it is not installed."""
+    if language == "javascript":
+        from .javascript_tree import parser
+
+        parser()
+    elif language != "python":
+        raise Unsupported(f"a review reads Python and JavaScript, and not {language!r}")
 
 
 def tool_calls(program: Program | str, names: Tools = None) -> tuple[ToolCall, ...]:
@@ -87,9 +92,10 @@ def tool_calls(program: Program | str, names: Tools = None) -> tuple[ToolCall, .
 
     `names` are the run's tools: a toolset, or the names by which programs call them. Without them only `call_tool` is
     recognized. For any part of the program that cannot be analyzed (code made at run time, names found at run time,
-    source that does not parse) there is a call with `tool=None`: it may be any tool. One case is not detected: a module
-    that the program writes to the workspace and imports, and that calls tools through `__main__`.
+    source that does not parse, or is not Python) there is a call with `tool=None`: it may be any tool. One case is not
+    detected: a module that the program writes to the workspace and imports, and that calls tools through `__main__`.
     """
+    program = program if isinstance(program, Program) else Program(program)
     return tuple(sorted(_Reading(program, names).calls, key=lambda call: (call.line, call.column)))
 
 
@@ -121,21 +127,11 @@ class _Arguments:
         return found, len(found) == len(self.nodes) and not self.spread
 
 
-class _Reading:
+class _Reading(Findings):
     """The findings and tool calls of one program."""
 
-    def __init__(self, program: Program | str, tools: Tools, most_characters: int = MAX_CHARACTERS) -> None:
-        program = program if isinstance(program, Program) else Program(program)
-        self.calls: list[ToolCall] = []
-        self.found: dict[tuple[str, int, int, str], Finding] = {}
-        self._lines = Lines(program.code.removeprefix("\ufeff"))
-        self._tools = tools
-        self._aliases: dict[str, str] = (
-            {alias: name for name, alias in tools.aliases.items()}
-            if isinstance(tools, Toolset)
-            else {name: name for name in ([tools] if isinstance(tools, str) else tools or ())}
-        )
-        """The tools' own names by their aliases in programs."""
+    def __init__(self, program: Program, tools: Tools, most_characters: int = MAX_CHARACTERS) -> None:
+        super().__init__(program, tools)
         tree = parse(program, most_characters)
         if isinstance(tree, Unread):
             self._add(tree.rule, tree, tree.message)
@@ -314,17 +310,6 @@ class _Reading:
         if given.spread or not all(isinstance(given.nodes[place], ast.Constant) for place in places):
             self._add("dynamic", node, f"calls {path} with a name that is made at run time", path)
 
-    def _paths(self, function: str, values: Values, node: ast.Call, access: str) -> None:
-        """Judge the path arguments of a function that reads, writes or removes files."""
-        rule, verb = _ACCESS[access]
-        for text in [value for value in values if isinstance(value, Text)]:
-            found = _outside(text)
-            if function.startswith((".", "pandas.", "polars.", "numpy.", "xml.")) and _URL.match(text.value):
-                self._add("network", node, f"opens {text.value!r} by {function}", function)
-            elif _SYSTEM.match(found) or (found and access == "removes"):
-                more = "" if text.whole else " and what follows"
-                self._add(rule, node, f"{verb} {found!r}{more}, by {function}", found)
-
     def _tool_call(self, function: ToolFunction, node: ast.Call, scope: Scope) -> None:
         given, names = _Arguments(node, scope, self._names), {function.name}
         if function.name is None:
@@ -336,46 +321,11 @@ class _Reading:
             literals, complete = given.literals([*tool.parameters] if tool else [])
             self._add_tool("calls", node, real, arguments=literals, complete=complete, dynamic=real is None)
 
-    def _add_tool(self, verb: str, node: ast.AST, tool: str | None, **more: Any) -> None:
-        self._add_call(node, tool, **more)
-        rule, what = ("tool", f"the tool {tool}") if tool else ("dynamic-tool", "a tool that is chosen at run time")
-        self._add(rule, node, f"{verb} {what}", tool or "call_tool")
-
-    def _add(self, rule: str, node: ast.AST | Unread, message: str, subject: str = "") -> None:
-        line, column = self._position(node)
-        key = rule, line, column, subject
-        if key not in self.found:
-            self.found[key] = Finding(
-                rule=rule,
-                severity=RULES[rule].severity,
-                line=line,
-                column=column,
-                message=message,
-                subject=subject,
-                source=self._lines.shown(line),
-            )
-            if rule in _UNREADABLE:
-                self._add_call(node)
-
-    def _add_call(self, node: ast.AST | Unread, tool: str | None = None, *, dynamic: bool = True, **more: Any) -> None:
-        line, column = self._position(node)
-        self.calls.append(ToolCall(tool=tool, line=line, column=column, dynamic=dynamic, **more))
-
     def _position(self, node: ast.AST | Unread) -> tuple[int, int]:
         if isinstance(node, Unread):
             return node.line, node.column
         line = getattr(node, "lineno", 1)
         return line, self._lines.column(line, getattr(node, "col_offset", 0))
-
-
-def _outside(text: Text) -> str:
-    """Return the normal form of a path outside the program's own directories, as seen inside a sandbox.
-
-    It is empty for any other path, and for one of which not enough is known.
-    """
-    known = text.value if text.whole else text.value.rpartition("/")[0]  # the last name could go on
-    path = posixpath.normpath(known if known.startswith("~") else posixpath.join("/workspace", known))
-    return "" if _OWN.match(path) else path.replace("//", "/")
 
 
 def _changes(function: str, modes: Values) -> bool:

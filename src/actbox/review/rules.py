@@ -60,7 +60,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         rule.name: rule
         for rule in (
-            Rule("syntax", Severity.HIGH, Verdict.WARN, "is not a Python program"),
+            Rule("syntax", Severity.HIGH, Verdict.WARN, "does not parse"),
             Rule("not-read", Severity.HIGH, Verdict.WARN, "cannot be read, as a whole or from here on"),
             Rule("import", Severity.INFO, Verdict.ALLOW, "imports a module"),
             Rule("process", Severity.HIGH, Verdict.WARN, "starts, replaces or signals processes"),
@@ -85,14 +85,35 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
 )
 """Every rule by its name, with the verdict that holds unless `Rules` says another."""
 
+_SPEC: Final = (
+    *("process:subprocess", "dynamic:subprocess", "process:child_process", "dynamic:child_process"),
+    "process:os.system",
+    *("code:builtins.exec", "code:Function", "code:import", "code:vm", "dynamic:vm"),
+    *("code:builtins.eval", "code:eval"),
+    *("system-read:/etc", "system-write:/etc", "delete-tree:/etc"),
+    *("network:socket", "dynamic:socket"),
+    *(f"{rule}:{module}" for rule in ("network", "dynamic") for module in ("dgram", "net", "tls")),
+    *("dynamic:builtins.__import__", "dynamic:import", "dynamic:require"),
+    *("unpickle:pickle", "unpickle:cloudpickle", "unpickle:node-serialize", "unpickle:serialize-to-js"),
+    *("not-read", "syntax:javascript"),
+)
+"""The eight risky patterns of the specification, one a line, each with its counterparts in Node. The last line is about
+programs of which these rules cannot be told: those that are not read, and JavaScript that only Node might parse.
+"""
+
+PRESETS: Final[Mapping[str, Mapping[str, Verdict]]] = MappingProxyType(
+    {"spec": MappingProxyType(dict.fromkeys(_SPEC, Verdict.BLOCK))}
+)
+"""The verdicts of each set of rules that has a name: see `Rules.preset`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The verdict for each kind of finding: `Rules({"process": "block", "import:socket": "ask"})`.
 
     A key is the name of a rule, or a rule and a subject: `import:urllib` covers `urllib` and everything below it, and
-    the longest matching subject decides, be it milder or stricter. Rules without a key keep the verdict of `RULES`, or
-    get `otherwise` if that is given. Verdicts may be given by their values.
+    so does `system-read:/etc`. The longest matching subject decides, be it milder or stricter. Rules without a key keep
+    the verdict of `RULES`, or get `otherwise` if that is given. Verdicts may be given by their values.
 
     Raises `InvalidValue` if this is not a mapping, and for an unknown rule or verdict.
     """
@@ -112,6 +133,29 @@ class Rules:
         if self.otherwise is not None:
             object.__setattr__(self, "otherwise", _verdict(self.otherwise, "otherwise"))
 
+    @classmethod
+    def preset(
+        cls, name: str, verdicts: Mapping[str, Verdict | str] | None = None, otherwise: Verdict | str | None = None
+    ) -> Rules:
+        """Return the rules of that name, but for `verdicts` of yours: `Rules.preset("spec", {"code": "ask"})`.
+
+        `spec` blocks the specification's eight risky patterns: use of `subprocess`, `os.system`, `exec`, `eval`,
+        `__import__`, `socket`, `pickle.load` and `loads`, and files below `/etc`. In JavaScript these are
+        `child_process`, `Function` and `vm`, `eval`, `require` and `import` of a name that is made at run time, `net`,
+        `tls` and `dgram`, and packages that load functions from data. It also blocks programs that cannot be read.
+
+        A verdict of yours about a whole rule replaces those of the preset about its subjects. Raises `InvalidValue`.
+        """
+        if name not in PRESETS:
+            raise InvalidValue(f"Rules: there is no preset {name!r}; presets: {', '.join(PRESETS)}")
+        if not isinstance(verdicts, Mapping | None):
+            raise InvalidValue(f"Rules takes a dict such as {{'process': 'block'}}, not {verdicts!r}")
+        own = verdicts or {}
+        return cls(
+            {**{key: verdict for key, verdict in PRESETS[name].items() if key.partition(":")[0] not in own}, **own},
+            otherwise,
+        )
+
     def verdict(self, rule: str, subject: str = "") -> Verdict:
         """Return the verdict for a finding of this rule about this subject."""
         closest = longest(f"{rule}:{subject}", self.verdicts)
@@ -124,9 +168,9 @@ class Rules:
 
 
 def longest(path: str, names: Container[str]) -> str:
-    """Return the longest prefix of a dotted path that is one of these names; empty if none is."""
+    """Return the longest prefix of a path, in parts by dots and slashes, that is one of these names, or ""."""
     while path and path not in names:
-        path = path.rpartition(".")[0]
+        path = path[: max(path.rfind("."), path.rfind("/"), 0)]
     return path
 
 

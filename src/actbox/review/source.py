@@ -60,7 +60,10 @@ def parse(program: Program, most_characters: int = MAX_CHARACTERS) -> ast.Module
     own.
     """
     if program.language != "python":
-        return Unread("not-read", f"only Python is read before it runs, and this program is {program.language!r}")
+        return Unread(
+            "not-read",
+            f"only Python and JavaScript are read before they run, and this program is {program.language!r}",
+        )
     source = program.code.removeprefix("\ufeff")
     most = min(most_characters, MAX_CHARACTERS)
     if len(source) > most:

@@ -144,7 +144,7 @@ class Names:
         self._depth += 1
         self._left -= 1
         followed = self._depth <= _MAX_DEPTH and self._left > 0
-        found = _bounded(self._evaluate(node, scope)) if followed else UNKNOWN
+        found = bounded(self._evaluate(node, scope)) if followed else UNKNOWN
         if not followed or len(found) > _MAX_REFERENCES:
             self.gave_up, found = self.gave_up or node, UNKNOWN
         self._depth -= 1
@@ -182,7 +182,7 @@ class Names:
         outermost, outer, self._cyclic = not self._draft, self._cyclic, False
         self._left -= len(scope.bindings[name])
         self._draft[key] = UNKNOWN
-        found = self._draft[key] = _bounded(value for binding in scope.bindings[name] for value in self._bound(binding))
+        found = self._draft[key] = bounded(value for binding in scope.bindings[name] for value in self._bound(binding))
         if outermost or not self._cyclic:
             self._known[key] = found
         self._cyclic = outer or self._cyclic
@@ -201,7 +201,7 @@ class Names:
         # A mutable container that has a name can be changed by it.
         return frozenset(
             Items(value.values | UNKNOWN) if isinstance(value, Items) and value.mutable else value
-            for value in (_elements(found) if binding.inside else found)
+            for value in (elements(found) if binding.inside else found)
         )
 
     def _not_bound(self, name: str) -> Values:
@@ -240,7 +240,7 @@ class Names:
             case ast.BinOp():
                 found = [self.values(side, scope) for side in (node.left, node.right)]
                 sides = [{Unknown() if isinstance(value, Ref) else value for value in side} for side in found]
-                return frozenset(_combined(node.op, left, right) for left, right in product(*sides))
+                return frozenset(combined(node.op, left, right) for left, right in product(*sides))
             case ast.BoolOp(values=parts):
                 return NONE.union(*(self.values(part, scope) for part in parts))
             case ast.IfExp():
@@ -254,7 +254,7 @@ class Names:
                 return frozenset([Items(UNKNOWN)])
             case ast.JoinedStr():
                 pieces: list[Value] = [Text(""), *(_one(self.values(part, scope)) for part in node.values)]
-                return frozenset([functools.reduce(functools.partial(_combined, ast.Add()), pieces)])
+                return frozenset([functools.reduce(functools.partial(combined, ast.Add()), pieces)])
             case ast.FormattedValue(format_spec=None, conversion=-1 | 115):
                 return self.values(node.value, scope)
         return UNKNOWN
@@ -324,7 +324,7 @@ class Names:
             case "pathlib.Path.home":
                 return frozenset([Text("~", path=True)])
             case "builtins.list" | "builtins.tuple" | "builtins.iter" | "builtins.reversed" | "builtins.sorted":
-                return frozenset([Items(_elements(first))])
+                return frozenset([Items(elements(first))])
             case _ if last in ("__getattribute__", "__getattr__"):
                 return self._attributes(frozenset([Ref(base)]), whole_texts(first)) or UNKNOWN
             case _ if last in catalogue.HOLDER_GETTERS and is_holder(base):
@@ -344,21 +344,22 @@ def is_holder(path: str) -> bool:
     return path == "sys.modules" or path.endswith(DICT)
 
 
-def _bounded(values: Iterable[Value]) -> Values:
+def bounded(values: Iterable[Value]) -> Values:
     """Return a bounded set of values: too many non-references become one unknown value beside the references."""
     found = frozenset(values)
     others = [value for value in found if not isinstance(value, (Ref, ToolFunction))]
     return found if len(others) <= _MAX_VALUES else found.difference(others) | UNKNOWN
 
 
-def _elements(values: Values) -> Values:
-    return _bounded(element for value in values for element in (value.values if isinstance(value, Items) else UNKNOWN))
+def elements(values: Values) -> Values:
+    """Return the possible elements of containers; an unknown value for what is none."""
+    return bounded(element for value in values for element in (value.values if isinstance(value, Items) else UNKNOWN))
 
 
 def _container(values: Values, *, mutable: bool) -> Items:
     """Return a container of these values; a container among them is replaced by its elements and an unknown value."""
     inner = frozenset(value for value in values if isinstance(value, Items))
-    return Items(_bounded((values - inner) | (_elements(inner) | UNKNOWN if inner else NONE)), mutable)
+    return Items(bounded((values - inner) | (elements(inner) | UNKNOWN if inner else NONE)), mutable)
 
 
 def _one(values: Values) -> Value:
@@ -375,24 +376,24 @@ def _reference(path: str) -> Value:
 def _constant(value: object) -> Value:
     """Return the value of a literal in the source, or of an input."""
     if isinstance(value, (str, bytes)):
-        return _text(value if isinstance(value, str) else value.decode("latin-1"))
+        return text_of(value if isinstance(value, str) else value.decode("latin-1"))
     return Number(value) if type(value) is int and abs(value) < 2**31 else Unknown()
 
 
-def _text(value: str, whole: bool = True, path: bool = False) -> Text:
+def text_of(value: str, whole: bool = True, path: bool = False) -> Text:
     """Return a text value, cut to the length that a reader needs."""
     return Text(value[:_MAX_TEXT], whole and len(value) <= _MAX_TEXT, path)
 
 
-def _combined(operation: ast.operator, left: Value, right: Value) -> Value:
+def combined(operation: ast.operator, left: Value, right: Value) -> Value:
     """Return the result of an operator applied to two values."""
     match operation, left, right:
         case ast.Add(), Text(whole=True), Text():
-            return _text(left.value + right.value, right.whole)
+            return text_of(left.value + right.value, right.whole)
         case ast.Add(), Text(), _:
             return Text(left.value, False)
         case ast.Add(), Items(), Items():
-            return Items(_bounded(left.values | right.values), left.mutable)
+            return Items(bounded(left.values | right.values), left.mutable)
         case ast.BitOr(), Number(), Number():
             return Number(left.value | right.value)
         case ast.Mult(), Text(whole=True), Number(value=times) if len(left.value) * times <= _MAX_TEXT:
@@ -400,7 +401,7 @@ def _combined(operation: ast.operator, left: Value, right: Value) -> Value:
         case ast.Mod(), Text(), _:
             return Text(left.value.partition("%")[0], False)
         case ast.Div(), Text(), _:
-            return _joined([left, right], path=True)
+            return joined([left, right], path=True)
     return Unknown()
 
 
@@ -422,7 +423,7 @@ def _method(base: Items | Text, name: str, given: list[Values]) -> Values:
     whole = base.whole and len(texts) == len(arguments)
     match name:
         case "joinpath":
-            return frozenset([_joined([base, *arguments], path=True)])
+            return frozenset([joined([base, *arguments], path=True)])
         case "resolve" | "absolute" | "expanduser" | "as_posix":
             return frozenset([Text(base.value, base.whole, path=name != "as_posix")])
         case "encode" | "decode" if {"utf-8", "utf8", "ascii", "latin-1"}.issuperset(texts):
@@ -434,14 +435,14 @@ def _method(base: Items | Text, name: str, given: list[Values]) -> Values:
         case _ if (
             whole and _TEXT_METHODS.get(name) == len(texts) and len(base.value) * len("".join(texts)) <= _MAX_TEXT
         ):
-            return frozenset([_text(getattr(base.value, name)(*texts))])
+            return frozenset([text_of(getattr(base.value, name)(*texts))])
     return UNKNOWN
 
 
 def _computed(path: str, arguments: list[Value]) -> Value:
     """Return the result of a function that only makes text, paths or numbers; an unknown value for other functions."""
     if path == "os.path.join" or path in catalogue.PATH_CLASSES:
-        return _joined(arguments, path=path != "os.path.join")
+        return joined(arguments, path=path != "os.path.join")
     match arguments:
         case [Text() as first] if path in _SAME_TEXT:
             return Text(first.value, first.whole)
@@ -452,7 +453,7 @@ def _computed(path: str, arguments: list[Value]) -> Value:
     return Unknown()
 
 
-def _joined(parts: list[Value], *, path: bool) -> Text:
+def joined(parts: list[Value], *, path: bool) -> Text:
     """Return the path that parts form when joined, as far as it is known."""
     known, whole = "", True
     for part in parts:
@@ -460,4 +461,4 @@ def _joined(parts: list[Value], *, path: bool) -> Text:
             known, whole = posixpath.join(known, part.value), part.whole
         elif whole:
             known, whole = posixpath.join(known, ""), False
-    return _text(known, whole, path)
+    return text_of(known, whole, path)

@@ -113,7 +113,7 @@ class EngineProvider(Surface, ContextProvider):
         tool = self._tool_for(run, scope, state)
         context.extend_instructions(self.source_id, run.instructions)
         context.extend_tools(self.source_id, [tool])
-        may_ask = run.settings.approval_style != "bundled" or run.asks_about_packages
+        may_ask = run.settings.approval_style != "bundled" or run.asks_about_packages or run.asks_about_findings
         if may_ask or run.approval == "always_require" or CALLS in state:
             context.extend_middleware(self.source_id, [ApprovalGate(tool, redirection)])
         mark = self._questions.runs.mark_of(run) if run.approval == "always_require" else None

@@ -75,10 +75,7 @@ class MontyCodeActProvider(EngineProvider):
 
 
 class NodeCodeActProvider(EngineProvider):
-    """`execute_code` in the `node` engine: JavaScript, with the tools as async functions declared in TypeScript.
-
-    JavaScript programs are not reviewed before they run.
-    """
+    """`execute_code` in the `node` engine: JavaScript, with the tools as async functions declared in TypeScript."""
 
     ENGINE = "node"
     DEFAULT_SOURCE_ID = "node_codeact"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Collection, Container, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from strands import Agent
 from strands.interrupt import Interrupt
@@ -19,10 +19,12 @@ from actbox.codeact.final_answer import FINAL_ANSWER, FinalAnswer
 from actbox.codeact.loop import Ask, End, Loop, Run
 from actbox.codeact.model import ModelReply, ToolCall, ToolResultMessage, UserMessage
 from actbox.codeact.outcome import not_run
+from actbox.codeact.review_decision import Advice, advice_on, blocked
 from actbox.content.render import MAX_CHARS, cut
 from actbox.content.safe_text import encodable
 from actbox.core.call_log import CallLog
 from actbox.core.errors import ErrorKind, InvalidValue
+from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.core.values import pack
 from actbox.tools import Toolset
@@ -38,6 +40,9 @@ from .result_blocks import blocks_of
 from .sandbox import StrandsSandbox
 from .tool_conversion import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .tool_state import note_where_programs_run
+
+if TYPE_CHECKING:
+    from actbox.review import Rules
 
 PROGRESS: Final = f"{KEY}.standing"
 """The key of the notes for any interrupt."""
@@ -70,6 +75,7 @@ class CodeActSettings:
     keep_session: bool
     paused_timeout: float
     guidance: str
+    review: Rules | None = None
 
 
 class Progress(TypedDict):
@@ -238,7 +244,11 @@ class CodeActInvocation:
         if found is None:
             self._programs += 1
             yield {"program": {"code": program, "language": self._settings.language, "number": self._programs}}
-        run = found if isinstance(found, ActRun) else await self._begin(agent, program)
+        begun = found if isinstance(found, ActRun) else await self._begin(agent, program)
+        if isinstance(begun, ExecutionResult):
+            self._observed = _Observed(begun, CallLog())
+            return
+        run = begun
         span = ProgramSpan(agent, run.outer_id, program, self._settings.language)
         program_calls = ProgramCalls(
             run,
@@ -282,18 +292,25 @@ class CodeActInvocation:
         messages = [message for message in self._loop.messages if isinstance(message, UserMessage)]
         self._reply = [{"text": messages[-1].text}, *pictures, *more]
 
-    async def _begin(self, agent: Agent, program: str) -> ActRun:
+    async def _begin(self, agent: Agent, program: str) -> ActRun | ExecutionResult:
+        """Begin the program and return its run; return the result of one that its review blocks."""
         settings = self._settings
         run = run_of(id_of(agent, self._ordinal, self._programs, program), program, settings.max_tool_calls)
         sandbox = self.sessions.sandbox
         note_where_programs_run(agent, sandbox)
         run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
+        advice = Advice()
+        if settings.review is not None:
+            with suppress(InvalidValue):  # the program exceeds a bound, for which its run is refused
+                advice = await advice_on(Program(program, settings.language), settings.review, run.nested.toolset)
+        if advice.error is not None:
+            return advice.warn(blocked(advice.error, ""))
         is_moved = settings.keep_session and not self.sessions.has_begun(self.number) and _has_programs(agent.messages)
         session, is_lost = await self.sessions.session_of(self.number, settings.language)
         is_lost = is_lost or ((self._is_lost or is_moved) and session is not None)
         self._is_lost = False
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
-        run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
+        run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()), *advice.warnings)
         run.begin_in(sandbox, session, settings.language, settings.timeout)
         return run
 

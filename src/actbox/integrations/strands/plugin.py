@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from strands import Agent
 from strands.plugins import Plugin
 
 import actbox
 from actbox.codeact.agent import MAX_TURNS
+from actbox.codeact.review_decision import checked_rules
 from actbox.core.errors import InvalidValue, SandboxUnavailable
 from actbox.core.packages import HOST, Environment, PackagePolicy
 from actbox.sandbox.registry import TABLE, no_such_engine
@@ -23,6 +24,9 @@ from .paused_runs import PAUSED_SECONDS
 from .sandbox import StrandsSandbox
 from .tool_state import note_where_programs_run, was_given_a_sandbox
 from .translation import as_strands_says, language_of
+
+if TYPE_CHECKING:
+    from actbox.review import Rules  # imported only for a review, since the import takes long
 
 NAME: Final = "actbox:codeact"
 _AS_PLUGIN: Final = r"CodeActPlugin(StrandsSandbox(\1))"
@@ -66,6 +70,7 @@ class CodeActPlugin(Plugin):
         guidance: str = "",
         environment: str | Environment | None = None,
         packages: PackagePolicy | None = None,
+        review: Rules | None = None,
     ) -> None:
         """`sandbox` is where programs run: a sandbox, or the name of an engine, for a separate sandbox for each agent.
 
@@ -82,6 +87,10 @@ class CodeActPlugin(Plugin):
         `environment` and `packages` are those of the policy of a sandbox that the plugin opens itself; any other
         sandbox has a policy of its own. Packages are asked about by `packages.approver`, or that of `code_tools`.
 
+        `review` has the rules by which each program is reviewed before it runs (`actbox.review`), such as
+        `Rules.preset("spec")`. A blocked program does not run, and the model reads which lines meet which rules;
+        warnings go into its outcome. Rules that ask are refused.
+
         Raises `InvalidValue` for an invalid option, and `SandboxUnavailable` for the name of an engine without
         isolation, for which a sandbox object is required. Making an agent raises `Unsupported` for a language that the
         sandbox does not run, and the errors of opening the sandbox. Invocations raise errors that only the developer
@@ -90,6 +99,8 @@ class CodeActPlugin(Plugin):
         """
         if not isinstance(max_turns, int) or isinstance(max_turns, bool) or max_turns < 1:
             raise InvalidValue(f"max_turns must be a whole number, at least 1, not {max_turns!r}")
+        if review is not None:
+            review = checked_rules(review, cannot_ask="this plugin asks nobody about programs: block, or warn")
         if not isinstance(guidance, str):
             raise InvalidValue(f"guidance must be text, not {guidance!r}")
         allowed = check_program_options(
@@ -117,6 +128,7 @@ class CodeActPlugin(Plugin):
             keep_session=keep_session,
             paused_timeout=paused_timeout,
             guidance=guidance,
+            review=review,
         )
         super().__init__()
 
@@ -124,6 +136,8 @@ class CodeActPlugin(Plugin):
         """Add CodeAct to an agent."""
         sandbox, is_own = self._sandbox_of(agent)
         language = language_of(self._settings.language, sandbox.traits)
+        if self._settings.review is not None:
+            checked_rules(self._settings.review, language)
         CodeActAgent(replace(self._settings, language=language), CodeActSessions(sandbox, is_own=is_own)).attach(agent)
         note_where_programs_run(agent, sandbox)
 
