@@ -170,7 +170,7 @@ async def test_a_review_refuses_before_anybody_is_asked() -> None:
     rules = Rules({"process": "block", "network": "ask"})
     async with standard_registry(engine="linux", rules=rules, approver=approver) as registry:
         done = await run(registry, "import os\nos.system('ls')")
-        assert done.error is not None and done.error.message.startswith("line 2: "), done.error
+        assert done.error is not None and "line 2: process: calls os.system" in done.error.message, done.error
         assert not asked
         assert (await run(registry, "print(1)")).ok and asked == ["print(1)"]
     async with standard_registry(rules=rules, approver=approver, **GRANTED) as registry:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from actbox.codeact.review_decision import decide
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.labels import PUBLIC, Label
 from actbox.core.mounts import FileMount
@@ -22,7 +23,7 @@ from actbox.core.packages import HOST, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
-from actbox.review import Rules, Verdict, review
+from actbox.review import Rules, check_readable, review
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Sandbox, Session
 from actbox.sandbox.guest import beneath
@@ -36,6 +37,9 @@ from .outcome import StepFailed
 
 OUTPUT_TYPES: Final = ("png", "jpg", "jpeg", "svg", "gif", "csv", "json", "txt", "md", "html", "pdf", "xlsx", "parquet")
 """The extensions of the output files that are returned, unless the registry says otherwise."""
+SPEC_RULES: Final = Rules.preset("spec")
+_MOST_REVIEWED: Final = 2**18
+"""The most characters of a program that is reviewed: a hostile one of so many takes a second or two."""
 _MOST_BOXES: Final = 8
 _MOST_SESSIONS: Final = 32
 _MOST_INPUT_BYTES: Final = 256 * 2**20
@@ -86,8 +90,8 @@ class Execution:
     """The engine for Python, "" for the first of `linux` and `container` that works here."""
     allow_unisolated: bool = False
     input_roots: tuple[InputRoot, ...] = ()
-    rules: Rules | None = None
-    """The rules of the review before a program runs; a finding with the verdict `block` refuses it."""
+    rules: Rules | None = SPEC_RULES
+    """The rules of the review before a program in Python or JavaScript runs; `None` for no review."""
     output_types: tuple[str, ...] = OUTPUT_TYPES
     sessions: bool = False
     """Whether calls may share a session."""
@@ -291,7 +295,7 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.python`."""
 
     async def prepare(call: Invocation) -> Mapping[str, Any]:
-        shown = await run_blocking(_reviewed, call, settings.rules)
+        shown = await run_blocking(_reviewed, call, "python", settings.rules)
         wanted = call.input.get("input_files") or {}
         call.prepared = await run_blocking(_input_files, call, wanted, settings.input_roots) if wanted else {}
         return shown
@@ -330,6 +334,9 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
 def execute_javascript(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.javascript`."""
 
+    async def prepare(call: Invocation) -> Mapping[str, Any]:
+        return await run_blocking(_reviewed, call, "javascript", settings.rules)
+
     async def handler(call: Invocation) -> dict[str, Any]:
         program = _program(call.input["code"], "javascript", call.input, {})
         result = await boxes.run(call, program, environment=settings.javascript_environment)
@@ -349,6 +356,7 @@ def execute_javascript(settings: Execution, boxes: Sandboxes) -> Capability:
         resources=Resources(memory_mb=_MEMORY_MB, timeout_ms=_TIMEOUT_MS),
         handler=handler,  # type: ignore[arg-type]  # every call is an `Invocation`
         worst_case=lambda capability, given: boxes.worst_case(capability, "javascript"),
+        prepare=prepare,  # type: ignore[arg-type]  # every call is an `Invocation`
     )
 
 
@@ -379,21 +387,25 @@ def _least(first: float, *others: float | None) -> float:
     return min((first, *(one for one in others if one is not None)))
 
 
-def _reviewed(call: Invocation, rules: Rules | None) -> Mapping[str, Any]:
-    """Return the findings of a review for whoever approves. Raises `StepFailed` if one of them blocks."""
+def _reviewed(call: Invocation, language: str, rules: Rules | None) -> Mapping[str, Any]:
+    """Return the findings of a review for whoever approves; those that warn are the call's warnings.
+
+    Raises `StepFailed` if one of them blocks, and if programs in the language cannot be read.
+    """
     if rules is None:
         return {}
-    found = review(call.input["code"], rules)
-    if found.verdict is Verdict.ASK:
+    try:
+        check_readable(language)
+    except Unsupported as error:
+        raise StepFailed("unavailable", "validate_input", str(error)) from None
+    program = _program(call.input["code"], language, call.input, {})
+    found = review(program, rules, most_characters=_MOST_REVIEWED)
+    advice = decide(found)
+    if advice.error is not None:
+        raise StepFailed("refused", "validate_input", advice.error.message, advice.error.hint)
+    if advice.question:
         call.asks.append("review")
-    if found.verdict is Verdict.BLOCK:
-        worst = next(one for one in found.findings if found.verdict_on(one) is Verdict.BLOCK)
-        raise StepFailed(
-            "refused",
-            "validate_input",
-            f"line {worst.line}: {worst.message} (rule {worst.rule})",
-            "do without it, or use a capability for it",
-        )
+    call.warnings += advice.warnings
     told = [f"line {one.line}: {one.message} (rule {one.rule})" for one in found.findings]
     return {"review": told} if told else {}
 

@@ -24,7 +24,7 @@ from .budgets import Account, Budget
 from .capability import Capability
 from .chat_transforms import redact_message, verify_redaction
 from .delegation import CodingAgent, delegate_coding_agent, refined_execute
-from .execution import OUTPUT_TYPES, STANDARD, Execution, InputRoot, Sandboxes
+from .execution import OUTPUT_TYPES, SPEC_RULES, STANDARD, Execution, InputRoot, Sandboxes
 from .files import Folder, workspace_files
 from .journal import Journal
 from .metering import Metrics
@@ -89,7 +89,7 @@ def standard_registry(
     engine: str = "",
     allow_unisolated: bool = False,
     input_roots: Mapping[str | os.PathLike[str], Label | str] | Iterable[str | os.PathLike[str]] = (),
-    rules: Rules | None = None,
+    rules: Rules | None = SPEC_RULES,
     output_types: Iterable[str] = OUTPUT_TYPES,
     sessions: bool = False,
     declared: str | Iterable[Capability] = (),
@@ -111,8 +111,9 @@ def standard_registry(
     programs that name no `image`; `javascript_environment` is that of JavaScript. `engine` is the one for the runtime
     `container`, by default the first of `linux` and `container` that works here. `input_roots` are the directories
     below which `input_files` may lie, with the labels of what is in them. `rules` are those of the review before a
-    Python program runs. With `sessions` the calls of one caller that name the same `session` share its variables,
-    files, labels and budget.
+    program runs, by default `Rules.preset("spec")`; `None` for no review. JavaScript is read with the extra
+    `actbox[review]`. With `sessions` the calls of one caller that name the same `session` share its variables, files,
+    labels and budget.
 
     `domains` and `secrets` are those of `network.http_request` alone, as `policy` has the programs'. `workspace` is the
     directory of `files.read`, `files.write` and `files.list`. `coding_agent` carries out `delegate.coding_agent`, and
