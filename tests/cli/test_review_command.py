@@ -39,12 +39,21 @@ def test_the_document_has_findings_tools_and_a_verdict(capfd, program):
         (["--rule", "process=allow"], 0),
         (["--rule", "process=ask"], 3),
         (["--rule", "process:os.system=block"], 1),
+        (["--rule", "spec"], 1),
+        (["--rule", "spec", "--rule", "process=allow"], 0),
         (["--rule", "process=ask", "--rule", "import=block"], 1),
         (["--rule", "all=block", "--rule", "process=allow", "--rule", "import=allow"], 0),
     ],
 )
 def test_the_exit_code_is_the_strictest_verdict(program, options, code):
     assert run_app(["review", program, *options]) == code
+
+
+def test_a_file_of_javascript_is_read_as_that(capfd, tmp_path):
+    pytest.importorskip("tree_sitter_javascript", reason="the extra actbox[review] is not installed")
+    (tmp_path / "a.mjs").write_text("import {exec as e} from 'child_process'\ne('ls')")
+    assert run_app(["review", str(tmp_path / "a.mjs"), "--rule", "spec"]) == 1
+    assert "calls child_process.exec" in capfd.readouterr().out
 
 
 def test_the_strictest_of_several_programs_decides(program, tmp_path):

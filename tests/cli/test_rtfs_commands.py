@@ -72,7 +72,7 @@ def test_wrong_uses_are_one_sentence_with_a_hint(actbox, tmp_path):
     (tmp_path / "bad.rtfs").write_bytes(b"(+ 1\n \xff)")
     for arguments, words in (
         (("run", "--language", "cobol", "-c", "1"), "no such language"),
-        (("run", "--language", "rtfs", "-c", "1", "--rule", "network=ask"), "--rule reads Python"),
+        (("run", "--language", "rtfs", "-c", "1", "--rule", "network=ask"), "--rule: a review reads Python"),
         (("run", "--language", "rtfs", "--sandbox", "process", "--allow-unisolated", "-c", "1"), "the rtfs engine"),
         (("run", str(tmp_path / "bad.rtfs")), "line 2: byte 0xff is not UTF-8"),
         (("repl", "--language", "python"), "the REPL runs RTFS only"),

@@ -23,9 +23,10 @@ import pytest
 
 import actbox
 from actbox.codeact import CallbackApprover
-from actbox.codeact.agent import _advice
+from actbox.codeact.review_decision import advice_on
 from actbox.core.errors import ErrorKind
 from actbox.core.policy import Policy
+from actbox.core.program import Program
 from actbox.core.values import Packed
 from actbox.review import Rules
 from actbox.sandbox import storage
@@ -471,14 +472,14 @@ async def test_what_crosses_into_an_interpreter_is_checked_beside_the_event_loop
 
 @pytest.mark.slow
 async def test_an_agent_reviews_a_long_program_beside_the_event_loop(steps: Steps) -> None:
-    read = await _advice("eval('1')\n" * 5_000, Rules(), Toolset.of([]))
+    read = await advice_on(Program("eval('1')\n" * 5_000), Rules(), Toolset.of([]))
     assert "code" in str(read)
     assert steps.most_values > 5_000
-    too_long = await _advice("eval('1')\n" * 50_000, Rules(), Toolset.of([]))
+    too_long = await advice_on(Program("eval('1')\n" * 50_000), Rules(), Toolset.of([]))
     assert "at most 64,000 are read" in str(too_long)
     assert too_long.error is None
-    blocked = await _advice("x = 1\n" * 50_000, Rules({"process": "block"}), Toolset.of([]))
+    blocked = await advice_on(Program("x = 1\n" * 50_000), Rules({"process": "block"}), Toolset.of([]))
     assert blocked.error is not None
     for rules in (Rules({"process": "block", "not-read": "allow"}), Rules(otherwise="allow")):
-        assert (await _advice("x = 1\n" * 50_000, rules, Toolset.of([]))).error is None
+        assert (await advice_on(Program("x = 1\n" * 50_000), rules, Toolset.of([]))).error is None
     assert "ast.parse" not in steps.in_loop

@@ -180,7 +180,7 @@ def run(
             metavar="RULE=VERDICT",
             help="Review the program before it runs, as `actbox review` does. The verdict of a finding: block does not "
             "run the program, ask asks you at the terminal (without a terminal the answer is no), warn prints a "
-            "warning. May be repeated; without a rule nothing is reviewed.",
+            "warning. `spec` stands for the rules of that preset. May be repeated; without a rule nothing is reviewed.",
         ),
     ] = None,
     allow_unisolated: Annotated[bool, _ALLOW] = False,
@@ -322,7 +322,8 @@ def review(
             "--rule",
             metavar="RULE=VERDICT",
             help="The verdict of a rule: allow, warn, ask or block. RULE may also name a subject, such as "
-            "import:socket; `all` stands for every rule that is not named. May be repeated.",
+            "import:socket; `all` stands for every rule that is not named, and `spec` for the rules of that preset. "
+            "May be repeated.",
         ),
     ] = None,
     tools: Annotated[
@@ -331,7 +332,7 @@ def review(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,
 ) -> int:
-    """Read Python programs without running them, and report what a person may want to know before they run.
+    """Read programs in Python or JavaScript without running them, and report what stands out.
 
     This is advice on top of isolation, never instead of it: a program without findings may still do harm.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from actbox.core.domains import AllowedDomain
-from actbox.core.errors import InvalidValue
+from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount, MountMode
 from actbox.core.packages import AUTO, HOST, Environment, PackagePolicy, PackageRules
@@ -121,27 +121,35 @@ def parse_request(
         )
     except InvalidValue as error:
         raise UsageError(str(error), "actbox run --help shows the form of each option") from None
-    if chosen is not None and program.language != "python":
-        raise UsageError("--rule reads Python programs only", "leave out --rule")
+    if chosen is not None:
+        from actbox.review import check_readable  # imported only for a review, since the import takes long
+
+        try:
+            check_readable(program.language)
+        except Unsupported as error:
+            raise UsageError(f"--rule: {error}", "leave out --rule") from None
     return RunRequest(program=program, policy=policy, output=_folder(output), rules=chosen, config=settings)
 
 
 def rules_from(verdicts: Sequence[str]) -> Rules:
-    """Return the rules that `RULE=VERDICT` options describe; `all` stands for every rule that is not named.
+    """Return the rules that `RULE=VERDICT` options describe, beside the preset `spec` if that is one of them.
 
-    Raises `UsageError` for a rule or verdict that there is not.
+    `all` stands for every rule that is not named. Raises `UsageError` for a rule or verdict that there is not.
     """
-    from actbox.review import Rules  # imported only for a review, since the import takes long
+    from actbox.review import PRESETS, Rules  # imported only for a review, since the import takes long
 
     named: dict[str, str] = {}
+    presets = [spec for spec in verdicts if spec in PRESETS]
     for spec in verdicts:
         rule, equals, verdict = spec.rpartition("=")
+        if spec in PRESETS:
+            continue
         if not equals:
             raise UsageError(f"--rule {spec!r} is not RULE=VERDICT", "such as --rule process=block")
         named[rule] = verdict
     otherwise = named.pop("all", None)
     try:
-        return Rules(named, otherwise)
+        return Rules.preset(presets[0], named, otherwise) if presets else Rules(named, otherwise)
     except InvalidValue as error:
         raise UsageError(f"--rule: {error}", "such as --rule process=block") from None
 

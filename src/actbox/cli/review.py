@@ -11,7 +11,7 @@ from typing import Any, Final
 from actbox.core.program import Program
 from actbox.review import Review, ToolCall, Verdict, review, tool_calls
 
-from .arguments import read_program, rules_from
+from .arguments import language_of_file, read_program, rules_from
 from .errors import BROKEN_PIPE
 from .output import print_document
 
@@ -47,10 +47,13 @@ def review_files(files: Sequence[str], verdicts: Sequence[str], tools: Sequence[
     Raises `UsageError` for a file that cannot be read as text, and for a rule or verdict that there is not.
     """
     rules = rules_from(verdicts)
-    programs = [(file, *read_program(file)) for file in files]
+    languages = [language_of_file(file, None) for file in files]
+    programs = [
+        (file, language, *read_program(file, language)) for file, language in zip(files, languages, strict=True)
+    ]
     reviewed = []
-    for file, code, name in programs:
-        program = Program(code, name=name)
+    for file, language, code, name in programs:
+        program = Program(code, language, name=name)
         reviewed.append(_Reviewed(file, review(program, rules, tools=tools), tool_calls(program, tools)))
     verdict = max((each.review.verdict for each in reviewed), default=Verdict.ALLOW)
     if as_json:
