@@ -161,7 +161,13 @@ async def test_the_worst_case_of_an_input_counts_before_it_runs(registry: Standa
     done = await call(Budget(wall_seconds=10))
     assert done.error is not None and "wall_seconds: 30 asked for, 10 of 10 left" in done.error.message
     assert (await call(Budget(wall_seconds=10), timeout_ms=5000)).ok
-    for nothing in (Budget(cpu_seconds=0), Budget(memory_mib=0), Budget(steps=0), Budget(wall_seconds=0)):
+    for nothing in (
+        Budget(cpu_seconds=0),
+        Budget(memory_mib=0),
+        Budget(storage_mib=99),
+        Budget(steps=0),
+        Budget(wall_seconds=0),
+    ):
         done = await call(nothing)
         assert done.error is not None and done.error.step == "budget", nothing
 
@@ -191,7 +197,7 @@ async def test_declared_forms_of_the_specification_run() -> None:
     async with standard_registry(declared=native, **GRANTED) as registry:
         done = await registry.invoke("ccos.execute.python", {"code": "print(1)"})
     assert done.error is not None and "allow_unisolated" in done.error.message
-    async with standard_registry(declared=native, **GRANTED, allow_unisolated=True) as registry:
+    async with standard_registry(declared=native, policy=Policy(), **GRANTED, allow_unisolated=True) as registry:
         done = await registry.invoke("ccos.execute.python", {"code": "print(1)"})
     assert done.ok and done.engine == "process"
 

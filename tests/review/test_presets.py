@@ -90,6 +90,14 @@ def test_a_program_that_is_not_read_is_blocked_too() -> None:
     assert review("x", SPEC, language="cobol").verdict is Verdict.BLOCK
 
 
+def test_commands_of_pip_in_a_sessions_program_hide_nothing() -> None:
+    installs = "%pip install six\nif 1:\n    !uv pip install x\n"
+    found = review(f"{installs}eval('1')", SPEC)
+    assert [(one.rule, one.line) for one in found.findings] == [("syntax", 1), ("code", 4)]
+    assert review("%pip install six\n" * 20 + "eval('1')", SPEC).verdict is Verdict.BLOCK
+    assert [one.rule for one in review(f"{installs}x = (", SPEC).findings] == ["syntax", "syntax"]
+
+
 def test_verdicts_of_ones_own_go_before_those_of_the_preset() -> None:
     program = "import subprocess, socket\nsubprocess.run(['ls'])\nsocket.socket()"
     assert review(program, Rules.preset("spec", {"process": "allow"})).verdict is Verdict.BLOCK

@@ -40,7 +40,10 @@ OUTPUT_TYPES: Final = ("png", "jpg", "jpeg", "svg", "gif", "csv", "json", "txt",
 SPEC_RULES: Final = Rules.preset("spec")
 _MOST_REVIEWED: Final = 2**18
 """The most characters of a program that is reviewed: a hostile one of so many takes a second or two."""
+<<<<<<< HEAD
 _WITHOUT_LABELS: Final = ("wasm", "monty", "hyperlight")
+=======
+>>>>>>> cap-review
 _MOST_BOXES: Final = 8
 _MOST_SESSIONS: Final = 32
 _MOST_INPUT_BYTES: Final = 256 * 2**20
@@ -181,7 +184,9 @@ class Sandboxes:
         self, capability: Capability, language: str, timeout_ms: int | None = None, memory_mb: int | None = None
     ) -> Budget:
         """Return the most that one program of a capability may use."""
-        limits = self._settings.policy.limits
+        policy = self._settings.policy
+        limits = policy.limits
+        disk = limits.workspace_mib * 2 if limits.disk_mib is None else limits.disk_mib
         wall = _least(limits.wall_seconds * 1000, capability.resources.timeout_ms, timeout_ms) / 1000
         processors = min(limits.cpus, os.cpu_count() or 1)
         return Budget(
@@ -189,6 +194,8 @@ class Sandboxes:
             wall_seconds=wall,
             cpu_seconds=min(limits.cpu_seconds, wall * processors),
             memory_mib=int(_least(limits.memory_mib, capability.resources.memory_mb, memory_mb)),
+            storage_mib=disk,
+            egress_bytes=1 if policy.domains else 0,  # how much nobody can say
         )
 
     async def close(self) -> None:
@@ -212,9 +219,10 @@ class Sandboxes:
         policy = self._settings.policy
         limits = replace(policy.limits, memory_mib=place.memory_mib)
         if place.engine == "rtfs":
-            return Policy(limits=limits)
+            return Policy(limits=replace(limits, disk_mib=None))  # there are no files
         if place.engine in _WITHOUT_LABELS and not policy.domains:
-            policy = replace(policy, egress_max=None, model_cleared=None, label=PUBLIC)  # nothing can leave, and the outcome has the label
+            # Nothing can leave, and the outcome has the label.
+            policy = replace(policy, egress_max=None, model_cleared=None, label=PUBLIC)
         return replace(
             policy,
             limits=limits,

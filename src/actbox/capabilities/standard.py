@@ -107,13 +107,13 @@ def standard_registry(
     """Return a registry with the specification's capabilities, which run code, have it written, send HTTP requests, use
     files and redact messages.
 
-    `policy` is that of all programs, `packages` says which packages they may ask for, and `environment` is that of
-    programs that name no `image`; `javascript_environment` is that of JavaScript. `engine` is the one for the runtime
-    `container`, by default the first of `linux` and `container` that works here. `input_roots` are the directories
-    below which `input_files` may lie, with the labels of what is in them. `rules` are those of the review before a
-    program runs, by default `Rules.preset("spec")`; `None` for no review. JavaScript is read with the extra
-    `actbox[review]`. With `sessions` the calls of one caller that name the same `session` share its variables, files,
-    labels and budget.
+    `policy` is that of all programs, by default `Policy.strict()`. `packages` says which packages they may ask for, and
+    `environment` is that of programs that name no `image`; `javascript_environment` is that of JavaScript. `engine` is
+    the one for the runtime `container`, by default the first of `linux` and `container` that works here. `input_roots`
+    are the directories below which `input_files` may lie, with the labels of what is in them. `rules` are those of the
+    review before a program runs, by default `Rules.preset("spec")`; `None` for no review. JavaScript is read with the
+    extra `actbox[review]`. With `sessions` the calls of one caller that name the same `session` share its variables,
+    files, labels and budget.
 
     `domains` and `secrets` are those of `network.http_request` alone, as `policy` has the programs'. `workspace` is the
     directory of `files.read`, `files.write` and `files.list`. `coding_agent` carries out `delegate.coding_agent`, and
@@ -128,7 +128,7 @@ def standard_registry(
     """
     given = input_roots if isinstance(input_roots, Mapping) else dict.fromkeys(input_roots, "public")
     roots = tuple(InputRoot(_root(path), Label(label)) for path, label in given.items())
-    policy = policy or Policy()
+    policy = policy or Policy.strict()
     if egress_max is not None and policy.egress_max is None:
         policy = replace(policy, egress_max=egress_max)
     settings = Execution(

@@ -18,7 +18,7 @@ from . import catalogue
 from .findings import Findings, Tools
 from .rules import RULES, Review, Rules, ToolCall, select
 from .scopes import MAX_PLACES, Place, Scope, Scopes, imported
-from .source import MAX_CHARACTERS, Unread, parse
+from .source import MAX_CHARACTERS, Unread, parse, without_pip_commands
 from .values import (
     DICT,
     NONE,
@@ -135,7 +135,12 @@ class _Reading(Findings):
         tree = parse(program, most_characters)
         if isinstance(tree, Unread):
             self._add(tree.rule, tree, tree.message)
-        elif gave_up := self._read(tree, program):
+            rest = without_pip_commands(program, tree) if tree.rule == "syntax" else tree
+            if isinstance(rest, Unread):
+                self._add(rest.rule, rest, rest.message)
+                return
+            program, tree = rest, parse(rest)
+        if not isinstance(tree, Unread) and (gave_up := self._read(tree, program)):
             self._add("not-read", gave_up, "the program is too involved to follow; there may be more than was found")
 
     def _read(self, tree: ast.Module, program: Program) -> ast.AST | None:

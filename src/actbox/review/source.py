@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import bisect
+import posixpath
 import threading
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from actbox.core import indentation
@@ -17,6 +18,7 @@ MAX_CHARACTERS: Final = 2**20
 MAX_NODES: Final = 400_000
 """The most nodes of a tree that is read: this many take up to a gigabyte of memory and a minute."""
 _SHOWN: Final = 200
+_MOST_COMMANDS: Final = 8
 
 # `warnings.catch_warnings` changes the state of the whole process.
 _parsing = threading.Lock()
@@ -80,3 +82,25 @@ def parse(program: Program, most_characters: int = MAX_CHARACTERS) -> ast.Module
             "it has a lone surrogate, or a null byte" if isinstance(error, ValueError) else "it is nested too deeply"
         )
         return Unread("syntax", f"the source does not parse: {reason}", source.count("\n", 0, place) + 1)
+
+
+def without_pip_commands(program: Program, unread: Unread) -> Program | Unread:
+    """Return a program without the lines at which it does not parse and that a session takes for commands of pip.
+
+    `unread` says where the first of them is. Returns the `Unread` of another line that does not parse, and one that
+    says so if there are more commands than are tried.
+    """
+    for _ in range(_MOST_COMMANDS):
+        lines = program.code.split("\n")
+        line = lines[unread.line - 1] if unread.line <= len(lines) else ""
+        words = line.strip().lstrip("!%").split()
+        name = posixpath.basename(words[0]) if words else ""
+        if not (name.startswith("pip") or words[:2] == ["uv", "pip"] or words[1:3] == ["-m", "pip"]):
+            return unread
+        lines[unread.line - 1] = line[: len(line) - len(line.lstrip())] + "pass"
+        program = replace(program, code="\n".join(lines))
+        found = parse(program)
+        if not isinstance(found, Unread):
+            return program
+        unread = found
+    return replace(unread, rule="not-read", message="there are too many lines with commands of pip to read the program")
