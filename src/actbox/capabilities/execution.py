@@ -40,10 +40,7 @@ OUTPUT_TYPES: Final = ("png", "jpg", "jpeg", "svg", "gif", "csv", "json", "txt",
 SPEC_RULES: Final = Rules.preset("spec")
 _MOST_REVIEWED: Final = 2**18
 """The most characters of a program that is reviewed: a hostile one of so many takes a second or two."""
-<<<<<<< HEAD
 _WITHOUT_LABELS: Final = ("wasm", "monty", "hyperlight")
-=======
->>>>>>> cap-review
 _MOST_BOXES: Final = 8
 _MOST_SESSIONS: Final = 32
 _MOST_INPUT_BYTES: Final = 256 * 2**20

@@ -12,10 +12,7 @@ from actbox.content.render import render
 from actbox.core.call_log import CallLog
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
 from actbox.core.events import ApprovalDecided, ApprovalRequested, Completed, Event, ToolFinished, ToolStarted
-<<<<<<< HEAD
 from actbox.core.policy import Policy
-=======
->>>>>>> cap-review
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
@@ -32,10 +29,7 @@ from .model import ChatModel, TokenUsage
 from .named_model import named_model
 from .package_instructions import packages_of
 from .review_decision import Advice, advice_on, blocked, checked_rules
-<<<<<<< HEAD
 from .withholding import may_read, sentence_for_model
-=======
->>>>>>> cap-review
 
 if TYPE_CHECKING:
     from actbox.review import Rules

@@ -13,21 +13,14 @@ from . import javascript_catalogue as catalogue
 from .findings import Findings, Tools
 from .javascript_scopes import CALLERS, FUNCTIONS, Scopes, given_to, unwrapped
 from .javascript_tree import Node, Tree, parse
-<<<<<<< HEAD
-from .javascript_values import JavaScriptNames, whole
-=======
 from .javascript_values import CONSTRUCTOR, JavaScriptNames, whole
->>>>>>> cap-review
 from .rules import RULES
 from .source import Unread
 from .values import Ref, Text, ToolFunction, Value, Values, whole_texts
 
 _LOADS: Final = ("data:", "http:", "https:", "blob:")
 """Beginnings of names of modules that are source themselves, or come from the network."""
-<<<<<<< HEAD
-=======
 _LOOKUPS: Final = frozenset(["member_expression", "subscript_expression"])
->>>>>>> cap-review
 _READ_FLAGS: Final = frozenset(["r", "rs", "sr"])
 _USED_AS_IT_IS: Final = frozenset(
     [
@@ -68,11 +61,7 @@ class JavaScriptReading(Findings):
             match node.kind:
                 case "identifier" | "shorthand_property_identifier" if node not in scopes.bound:
                     self._mentioned(node)
-<<<<<<< HEAD
-                case "member_expression" | "subscript_expression":
-=======
                 case kind if kind in _LOOKUPS:
->>>>>>> cap-review
                     self._looked_up(node)
                     self._mentioned(node)
                 case "call_expression" | "new_expression":
@@ -107,12 +96,8 @@ class JavaScriptReading(Findings):
     def _mentioned(self, node: Node) -> None:
         """Judge an expression that is mentioned and not called: an alias, or a function passed on as a value."""
         outer = unwrapped(node)
-<<<<<<< HEAD
-        if outer.field in ("function", "constructor") or (outer.field == "object" and outer.parent is not None):
-=======
         within = "" if outer.parent is None else outer.parent.kind
         if outer.field in ("function", "constructor") or (outer.field == "object" and within in _LOOKUPS):
->>>>>>> cap-review
             return
         for value in self._names.values(node):
             if isinstance(value, ToolFunction) and not self._is_followed(node):
@@ -135,11 +120,7 @@ class JavaScriptReading(Findings):
         """Return True if a value only gets another name here, which is followed, or is only inspected."""
         while (outer := node.parent) is not None:
             match outer.kind:
-<<<<<<< HEAD
-                case "member_expression" | "subscript_expression":
-=======
                 case kind if kind in _LOOKUPS:
->>>>>>> cap-review
                     return node.field == "object"
                 case "call_expression" | "new_expression":
                     return node.field in ("function", "constructor")
@@ -162,13 +143,8 @@ class JavaScriptReading(Findings):
                     return True
                 case "parenthesized_expression" | "await_expression" | "ternary_expression" | "sequence_expression":
                     pass
-<<<<<<< HEAD
-                case kind:
-                    return kind in _USED_AS_IT_IS
-=======
                 case _:
                     return outer.kind in _USED_AS_IT_IS
->>>>>>> cap-review
             node = outer
         return False
 
@@ -195,11 +171,8 @@ class JavaScriptReading(Findings):
                 if rule := catalogue.rule_of_call(value.path):
                     self._add(rule, node, f"calls {value.path}, which {RULES[rule].about}", value.path)
                 self._function(value.path, node, given, spread=spread)
-<<<<<<< HEAD
-=======
                 if value == CONSTRUCTOR and (given or spread):
                     self._constructor(node, function)
->>>>>>> cap-review
         name = function.get("property")
         if name is not None and name.text in CALLERS and given and unwrapped(given[0]).kind not in FUNCTIONS:
             of = function.get("object")
@@ -207,8 +180,6 @@ class JavaScriptReading(Findings):
                 self._add("dynamic", node, f"hands {path} on as a value; what is done with it is not seen", path)
         self._passed_on(node)
 
-<<<<<<< HEAD
-=======
     def _constructor(self, node: Node, function: Node) -> None:
         """Judge a call of the constructor of an object of which nothing is known."""
         message = "calls the constructor of an object that is not known; that of a function makes code of text"
@@ -218,7 +189,6 @@ class JavaScriptReading(Findings):
         elif of is None or of.kind != "this":
             self._add("dynamic", node, message, "constructor")
 
->>>>>>> cap-review
     def _function(self, path: str, node: Node, given: list[Node], *, spread: bool) -> None:
         """Judge a call of a function, by its full name, that meets a rule through its arguments."""
         values = [self._names.values(argument) for argument in given]

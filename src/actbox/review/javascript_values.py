@@ -56,11 +56,7 @@ _ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = {
 """Expressions with the values of other expressions, which are in these fields."""
 _LOGICAL: Final = frozenset(["&&", "||", "??"])
 _FUNCTION: Final = Ref("function")
-<<<<<<< HEAD
-_CONSTRUCTOR: Final = Ref("constructor")
-=======
 CONSTRUCTOR: Final = Ref("constructor")
->>>>>>> cap-review
 """The `constructor` of an object of which it is not known: that of a function would be `Function`."""
 _TEXT_METHODS: Final[Mapping[str, Callable[[str], str]]] = {
     "toString": str,
@@ -288,17 +284,10 @@ def _property(value: Value, name: str) -> Values:
             return frozenset([Ref("Function")])
         case _ if name in catalogue.ANYWHERE:
             return frozenset([Ref(name)])
-<<<<<<< HEAD
-        case Ref(path=path) if path != _CONSTRUCTOR.path and path.count(".") < _MAX_PARTS:
-            return frozenset([Ref(catalogue.canonical(f"{path}.{name}"))])
-        case _ if name == "constructor":
-            return frozenset([_CONSTRUCTOR])
-=======
         case Ref(path=path) if path != CONSTRUCTOR.path and path.count(".") < _MAX_PARTS:
             return frozenset([Ref(catalogue.canonical(f"{path}.{name}"))])
         case _ if name == "constructor":
             return frozenset([CONSTRUCTOR])
->>>>>>> cap-review
     return UNKNOWN
 
 
