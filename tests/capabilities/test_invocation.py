@@ -13,7 +13,7 @@ from actbox.capabilities import Budget, Capability, Journal, Label
 from actbox.capabilities.approvals import Approvals
 from actbox.capabilities.budgets import Account
 from actbox.capabilities.capability import Resources
-from actbox.capabilities.invocation import Invocation
+from actbox.capabilities.invocation import Invocation, digest_of
 from actbox.capabilities.outcome import Outcome, StepEvent
 from actbox.capabilities.registry import Registry
 from actbox.codeact import CallbackApprover
@@ -120,10 +120,107 @@ async def test_what_was_used_is_charged_to_all_accounts() -> None:
 
 
 async def test_two_hundred_at_once_stay_within_one_budget() -> None:
-    registry = Registry([capability(estimates=Budget(usd=0.1))], budget=Budget(usd=1))
-    done = await asyncio.gather(*(registry.invoke("kit.echo", {"text": str(n)}) for n in range(200)))
-    assert sum(one.ok for one in done) <= 10 or registry.account.used["usd"] <= 1
-    assert {one.error.step for one in done if one.error is not None} <= {"budget"}
+    goes_on = asyncio.Event()
+
+    async def wait(call: Invocation) -> str:
+        await goes_on.wait()
+        return "done"
+
+    registry = Registry([capability(wait, estimates=Budget(usd=0.1))], budget=Budget(usd=1))
+    all_of_them = [asyncio.ensure_future(registry.invoke("kit.echo", {"text": str(n)})) for n in range(200)]
+    while sum(one.done() for one in all_of_them) < 190:
+        await asyncio.sleep(0)
+    goes_on.set()
+    done = await asyncio.gather(*all_of_them)
+    assert sum(one.ok for one in done) == 10
+    assert {one.error.step for one in done if one.error is not None} == {"budget"}
+    assert registry.account.left == Budget(usd=1)
+
+
+async def test_a_budget_warns_and_a_charge_beyond_it_ends_the_run() -> None:
+    def spend(call: Invocation) -> str:
+        call.charge(tokens=60)
+        call.charge(tokens=50)
+        return "done"
+
+    registry = Registry([capability(spend)])
+    done = await registry.invoke("kit.echo", {"text": "x"}, budget=Budget(tokens=100))
+    assert done.error is not None and (done.error.kind, done.error.step) == ("exceeded", "budget")
+    assert done.usage["tokens"] == 110
+    assert done.warnings == (
+        "50% of the budget's tokens are used: 110 of 100",
+        "80% of the budget's tokens are used: 110 of 100",
+    )
+
+
+async def test_somebody_is_asked_whether_a_budget_may_be_more() -> None:
+    asked: list[str] = []
+    approver = CallbackApprover(lambda request: asked.append(request.reason) or True)
+    made = capability(estimates=Budget(usd=2))
+    registry = Registry([made], approver=approver, budget=Budget(usd=1), on_limit="ask")
+    assert (await registry.invoke("kit.echo", {"text": "x"})).ok
+    assert len(asked) == 1 and "usd: 2 asked for, 1 of 1 left: may it have more?" in asked[0]
+    assert registry.account.left == Budget(usd=2)
+
+
+async def test_what_was_approved_is_what_runs() -> None:
+    given = {"text": "harmless"}
+
+    def approve(request: Any) -> bool:
+        given["text"] = "harmful"
+        return request.arguments == {"text": "harmless"}
+
+    registry = Registry([capability(approvals=("compute",))], approver=CallbackApprover(approve))
+    assert (await registry.invoke("kit.echo", given)).output == "harmless"
+
+
+async def test_what_prepare_finds_counts_before_anybody_is_asked() -> None:
+    asked: list[str] = []
+
+    async def prepare(call: Invocation) -> dict[str, Any]:
+        if call.input["text"] == "wrong":
+            raise ValueError("no such file")
+        call.raise_label("pii")
+        call.prepared = call.input["text"].upper()
+        return {}
+
+    made = capability(lambda call: call.prepared, approvals=("compute",), effects=("network",), prepare=prepare)
+    approver = CallbackApprover(lambda request: asked.append("x") or True)
+    registry = Registry([made], approver=approver, egress_max="public")
+    for text, step in (("x", "label"), ("wrong", "validate_input")):
+        done = await registry.invoke("kit.echo", {"text": text})
+        assert done.error is not None and done.error.step == step, done.error
+    assert not asked
+    assert (await Registry([made], approver=approver).invoke("kit.echo", {"text": "x"})).output == "X"
+
+
+async def test_a_run_is_tried_again_only_where_that_is_safe() -> None:
+    tries: list[int] = []
+
+    def fails_twice(call: Invocation) -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise OSError("busy")
+        return "done"
+
+    async def invoke(made: Capability, **more: Any) -> Outcome:
+        return await Registry([made]).invoke("kit.echo", {"text": "x"}, **more)
+
+    refused = await invoke(capability(fails_twice), retries=2)
+    assert refused.error is not None and "does not say that a second run is safe" in refused.error.message and not tries
+    safe = capability(fails_twice, retry_safe=True, estimates=Budget(usd=1))
+    assert (await invoke(safe, retries=2, budget=Budget(usd=3))).output == "done" and len(tries) == 3
+    tries.clear()
+    poor = await invoke(safe, retries=2, budget=Budget(usd=2))
+    assert poor.error is not None and "busy" in poor.error.message and len(tries) == 2
+    with pytest.raises(InvalidValue, match="whole number"):
+        await invoke(safe, retries=-1)
+
+
+async def test_an_output_that_is_too_large_is_refused() -> None:
+    done = await Registry([capability(lambda call: "x" * (65 * 2**20))]).invoke("kit.echo", {"text": "x"})
+    assert done.error is not None and (done.error.step, done.error.kind) == ("validate_output", "invalid")
+    assert "64 MiB are the most" in done.error.message
 
 
 async def test_an_approver_is_asked_once_for_each_call(tmp_path: Path) -> None:
@@ -183,6 +280,34 @@ async def test_one_key_is_one_invocation(journal: Journal) -> None:
     assert len(count) == 1
     with pytest.raises(InvalidValue, match="needs a journal"):
         await Registry([capability()]).invoke("kit.echo", {"text": "x"}, idempotency_key="k")
+
+
+async def test_two_at_once_with_one_key_are_one(journal: Journal) -> None:
+    count: list[str] = []
+
+    async def slowly(call: Invocation) -> str:
+        await asyncio.sleep(0)
+        count.append("x")
+        return str(len(count))
+
+    registry = Registry([capability(slowly)], journal=journal)
+    done = await asyncio.gather(*(registry.invoke("kit.echo", {"text": "x"}, idempotency_key="k") for _ in range(5)))
+    assert {one.output for one in done} == {"1"} and [one.repeated for one in done] == [False, *[True] * 4]
+
+
+@pytest.mark.parametrize("safe", [False, True])
+async def test_a_key_that_was_cut_off_runs_again_only_where_that_is_safe(safe: bool, journal: Journal) -> None:
+    registry = Registry([capability(retry_safe=safe)], journal=journal)
+
+    async def invoke() -> Outcome:
+        return await registry.invoke("kit.echo", {"text": "x"}, idempotency_key="k")
+
+    key = f"{digest_of(['', 'kit.echo', 'k'])}:{digest_of({'text': 'x'})}"
+    await journal.append("begun", {}, opens=key)  # as by a process that was killed then
+    done = await invoke()
+    assert done.ok is safe
+    if not safe:
+        assert done.error is not None and "nobody knows whether it has ended" in done.error.message
 
 
 async def test_a_journal_that_cannot_be_written_stops_what_has_not_begun(journal: Journal) -> None:
