@@ -199,6 +199,7 @@ async def test_a_run_is_tried_again_only_where_that_is_safe() -> None:
 
     def fails_twice(call: Invocation) -> str:
         tries.append(1)
+        call.charge(usd=1)
         if len(tries) < 3:
             raise OSError("busy")
         return "done"

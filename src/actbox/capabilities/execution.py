@@ -38,6 +38,7 @@ from .outcome import StepFailed
 OUTPUT_TYPES: Final = ("png", "jpg", "jpeg", "svg", "gif", "csv", "json", "txt", "md", "html", "pdf", "xlsx", "parquet")
 """The extensions of the output files that are returned, unless the registry says otherwise."""
 SPEC_RULES: Final = Rules.preset("spec")
+_FEW_CHARACTERS: Final = 400
 _MOST_REVIEWED: Final = 2**18
 """The most characters of a program that is reviewed: a hostile one of so many takes a second or two."""
 _WITHOUT_LABELS: Final = ("wasm", "monty", "hyperlight")
@@ -314,7 +315,7 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.python`."""
 
     async def prepare(call: Invocation) -> Mapping[str, Any]:
-        shown = await run_blocking(_reviewed, call, "python", settings.rules)
+        shown = await _reviewed(call, "python", settings.rules)
         wanted = call.input.get("input_files") or {}
         call.prepared = await run_blocking(_input_files, call, wanted, settings.input_roots) if wanted else {}
         return shown
@@ -354,7 +355,7 @@ def execute_javascript(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.javascript`."""
 
     async def prepare(call: Invocation) -> Mapping[str, Any]:
-        return await run_blocking(_reviewed, call, "javascript", settings.rules)
+        return await _reviewed(call, "javascript", settings.rules)
 
     async def handler(call: Invocation) -> dict[str, Any]:
         program = _program(call.input["code"], "javascript", call.input, {})
@@ -406,7 +407,14 @@ def _least(first: float, *others: float | None) -> float:
     return min((first, *(one for one in others if one is not None)))
 
 
-def _reviewed(call: Invocation, language: str, rules: Rules | None) -> Mapping[str, Any]:
+async def _reviewed(call: Invocation, language: str, rules: Rules | None) -> Mapping[str, Any]:
+    """Return what `_read` does; a program of some length is read in a thread."""
+    if rules is None or len(call.input["code"]) <= _FEW_CHARACTERS:
+        return _read(call, language, rules)
+    return await run_blocking(_read, call, language, rules)
+
+
+def _read(call: Invocation, language: str, rules: Rules | None) -> Mapping[str, Any]:
     """Return the findings of a review for whoever approves; those that warn are the call's warnings.
 
     Raises `StepFailed` if one of them blocks, and if programs in the language cannot be read.

@@ -38,6 +38,9 @@ class Sibling(Protocol):
     def is_quiet(self) -> bool:
         """True if no process of an earlier run is left."""
 
+    def forget_label(self) -> None:
+        """Forget the label of an earlier run, of which nothing is left."""
+
 
 S = TypeVar("S", bound=Sibling)
 
@@ -97,6 +100,7 @@ class Siblings(Generic[S]):
             for place, (sibling, trace) in enumerate(self._untouched):
                 if sibling.is_quiet and sibling.trace() == trace:
                     del self._untouched[place]
+                    sibling.forget_label()
                     return sibling, trace
         return None
 
