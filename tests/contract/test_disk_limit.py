@@ -68,6 +68,20 @@ async def test_what_a_run_left_outside_the_workspace_takes_no_room_from_the_next
         assert "a" not in result.value[0]
 
 
+async def test_a_program_that_uses_up_all_names_leaves_the_next_one_what_it_needs(open_box: OpenBox) -> None:
+    box: Sandbox = await open_box(disk_mib=2)
+    code = """
+try:
+    for n in range(10_000): open(f'{place}/n{n}', 'w').close()
+except OSError as error: got = error.errno
+got
+"""
+    for place in ("/tmp", "/workspace", "/dev/shm"):
+        assert (await box.run(f"place = '{place}'\n{code}")).value == errno.ENOSPC
+    assert (await box.run("import os\nfor name in os.listdir(): name[0] == 'n' and os.unlink(name)")).success
+    assert (await box.run(f"{_FILL}\nfill('/tmp/a', 1)")).value == (1, 0)
+
+
 async def test_a_session_and_runs_beside_it_have_the_same_room(open_box: OpenBox) -> None:
     box: Sandbox = await open_box(disk_mib=16)
     code = f"{_FILL}\nfill('/dev/shm/b', 10)"

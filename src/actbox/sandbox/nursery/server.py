@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # After this many runs the interpreter has specialized its bytecode and does not write to it any more in children.
 _REHEARSALS = 20
+# The directory of a run, and two in it.
+_INODES_OF_A_RUN = 3
 _MOST_OWNERS = 16
 # Making objects immortal takes tens of milliseconds. So that the first sandbox need not wait for it, the nursery does
 # it at the first pause of this length, and without a pause after this many sandboxes.
@@ -194,26 +196,28 @@ class _Nursery:
         return answer, [*users, os.dup(self._places.shelf)]
 
     def _open_workspace(
-        self, descriptors: list[int], name: str, host_id: int, size_mib: int, inodes: int, shared: bool
+        self, descriptors: list[int], name: str, host_id: int, size_mib: int, inodes: int, runs: int
     ) -> Answer:
         """Make a workspace; answer with a descriptor of its directory, which the host keeps.
 
-        As root, `host_id` owns it. With `shared` its file system also has a directory for what runs write elsewhere,
-        and the answer a descriptor of that.
+        As root, `host_id` owns it. If its file system is also for what programs write elsewhere, `runs` is for how many
+        simultaneous runs it has directories from the start, even when programs have used up its inodes, and the answer
+        has a descriptor of their parent.
         """
         path = self._places.workspace_path(name)
-        options = "size=%dm,nr_inodes=%d,mode=0755" % (size_mib, inodes)
+        options = "size=%dm,nr_inodes=%d,mode=0755" % (size_mib, inodes + _INODES_OF_A_RUN * runs)
         with self._places.at(self._places.shelf):
             os.mkdir(path)
             linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
             self._give(path, host_id)
-            if shared:
-                self._make_folders(path, ("workspace", "runs"), host_id)
-            place = path + "/workspace" if shared else path
-            self._make_folders(place, ("input", "output"), host_id)
-            opened = [open_folder(place)]
-            if shared:
-                opened.append(open_folder(path + "/runs"))
+            place = path + "/workspace" if runs else path
+            folders = [path + "/runs", place] if runs else []
+            for run in range(runs):
+                folders += ["%s/runs/%d%s" % (path, run, below) for below in ("", "/tmp", "/shm")]
+            for folder in (*folders, place + "/input", place + "/output"):
+                os.mkdir(folder, 0o755)
+                self._give(folder, host_id)
+            opened = [open_folder(place), *([open_folder(path + "/runs")] if runs else [])]
         return {}, opened
 
     def _close_workspace(self, descriptors: list[int], names: list[str]) -> Answer:
@@ -225,11 +229,6 @@ class _Nursery:
                     os.rmdir(path)
         return {}, []
 
-    def _make_folders(self, path: str, names: Tuple[str, ...], host_id: int) -> None:
-        for name in names:
-            os.mkdir("%s/%s" % (path, name), 0o755)
-            self._give("%s/%s" % (path, name), host_id)
-
     def _give(self, path: str, host_id: int) -> None:
         if self._identity.privileged:
             os.chown(path, host_id, host_id)
@@ -239,8 +238,8 @@ class _Nursery:
     ) -> Answer:
         """Answer with a run's mounts: the workspace if one is named, its inputs read-only, then the policy's mounts.
 
-        As root, `host_id` owns what the guest may write. `run` is a new name for what the run writes elsewhere, if that
-        shares the workspace's file system, else "".
+        As root, `host_id` owns what the guest may write. `run` names the directory for what the run writes elsewhere,
+        if that shares the workspace's file system, else "".
         """
         made: list[int] = []
         try:
@@ -272,15 +271,15 @@ class _Nursery:
         return {}, []
 
     def _shared_mount(self, workspace: str, run: str, place: str, host_id: int, made: list[int]) -> None:
-        """Add the mount of a new directory for what a run writes at a place beside its workspace, such as `/tmp`.
+        """Add the mount of a directory for what a run writes at a place beside its workspace, such as `/tmp`.
 
-        It has the flags that the place has with a file system of its own.
+        It is made if need be, and the mount has the flags that the place has with a file system of its own.
         """
         with self._places.at(self._places.shelf):
             folder = "%s/runs/%s" % (self._places.workspace_path(workspace), run)
             path = "%s/%s" % (folder, os.path.basename(place))
             for needed, mode in ((folder, 0o755), (path, 0o1777)):
-                if not os.path.exists(needed):  # made for the run's other mount, or by a nursery that has died since
+                if not os.path.exists(needed):
                     os.mkdir(needed)
                 self._give(needed, host_id)
                 os.chmod(needed, mode)

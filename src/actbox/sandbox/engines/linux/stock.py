@@ -33,7 +33,7 @@ from .interpreter import Base
 from .nursery import NurseryDied, open_nursery
 from .pool import MOST_READY, Pool
 from .reaper import reaper
-from .stored import StoredWorkspace
+from .stored import RUNS_AHEAD, StoredWorkspace
 
 IDLE_SECONDS = 30.0
 """A stock without sandboxes is closed after this many seconds."""
@@ -186,7 +186,7 @@ class Stock:
 
     def _open_workspace(self, size_mib: int, host_id: int, shared: bool) -> tuple[str, list[int]]:
         request: dict[str, Any] = {"host_id": host_id, "size_mib": size_mib, "inodes": inodes_for(size_mib)}
-        request["shared"] = shared
+        request["runs"] = RUNS_AHEAD if shared else 0
         for last in (False, True):
             name = uuid.uuid4().hex
             try:
@@ -201,7 +201,7 @@ class Stock:
     def make_mounts(self, workspace: StoredWorkspace, mounts: list[dict[str, Any]], run: str) -> list[int]:
         """Make the mounts that one run attaches: the workspace, its inputs read-only, then `mounts`. Blocks.
 
-        `run` is the name of a new directory for the mounts that share the file system of the workspace, else "".
+        `run` is the name of the directory for the mounts that share the file system of the workspace, else "".
         """
         owner, first = workspace.host_id, mounts[:_MOST_AT_ONCE]
         _, descriptors = self.ask("mounts", workspace=workspace.name, host_id=owner, mounts=first, run=run)

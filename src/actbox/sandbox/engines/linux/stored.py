@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
+import stat
 import threading
-import uuid
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.mounts import FileMount
-from actbox.sandbox.guest.beneath import opened, remove_entry
+from actbox.sandbox.guest.beneath import empty, opened, set_folder_mode
 from actbox.sandbox.overlays import Overlay
+from actbox.sandbox.run_end import Ending
 
 if TYPE_CHECKING:
     from .child import Child
 
+RUNS_AHEAD = 12
+"""For how many simultaneous runs a workspace has directories from the start, if they are in its file system."""
 # Mounts are made ahead for at most this many simultaneous runs of one sandbox.
 _MOST_AHEAD = 8
 
@@ -56,8 +59,8 @@ class StoredWorkspace:
     host process has a socket, and that must hold when the run begins. Sockets in an overlay, and in the directory at
     `/input`, cannot be connected to.
 
-    If `/tmp` and `/dev/shm` of each run share the file system of the workspace, each run has a directory of its own
-    there, which is removed when nothing else is left of the run.
+    If `/tmp` and `/dev/shm` of each run share the file system of the workspace, each run has a directory there for its
+    own, which is emptied when nothing else is left of the run, and then is for another one.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class StoredWorkspace:
         self.name = name
         self.folder, *rest = descriptors
         self._runs = rest[0] if rest else -1
+        self._free_runs = [str(number) for number in range(RUNS_AHEAD)]
+        self._run_count = RUNS_AHEAD
         self.host_id = host_id
         self.lends_id = lends_id
         self.first_guest: Child | None = None
@@ -125,15 +130,28 @@ class StoredWorkspace:
 
     def make_mounts(self) -> RunMounts:
         """Make the mounts that one run attaches. Blocks. Raises `SandboxUnavailable`."""
-        run = uuid.uuid4().hex if self._runs >= 0 else ""
-        return RunMounts(self._stock.make_mounts(self, self.mounts, run), run)
+        run = self._take_run()
+        try:
+            return RunMounts(self._stock.make_mounts(self, self.mounts, run), run)
+        except BaseException:
+            self._give_back(run)
+            raise
 
     def give(self, mounts: RunMounts, guest: Child) -> None:
         """Remove what a guest leaves outside the workspace, but in its file system, when the guest has ended."""
-        if mounts.run:
-            guest.remove_left = partial(self._remove_left, mounts.run)
-            self._guests.add(guest)
-            guest.when_buried(lambda ending: self._guests.discard(guest))
+        run = mounts.run
+        if not run:
+            return
+
+        def give_back(_: Ending) -> None:
+            self._guests.discard(guest)
+            with contextlib.suppress(OSError):  # what is left could not be removed: no other run gets the directory
+                if self._remove_left(run, files=False):
+                    self._give_back(run)
+
+        guest.remove_left = partial(self._remove_left, run)
+        self._guests.add(guest)
+        guest.when_buried(give_back)
 
     def dismissed(self) -> list[Child]:
         """Return the dismissed guests that may still take room in the file system: by open files without a name."""
@@ -141,29 +159,43 @@ class StoredWorkspace:
         system = os.statvfs(self.folder) if guests else None
         return guests if system is not None and system.f_bfree < system.f_blocks else []
 
+    def _take_run(self) -> str:
+        """Return the name of a directory that no run uses; "" if runs need none."""
+        if self._runs < 0:
+            return ""
+        with self._lock:
+            if not self._free_runs:
+                self._free_runs.append(str(self._run_count))
+                self._run_count += 1
+            return self._free_runs.pop()
+
+    def _give_back(self, run: str) -> None:
+        if run:
+            with self._lock:
+                self._free_runs.append(run)
+
     def _remove_left(self, run: str, *, files: bool) -> bool:
-        """Remove a run's directory; return false if it has files, which are removed only with `files`. Blocks."""
+        """Remove what a run has left in its directory; return false if there are files, and `files` is false. Blocks.
+
+        Raises `OSError`.
+        """
         with self._lock:
             if self._runs < 0:  # the file system has gone
                 return True
             runs = os.dup(self._runs)
         try:
-            if files:
-                remove_entry(runs, run, True)
-                return True
             with opened(runs, run) as folder:
-                for name in os.listdir(folder):
-                    os.rmdir(name, dir_fd=folder)
-            os.rmdir(run, dir_fd=runs)
-        except FileNotFoundError:  # the nursery died before it made the directory
+                for place in os.listdir(folder):
+                    if files:
+                        set_folder_mode(folder, place, stat.S_IRWXU)
+                    with opened(folder, place) as inner:
+                        if files:
+                            empty(inner)
+                        elif os.listdir(inner):
+                            return False
             return True
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY or files:
-                raise
-            return False
         finally:
             os.close(runs)
-        return True
 
     def lacks(self) -> bool:
         """Return whether `make_ahead` would make mounts."""
@@ -207,7 +239,9 @@ class StoredWorkspace:
             packages, self._packages, self._last_packages = self._packages, None, None
             close_all(packages[2] if packages else [])
             while self.ahead:
-                close_all(self.ahead.popleft())
+                made = self.ahead.popleft()
+                close_all(made)
+                self._free_runs += [made.run] if made.run else []
 
     def discard(self) -> None:
         """Remove the workspace with its files."""
