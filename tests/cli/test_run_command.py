@@ -216,7 +216,7 @@ def test_json_is_one_document_and_nothing_else(actbox, on_engine):
     assert set(found) >= NEEDED_KEYS
     assert (found["stdout"], found["value"], found["success"], found["error"]) == ("hi\n", [1, "two"], True, None)
     times = {"wall_ms", "cpu_ms", "queue_ms", "approval_ms", "install_ms"}
-    assert set(found["usage"]) == {*times, "max_rss_bytes", "tool_calls"}
+    assert set(found["usage"]) == {*times, "max_rss_bytes", "tool_calls", "sent_bytes", "received_bytes"}
     assert [artifact["name"] for artifact in found["artifacts"]] == ["a"]
     assert found["sandbox"] == on_engine[1]
     assert done.stderr == b""

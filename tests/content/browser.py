@@ -41,6 +41,10 @@ class Visit:
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
+    def click(self, selector: str) -> None:
+        """Click on an element that leads to another page, and wait until all of that is there."""
+        self.browser.follow(self, f"document.querySelector({json.dumps(selector)}).click()")
+
 
 class Browser:
     """One browser, for as many pages as one likes. A context manager."""
@@ -77,8 +81,8 @@ class Browser:
         os.close(self._write)
         shutil.rmtree(self._profile, ignore_errors=True)
 
-    def visit(self, page: Path, *, dark: bool = False, width: int = 1000) -> Visit:
-        """Open a page of the disk, wait until all of it is there, and return what happened."""
+    def visit(self, page: Path | str, *, dark: bool = False, width: int = 1000) -> Visit:
+        """Open a page of the disk, or an address, wait until all of it is there, and return what happened."""
         target = self.ask("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self.ask("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         visit = self._visits[session] = Visit(self, session)
@@ -88,12 +92,21 @@ class Browser:
         self.ask("Emulation.setEmulatedMedia", {"features": [scheme]}, session)
         size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
         self.ask("Emulation.setDeviceMetricsOverride", size, session)
-        self.ask("Page.navigate", {"url": page.as_uri()}, session)
-        while session not in self._loaded:
-            self._take(self._next())
+        self.ask("Page.navigate", {"url": page if isinstance(page, str) else page.as_uri()}, session)
+        self._wait(session)
         # Whatever a page does of itself a moment after it was loaded.
         visit.evaluate("new Promise(done => setTimeout(done, 300))")
         return visit
+
+    def follow(self, visit: Visit, script: str) -> None:
+        """Evaluate a script that leads to another page, and wait until all of that is there."""
+        self._loaded.discard(visit.session)
+        visit.evaluate(script)
+        self._wait(visit.session)
+
+    def _wait(self, session: str) -> None:
+        while session not in self._loaded:
+            self._take(self._next())
 
     def ask(self, method: str, parameters: dict[str, Any], session: str | None = None) -> dict[str, Any]:
         """Send one command and return its answer."""

@@ -71,6 +71,7 @@ async def test_a_request_reaches_an_allowed_host(net: Net, tls: bool) -> None:  
     assert asked.values("host") == [host.place]
     assert "'status': 200" in result.value_text and "'x-own'" in result.value_text
     (told,) = [event for event in events if isinstance(event, NetworkRequest)]
+    assert (result.usage.sent_bytes, result.usage.received_bytes) == (told.sent_bytes, told.received_bytes)
     assert (told.host, told.port, told.method, told.path, told.decision, told.status) == (
         "api.example",
         host.port,

@@ -68,15 +68,19 @@ class Lack:
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.dimension}: {self.asked:g} asked for, {self.left:g} of {self.limit:g} left"
+        return f"{self.dimension}: {_text(self.asked)} asked for, {_text(self.left)} of {_text(self.limit)} left"
 
 
 class BudgetExceeded(ActboxError):
-    """Raised if an account has too little left; `lacks` names every dimension of which it has."""
+    """Raised if an account has too little left; `lacks` names every dimension of which it has.
 
-    def __init__(self, lacks: tuple[Lack, ...]) -> None:
+    `may_ask` is true if every account that has too little may be extended by somebody who is asked.
+    """
+
+    def __init__(self, lacks: tuple[Lack, ...], *, may_ask: bool = False) -> None:
         super().__init__("the budget does not cover this: " + "; ".join(map(str, lacks)))
         self.lacks = lacks
+        self.may_ask = may_ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,9 @@ class Warned:
     """The threshold that was passed, 0.5 or 0.8."""
     used: float
     limit: float
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} of the budget's {self.dimension} are used: {_text(self.used)} of {_text(self.limit)}"
 
 
 @dataclass(slots=True)
@@ -119,7 +126,7 @@ class Account:
         self._lock: threading.RLock = parent._lock if parent is not None else threading.RLock()
         self._on_warning = on_warning
         self.on_limit: Literal["stop", "ask"] = on_limit
-        self._limits = {name: Fraction(value) for name, value in budget.amounts().items()}
+        self._limits = {name: _exact(value) for name, value in budget.amounts().items()}
         self._spent = {name: _Spent() for name in DIMENSIONS}
         if parent is not None:
             left = parent.left.amounts()
@@ -150,26 +157,38 @@ class Account:
 
         Raises `BudgetExceeded` with every dimension that this account, or one above, lacks; then nothing is set aside.
         """
-        amounts = {name: Fraction(value) for name, value in worst.amounts().items()}
+        amounts = {name: _exact(value) for name, value in worst.amounts().items()}
         with self._lock:
-            lacks: dict[str, Lack] = {}
-            for account in self._chain():
-                for name, asked in amounts.items():
-                    left, limit = account._left(name), account._limits.get(name)
-                    if limit is not None and asked > left and (name not in lacks or left < lacks[name].left):
-                        lacks[name] = Lack(name, _number(asked), _number(max(left, Fraction(0))), _number(limit))
-            if lacks:
-                raise BudgetExceeded(tuple(lacks.values()))
+            self._check_left(amounts)
             for account in self._chain():
                 account._set_aside(amounts, 1)
         return Reservation(self, amounts)
 
-    def extend(self, more: Budget) -> None:
-        """Raise the limits of this account by amounts, after somebody has agreed to it. Accounts above still hold."""
+    def extend(self, worst: Budget) -> None:
+        """Raise limits so far that `worst` can be reserved, after somebody has agreed to it.
+
+        Only accounts that `on_limit="ask"` allows it are extended; the others still hold.
+        """
         with self._lock:
-            for name, value in more.amounts().items():
-                if name in self._limits:
-                    self._limits[name] += Fraction(value)
+            for account in self._chain():
+                for name, value in worst.amounts().items():
+                    if account.on_limit == "ask" and name in account._limits:
+                        account._limits[name] += max(_exact(value) - account._left(name), Fraction(0))
+
+    def _check_left(self, amounts: Mapping[str, Fraction]) -> None:
+        """Raise `BudgetExceeded` if this account, or one above, has less left than amounts."""
+        lacks: dict[str, Lack] = {}
+        may_ask = True
+        for account in self._chain():
+            for name, asked in amounts.items():
+                left, limit = account._left(name), account._limits.get(name)
+                if limit is None or asked <= left:
+                    continue
+                may_ask = may_ask and account.on_limit == "ask"
+                if name not in lacks or left < lacks[name].left:
+                    lacks[name] = Lack(name, _number(asked), _number(max(left, Fraction(0))), _number(limit))
+        if lacks:
+            raise BudgetExceeded(tuple(lacks.values()), may_ask=may_ask)
 
     def _chain(self) -> Iterator[Account]:
         account: Account | None = self
@@ -204,21 +223,35 @@ class Reservation:
         self._amounts = amounts
         self._is_open = True
 
-    def settle(self, used: Amounts) -> None:
+    def grow(self, used: Amounts) -> None:
+        """Set aside what was used beyond the worst case. Raises `BudgetExceeded`, and sets nothing aside then."""
+        with self._account._lock:
+            more = {
+                name: lacking
+                for name, value in used.items()
+                if (lacking := _exact(value) - self._amounts.get(name, Fraction(0))) > 0
+            }
+            asked = {name: _exact(used[name]) if name == _PEAK else lacking for name, lacking in more.items()}
+            self._account._check_left(asked)
+            for account in self._account._chain():
+                account._set_aside(more, 1)
+            self._amounts = {**self._amounts, **{name: _exact(used[name]) for name in more}}
+
+    def settle(self, used: Amounts) -> tuple[Warned, ...]:
         """Count what was really used, and give back what was set aside. A second call does nothing.
 
-        What is used beyond the reservation counts too: it happened. Raises `InvalidValue` for an unknown dimension, or
-        an amount that is no number from zero.
+        Return the warnings of all accounts, which their callbacks get too. What is used beyond the reservation counts:
+        it happened. Raises `InvalidValue` for an unknown dimension, or an amount that is no number from zero.
         """
         for name, value in used.items():
             if name not in DIMENSIONS:
                 raise InvalidValue(f"a budget has no {name!r}; it has {', '.join(DIMENSIONS)}")
             _check(name, value)
-        exact = {name: Fraction(value) for name, value in used.items()}
+        exact = {name: _exact(value) for name, value in used.items()}
         warnings: list[tuple[Account, Warned]] = []
         with self._account._lock:
             if not self._is_open:
-                return
+                return ()
             self._is_open = False
             for account in self._account._chain():
                 account._set_aside(self._amounts, -1)
@@ -226,6 +259,7 @@ class Reservation:
         for account, warned in warnings:
             if account._on_warning is not None:
                 account._on_warning(warned)
+        return tuple(warned for _, warned in warnings)
 
     def release(self) -> None:
         """Give back what was set aside, for an invocation that did not begin. After `settle` it does nothing."""
@@ -235,6 +269,15 @@ class Reservation:
 def _check(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise InvalidValue(f"Budget.{name} is a number from 0, or None for no limit, not {value!r}")
+
+
+def _text(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+
+
+def _exact(value: float) -> Fraction:
+    """Return a number as it is written: ten times 0.1 is 1."""
+    return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
 
 def _number(exact: Fraction) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal, Protocol, Self, get_args
@@ -35,6 +35,7 @@ ENGINES: Mapping[RuntimeType, tuple[str, ...]] = {
 
 _MAX_ID = 128
 _ID = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+FUNCTIONS = ("handler", "worst_case", "prepare")
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 
 
@@ -50,12 +51,25 @@ class Call(Protocol):
         """The name of the agent or user that invokes."""
 
     @property
+    def user(self) -> str:
+        """The person for whom the caller acts, or ""."""
+
+    @property
     def labels(self) -> Label:
         """The join of the input's labels."""
 
     @property
     def account(self) -> Account:
         """The account that is charged. Handlers open children of it for what they invoke themselves."""
+
+    def charge(self, **amounts: float) -> None:
+        """Charge what the handler has used, by the dimensions of `Budget`. Raises if the budget does not cover it."""
+
+    def charge_tokens(self, model: str, *, input: int = 0, output: int = 0, cached: int = 0) -> None:
+        """Charge the tokens of a call of a model."""
+
+    def raise_label(self, label: Label | str) -> None:
+        """Raise the label of what the invocation has read."""
 
 
 class Handler(Protocol):
@@ -113,7 +127,12 @@ class Capability:
     worst case of one invocation. `filesystem` are the places, `network` the hosts (targets as in `AllowedDomain`) and
     `secrets` the names of the secrets that it uses. `retry_safe`: a second run after one that failed does no harm.
 
-    Capabilities are equal if all but their handlers are. Raises `InvalidValue`.
+    `worst_case(capability, input)` is the worst case of one input, instead of `estimates`. `prepare(call)` runs first:
+    it may read what belongs to the input, raise its label, and refuse it, and returns what an approver is shown besides
+    the input, such as `{"files": {"a.txt": {"before": "…", "after": "…"}}}`. The handler finds what it keeps in
+    `call.prepared`.
+
+    Capabilities are equal if all but their functions are. Raises `InvalidValue`.
     """
 
     id: str
@@ -133,6 +152,10 @@ class Capability:
     network: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     retry_safe: bool = False
+    worst_case: Callable[[Capability, Mapping[str, Any]], Budget] | None = field(
+        default=None, compare=False, repr=False
+    )
+    prepare: Callable[[Call], Awaitable[Mapping[str, Any]]] | None = field(default=None, compare=False, repr=False)
 
     def __init__(
         self,
@@ -154,6 +177,8 @@ class Capability:
         network: Iterable[str] = (),
         secrets: Iterable[str] = (),
         retry_safe: bool = False,
+        worst_case: Callable[[Capability, Mapping[str, Any]], Budget] | None = None,
+        prepare: Callable[[Call], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
         if not isinstance(id, str) or len(id) > _MAX_ID or not _ID.fullmatch(id):
             raise InvalidValue(
@@ -205,6 +230,8 @@ class Capability:
             "network": hosts,
             "secrets": _texts(id, "secrets", secrets),
             "retry_safe": retry_safe,
+            "worst_case": worst_case,
+            "prepare": prepare,
         }.items():
             object.__setattr__(self, name, made)
 
@@ -243,20 +270,21 @@ class Capability:
         input_schema: object,
         output_schema: object = True,
         *,
-        box: Sandbox,
+        box: Sandbox | None = None,
         **declared: Any,
     ) -> Self:
         """Return a capability that runs a program, with the input's fields as its variables; its value is the output.
 
         It runs in a throwaway workspace of `box`, which is open, under the policy of that and for at most
-        `resources.timeout_ms`; `runtime` should be that of the box. `declared` are the other arguments of `Capability`.
-        Raises `InvalidValue` if a field cannot be the name of a variable.
+        `resources.timeout_ms`; `runtime` should be that of the box. Without `box` it runs in the sandboxes of the
+        registry (see `standard_registry`), on an engine of its runtime, by default `container`. `declared` are the
+        other arguments of `Capability`. Raises `InvalidValue` if a field cannot be the name of a variable.
         """
+        if box is None:
+            declared.setdefault("runtime", Runtime("container"))
         made = cls(id, description, input_schema, output_schema, **declared)
         _with_inputs(program, dict.fromkeys(made.input_schema.fields or ()))
-        milliseconds = made.resources.timeout_ms
-        timeout = None if milliseconds is None else milliseconds / 1000
-        return replace(made, handler=partial(_run_program, box, program, timeout))
+        return replace(made, handler=partial(_run_program, box, program, made.resources.timeout_ms))
 
     @classmethod
     def from_rtfs(cls, text: str, *, handler: Handler | None = None) -> Self:
@@ -276,7 +304,7 @@ class Capability:
         said: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
-            if value != one.default and one.name != "handler":
+            if value != one.default and one.name not in FUNCTIONS:
                 said[one.name] = value
         for name in ("resources", "runtime"):
             if name in said:
@@ -310,8 +338,14 @@ async def _call_tool(tool: Tool, call: Call) -> Any:
     return await tool.call(call.input)
 
 
-async def _run_program(box: Sandbox, program: Program, timeout: float | None, call: Call) -> Any:
-    result = await box.run_alone(_with_inputs(program, call.input), timeout=timeout)
+async def _run_program(box: Sandbox | None, program: Program, milliseconds: int | None, call: Any) -> Any:
+    given = _with_inputs(program, call.input)
+    if box is not None:
+        result = await box.run_alone(given, timeout=None if milliseconds is None else milliseconds / 1000)
+    elif call.sandboxes is not None:
+        result = await call.sandboxes.run(call, given)
+    else:
+        raise ToolError("this registry has no sandboxes: take standard_registry(…), or give the program a box")
     if not result.success:
         error = result.error
         raise ToolError(f"{error.kind.value}: {error.message}" if error else f"exit code {result.exit_code}")

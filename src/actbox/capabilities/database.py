@@ -60,6 +60,9 @@ class Database:
         self._name = name
         self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._readers = 0
+        self._read = threading.Condition(self._lock)
+        """Notified when the last reader is done: a read whose caller was cancelled goes on in its thread."""
         self._is_open = True
         self._begin: _Hook = _nothing
         self._finish: _Hook = _nothing
@@ -120,8 +123,17 @@ class Database:
 
     def read_now(self, work: Callable[[Connection], _T]) -> _T:
         """Do as `read`, for callers without an event loop. Blocks."""
-        with self._told(), self._reading.connect() as connection:
-            return work(connection)
+        with self._lock:
+            if not self._is_open:
+                raise StoreError(f"{self._name} is closed")
+            self._readers += 1
+        try:
+            with self._told(), self._reading.connect() as connection:
+                return work(connection)
+        finally:
+            with self._lock:
+                self._readers -= 1
+                self._read.notify_all()
 
     def close(self) -> None:
         """Write what waits, and close the database. A second call does nothing. Blocks."""
@@ -131,6 +143,8 @@ class Database:
             self._is_open = False
             self._waiting.put(None)
         self._writer.join()
+        with self._lock:
+            self._read.wait_for(lambda: not self._readers)
         self._engine.dispose()
 
     def _add(self, work: Callable[[Connection], _T]) -> Future[_T]:

@@ -1,7 +1,7 @@
 """The specification's capabilities that run code: `execute.python`, `execute.javascript` and `execute.rtfs`.
 
-Programs run in sandboxes that the registry keeps open, one for each engine, environment and set of limits, each program
-in a workspace of its own.
+Programs run in sandboxes that the registry keeps open, one for each engine and policy, each program in a workspace of
+its own, or in the session that its caller names.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from actbox.core.errors import ErrorKind, InvalidValue, SandboxUnavailable, Unsupported
+from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.labels import PUBLIC, Label
+from actbox.core.mounts import FileMount
 from actbox.core.packages import HOST, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.review import Rules, Verdict, review
-from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.contract import Sandbox, Session
 from actbox.sandbox.guest import beneath
 from actbox.sandbox.opening import open_sandbox
 from actbox.sandbox.registry import TABLE
 
+from .budgets import Budget
 from .capability import Capability, Resources, Runtime
 from .invocation import Invocation
 from .outcome import StepFailed
@@ -34,6 +37,7 @@ from .outcome import StepFailed
 OUTPUT_TYPES: Final = ("png", "jpg", "jpeg", "svg", "gif", "csv", "json", "txt", "md", "html", "pdf", "xlsx", "parquet")
 """The extensions of the output files that are returned, unless the registry says otherwise."""
 _MOST_BOXES: Final = 8
+_MOST_SESSIONS: Final = 32
 _MOST_INPUT_BYTES: Final = 256 * 2**20
 _TIMEOUT_MS: Final = 30_000
 _MEMORY_MB: Final = 512
@@ -72,12 +76,12 @@ class InputRoot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """How the capabilities that run code do it; see `standard_registry`."""
+    """The settings of the capabilities that run code; see `standard_registry`."""
 
     policy: Policy = field(default_factory=Policy)
     packages: PackagePolicy | None = None
     environment: str = HOST
-    javascript_environment: str = ""
+    javascript_environment: str = "nodejs-tools"
     engine: str = ""
     """The engine for Python, "" for the first of `linux` and `container` that works here."""
     allow_unisolated: bool = False
@@ -85,56 +89,228 @@ class Execution:
     rules: Rules | None = None
     """The rules of the review before a program runs; a finding with the verdict `block` refuses it."""
     output_types: tuple[str, ...] = OUTPUT_TYPES
+    sessions: bool = False
+    """Whether calls may share a session."""
 
 
-class Boxes:
-    """The sandboxes that stay open between invocations, the ones used last; close them with `close()`."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a program runs: what one sandbox differs from the others in."""
+
+    engine: str
+    environment: str
+    memory_mib: int
+    mounts: tuple[FileMount, ...] = ()
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A session that the calls of one caller share, and the label of all that they have brought into it."""
+
+    session: Session
+    place: _Place
+    label: Label = PUBLIC
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Sandboxes:
+    """The sandboxes of a registry, which stay open between invocations, those used last. Close them with `close()`."""
 
     def __init__(self, settings: Execution) -> None:
         self._settings = settings
-        self._open: dict[tuple[str, Policy], Sandbox] = {}
-        self._in_use: dict[tuple[str, Policy], int] = {}
+        self._open: dict[_Place, Sandbox] = {}
+        self._in_use: dict[_Place, int] = {}
+        self._sessions: dict[tuple[str, str], _Shared] = {}
+        self._engines: dict[tuple[str, str], str] = {}
         self._turn = asyncio.Lock()
 
-    async def run(self, engine: str, policy: Policy, program: Program, timeout: float) -> ExecutionResult:
-        """Run a program in a workspace of its own. Raises `SandboxUnavailable`, `Unsupported` and `InvalidValue`."""
-        key = (engine, policy)
-        box = await self._box(key)
+    async def run(
+        self,
+        call: Invocation,
+        program: Program,
+        *,
+        environment: str = HOST,
+        timeout_ms: int | None = None,
+        memory_mb: int | None = None,
+        session: str = "",
+        mounts: tuple[FileMount, ...] = (),
+    ) -> ExecutionResult:
+        """Run a program for an invocation on an engine of its capability's runtime, and count what it used.
+
+        The limits are the lowest of the registry's policy, the capability's resources and the arguments. `mounts` are
+        added to those of the policy. Raises `StepFailed` if it cannot run here.
+        """
+        for name, value in (("timeout_ms", timeout_ms), ("max_memory_mb", memory_mb)):
+            if value is not None and value <= 0:
+                raise StepFailed("invalid", "validate_input", f"{name} is above 0, not {value}")
+        wall, place = await self._place(call.capability, program.language, environment, timeout_ms, memory_mb)
+        place = replace(place, mounts=mounts)
         try:
-            return await box.run_alone(program, timeout=timeout)
-        finally:
-            self._in_use[key] -= 1
+            if session:
+                result = await self._run_in_session(call, session, place, program, wall)
+            else:
+                result = await self._run_alone(place, program, wall)
+        except (SandboxUnavailable, Unsupported) as error:
+            raise StepFailed("unavailable", "run", str(error)) from None
+        except InvalidValue as error:
+            raise StepFailed("invalid", "validate_input", str(error)) from None
+        call.engine, call.environment = result.sandbox, result.environment or environment
+        call.warnings += result.warnings
+        used = result.usage
+        call.count(
+            cpu_seconds=used.cpu_ms / 1000,
+            memory_mib=-(-used.max_rss_bytes // _MIB),
+            tool_calls=used.tool_calls,
+            wall_seconds=used.wall_ms / 1000,
+            egress_bytes=used.sent_bytes,
+            storage_mib=sum(artifact.size for artifact in result.artifacts) / _MIB,
+        )
+        call.meter.received_bytes += used.received_bytes
+        if result.error is not None and result.error.kind is ErrorKind.SANDBOX:
+            raise StepFailed("unavailable", "run", result.error.message)
+        return result
+
+    def worst_case(
+        self, capability: Capability, language: str, timeout_ms: int | None = None, memory_mb: int | None = None
+    ) -> Budget:
+        """Return the most that one program of a capability may use."""
+        limits = self._settings.policy.limits
+        wall = _least(limits.wall_seconds * 1000, capability.resources.timeout_ms, timeout_ms) / 1000
+        processors = min(limits.cpus, os.cpu_count() or 1)
+        return Budget(
+            steps=1,
+            wall_seconds=wall,
+            cpu_seconds=min(limits.cpu_seconds, wall * processors),
+            memory_mib=int(_least(limits.memory_mib, capability.resources.memory_mb, memory_mb)),
+        )
 
     async def close(self) -> None:
-        """Close all sandboxes."""
+        """Close all sessions and sandboxes."""
         async with self._turn:
+            self._sessions.clear()
             boxes, self._open = [*self._open.values()], {}
             await asyncio.gather(*(box.stop() for box in boxes))
 
-    async def _box(self, key: tuple[str, Policy]) -> Sandbox:
+    async def _place(
+        self, capability: Capability, language: str, environment: str, timeout_ms: int | None, memory_mb: int | None
+    ) -> tuple[float, _Place]:
+        """Return the wall limit of a program, in seconds, and where it runs."""
+        worst = self.worst_case(capability, language, timeout_ms, memory_mb)
+        assert worst.wall_seconds is not None and worst.memory_mib is not None
+        return worst.wall_seconds, _Place(
+            await self._engine(capability.runtime, language), environment, worst.memory_mib
+        )
+
+    def _policy(self, place: _Place) -> Policy:
+        policy = self._settings.policy
+        limits = replace(policy.limits, memory_mib=place.memory_mib)
+        if place.engine == "rtfs":
+            return Policy(limits=limits)
+        return replace(
+            policy,
+            limits=limits,
+            environment=place.environment,
+            packages=self._settings.packages,
+            mounts=(*policy.mounts, *place.mounts),
+        )
+
+    async def _engine(self, runtime: Runtime, language: str) -> str:
+        """Return the engine for a runtime; never one that isolates less. Raises `StepFailed` if none works here."""
+        if (runtime.type, language) == ("container", "javascript"):
+            names: Sequence[str] = ("node",)
+        elif runtime.type == "container" and self._settings.engine:
+            names = (self._settings.engine,)
+        else:
+            names = [name for name in runtime.engines if language in TABLE[name].languages]
+        if runtime.type == "native" and not self._settings.allow_unisolated:
+            raise StepFailed("refused", "run", "it runs without isolation, which needs allow_unisolated=True")
+        key = (runtime.type, language)
+        if key not in self._engines:
+            checks = {name: await run_blocking(TABLE[name].check) for name in names}
+            works = next((name for name, check in checks.items() if check.works), None)
+            if works is None:
+                why = "; ".join(f"{name}: {check.reason}" for name, check in checks.items())
+                raise StepFailed("unavailable", "run", f"no {runtime.type} for {language} works here: {why or 'none'}")
+            self._engines[key] = works
+        return self._engines[key]
+
+    async def _run_alone(self, place: _Place, program: Program, wall: float) -> ExecutionResult:
+        box = await self._box(place)
+        try:
+            return await box.run_alone(program, timeout=wall)
+        finally:
+            self._in_use[place] -= 1
+
+    async def _run_in_session(
+        self, call: Invocation, name: str, place: _Place, program: Program, wall: float
+    ) -> ExecutionResult:
+        if not self._settings.sessions:
+            raise StepFailed(
+                "refused", "validate_input", "this registry has no sessions: standard_registry(sessions=…)"
+            )
+        shared = await self._session((call.caller, name), place)
+        async with shared.turn:
+            shared.label |= call.labels
+            call.raise_label(shared.label)
+            result = await shared.session.run(program, timeout=wall)
+        if not shared.session.alive and self._sessions.get((call.caller, name)) is shared:
+            del self._sessions[call.caller, name]
+            self._in_use[place] -= 1
+            call.warnings.append(f"the session {name!r} has ended; a later call begins a new one")
+        return result
+
+    async def _session(self, key: tuple[str, str], place: _Place) -> _Shared:
+        if (found := self._sessions.get(key)) is None:
+            if len(self._sessions) >= _MOST_SESSIONS:
+                raise StepFailed("unavailable", "run", f"{_MOST_SESSIONS} sessions are open, and no more may be")
+            box = await self._box(place)
+            made = _Shared(box.session(), place)
+            if (found := self._sessions.setdefault(key, made)) is not made:
+                self._in_use[place] -= 1
+        if found.place != place:
+            why = f"the session {key[1]!r} was begun with another image or other limits"
+            raise StepFailed("invalid", "validate_input", why, "give those of its first call, or another session")
+        return found
+
+    async def _box(self, place: _Place) -> Sandbox:
+        """Return an open sandbox, which counts as in use until the caller says otherwise."""
         async with self._turn:
-            if (box := self._open.pop(key, None)) is None:
-                engine, policy = key
-                box = open_sandbox(engine, policy=policy, allow_unisolated=self._settings.allow_unisolated)
+            if (box := self._open.pop(place, None)) is None:
+                unisolated = self._settings.allow_unisolated
+                box = open_sandbox(place.engine, policy=self._policy(place), allow_unisolated=unisolated)
                 await box.start()
-            self._open[key] = box  # the last is the one used last
-            self._in_use[key] = self._in_use.get(key, 0) + 1
-            for old in [one for one in self._open if not self._in_use[one]][: len(self._open) - _MOST_BOXES]:
+            self._open[place] = box  # the last is the one used last
+            self._in_use[place] = self._in_use.get(place, 0) + 1
+            idle = [one for one in self._open if not self._in_use[one]]
+            for old in idle[: max(0, len(self._open) - _MOST_BOXES)]:
                 await self._open.pop(old).stop()
             return box
 
 
-def execute_python(settings: Execution, boxes: Boxes) -> Capability:
+def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.python`."""
+
+    async def prepare(call: Invocation) -> Mapping[str, Any]:
+        shown = await run_blocking(_reviewed, call, settings.rules)
+        wanted = call.input.get("input_files") or {}
+        call.prepared = await run_blocking(_input_files, call, wanted, settings.input_roots) if wanted else {}
+        return shown
 
     async def handler(call: Invocation) -> dict[str, Any]:
         given = call.input
-        _review(given["code"], settings.rules)
-        environment = given.get("image") or settings.environment
+        result = await boxes.run(
+            call,
+            _program(given["code"], "python", given, call.prepared),
+            environment=given.get("image") or settings.environment,
+            timeout_ms=given.get("timeout_ms", _TIMEOUT_MS),
+            memory_mb=given.get("max_memory_mb", _MEMORY_MB),
+            session=given.get("session", ""),
+        )
+        return output_of(call, result, settings.output_types)
+
+    def worst_case(capability: Capability, given: Mapping[str, Any]) -> Budget:
         timeout, memory = given.get("timeout_ms", _TIMEOUT_MS), given.get("max_memory_mb", _MEMORY_MB)
-        files = _input_files(call, given.get("input_files") or {}, settings.input_roots)
-        program = _program(call, given["code"], "python", given, files)
-        return await _run(call, settings, boxes, _engine(settings), program, environment, timeout, memory)
+        return boxes.worst_case(capability, "python", timeout, memory)
 
     return Capability(
         "execute.python",
@@ -145,19 +321,21 @@ def execute_python(settings: Execution, boxes: Boxes) -> Capability:
         risk="high",
         approvals=("compute",),
         runtime=Runtime("container"),
-        resources=Resources(memory_mb=_MEMORY_MB),
         handler=handler,  # type: ignore[arg-type]  # every call is an `Invocation`
+        worst_case=worst_case,
+        prepare=prepare,  # type: ignore[arg-type]  # every call is an `Invocation`
     )
 
 
-def execute_javascript(settings: Execution, boxes: Boxes) -> Capability:
+def execute_javascript(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.javascript`."""
 
     async def handler(call: Invocation) -> dict[str, Any]:
-        program = _program(call, call.input["code"], "javascript", call.input, {})
-        environment = settings.javascript_environment or HOST
-        done = await _run(call, settings, boxes, "node", program, environment, _TIMEOUT_MS, _MEMORY_MB)
-        return {name: done[name] for name in ("stdout", "stderr", "exit_code")}
+        program = _program(call.input["code"], "javascript", call.input, {})
+        result = await boxes.run(call, program, environment=settings.javascript_environment)
+        if result.error is not None and result.error.message not in result.stderr:
+            call.warnings.append(f"{result.error.kind.value}: {result.error.message}")
+        return {"stdout": result.stdout, "stderr": result.stderr, "exit_code": result.exit_code}
 
     return Capability(
         "execute.javascript",
@@ -168,19 +346,18 @@ def execute_javascript(settings: Execution, boxes: Boxes) -> Capability:
         risk="high",
         approvals=("compute",),
         runtime=Runtime("container", "nodejs-tools"),
+        resources=Resources(memory_mb=_MEMORY_MB, timeout_ms=_TIMEOUT_MS),
         handler=handler,  # type: ignore[arg-type]  # every call is an `Invocation`
+        worst_case=lambda capability, given: boxes.worst_case(capability, "javascript"),
     )
 
 
-def execute_rtfs(settings: Execution, boxes: Boxes) -> Capability:
+def execute_rtfs(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.rtfs`."""
 
     async def handler(call: Invocation) -> Any:
-        bindings = call.input.get("bindings") or {}
-        program = Program(call.input["expression"], "rtfs", inputs=bindings)
-        result = await boxes.run("rtfs", replace(settings.policy, domains=(), secrets=()), program, _TIMEOUT_MS / 1000)
-        _count(call, result)
-        call.engine = result.sandbox
+        program = _program(call.input["expression"], "rtfs", {}, {}, call.input.get("bindings") or {})
+        result = await boxes.run(call, program)
         if result.error is not None:
             raise StepFailed("failed", "run", f"{result.error.kind.value}: {result.error.message}", result.error.hint)
         return result.value
@@ -190,63 +367,25 @@ def execute_rtfs(settings: Execution, boxes: Boxes) -> Capability:
         "Evaluate an RTFS expression",
         _RTFS,
         ":any",
+        effects=("compute",),
         runtime=Runtime("rtfs"),
+        resources=Resources(memory_mb=_MEMORY_MB, timeout_ms=_TIMEOUT_MS),
         handler=handler,  # type: ignore[arg-type]  # every call is an `Invocation`
+        worst_case=lambda capability, given: boxes.worst_case(capability, "rtfs"),
     )
 
 
-async def _run(
-    call: Invocation,
-    settings: Execution,
-    boxes: Boxes,
-    engine: str,
-    program: Program,
-    environment: str,
-    timeout_ms: int,
-    memory_mb: int,
-) -> dict[str, Any]:
-    for name, value in (("timeout_ms", timeout_ms), ("max_memory_mb", memory_mb)):
-        if value <= 0:
-            raise StepFailed("invalid", "validate_input", f"{name} is above 0, not {value}")
-    policy = settings.policy
-    wall = min(timeout_ms / 1000, policy.limits.wall_seconds)
-    limits = replace(policy.limits, memory_mib=min(memory_mb, policy.limits.memory_mib))
-    policy = replace(policy, limits=limits, environment=environment, packages=settings.packages)
-    try:
-        result = await boxes.run(engine, policy, program, wall)
-    except (SandboxUnavailable, Unsupported) as error:
-        raise StepFailed("unavailable", "run", str(error)) from None
-    except InvalidValue as error:
-        raise StepFailed("invalid", "validate_input", str(error)) from None
-    call.engine, call.environment = result.sandbox, result.environment or environment
-    _count(call, result)
-    call.warnings += result.warnings
-    files, left_out = _files(result, settings.output_types)
-    if left_out:
-        call.warnings.append(f"output files of other types were left out: {', '.join(left_out)}")
-    done: dict[str, Any] = {"stdout": result.stdout, "stderr": result.stderr, "exit_code": result.exit_code}
-    if files:
-        done["files"] = files
-    if result.error is not None:
-        done["error"] = f"{result.error.kind.value}: {result.error.message}"
-        if result.error.kind is ErrorKind.SANDBOX:
-            raise StepFailed("unavailable", "run", result.error.message)
-    return done
+def _least(first: float, *others: float | None) -> float:
+    return min((first, *(one for one in others if one is not None)))
 
 
-def _engine(settings: Execution) -> str:
-    if settings.engine:
-        return settings.engine
-    for name in Runtime("container").engines:
-        if TABLE[name].check().works:
-            return name
-    raise StepFailed("unavailable", "run", "neither the linux nor the container engine works here; see `actbox doctor`")
-
-
-def _review(code: str, rules: Rules | None) -> None:
+def _reviewed(call: Invocation, rules: Rules | None) -> Mapping[str, Any]:
+    """Return the findings of a review for whoever approves. Raises `StepFailed` if one of them blocks."""
     if rules is None:
-        return
-    found = review(code, rules)
+        return {}
+    found = review(call.input["code"], rules)
+    if found.verdict is Verdict.ASK:
+        call.asks.append("review")
     if found.verdict is Verdict.BLOCK:
         worst = next(one for one in found.findings if found.verdict_on(one) is Verdict.BLOCK)
         raise StepFailed(
@@ -255,68 +394,78 @@ def _review(code: str, rules: Rules | None) -> None:
             f"line {worst.line}: {worst.message} (rule {worst.rule})",
             "do without it, or use a capability for it",
         )
+    told = [f"line {one.line}: {one.message} (rule {one.rule})" for one in found.findings]
+    return {"review": told} if told else {}
 
 
 def _program(
-    call: Invocation, code: str, language: str, given: Mapping[str, Any], files: Mapping[str, bytes]
+    code: str,
+    language: str,
+    given: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    bindings: Mapping[str, Any] | None = None,
 ) -> Program:
-    inputs = given.get("inputs") or {}
-    names = {name: value for name, value in inputs.items() if name.isidentifier() and not keyword.iskeyword(name)}
+    """Return a program with its inputs: `inputs` as a whole, and each by its name where that can be a variable's."""
+    if bindings is None:
+        inputs = given.get("inputs") or {}
+        names = {name: value for name, value in inputs.items() if name.isidentifier() and not keyword.iskeyword(name)}
+        bindings = {**names, "inputs": inputs}
     try:
-        return Program(
-            code,
-            language,
-            inputs={**names, "inputs": inputs},
-            files=files,
-            dependencies=tuple(given.get("dependencies") or ()),
-        )
+        return Program(code, language, inputs=bindings, files=files, dependencies=given.get("dependencies") or ())
     except InvalidValue as error:
         raise StepFailed("invalid", "validate_input", str(error)) from None
 
 
 def _input_files(call: Invocation, given: Mapping[str, str], roots: Sequence[InputRoot]) -> dict[str, bytes]:
     """Return the content of host files by their names inside; each raises the call's label by its directory's."""
-    files, left = {}, _MOST_INPUT_BYTES
+    files: dict[str, bytes] = {}
+    left = _MOST_INPUT_BYTES
     for name, path in given.items():
-        root = next((one for one in roots if Path(os.path.abspath(path)).is_relative_to(one.path)), None)
-        if root is None:
-            raise StepFailed(
-                "refused", "validate_input", f"input_files: {path} lies below none of the directories that may be read"
-            )
+        where = Path(os.path.abspath(path))
+        # The innermost directory counts, so that a part of one can have a label of its own.
+        within = [one for one in roots if where.is_relative_to(one.path)]
+        if not within:
+            why = f"input_files: {path} lies below none of the directories that may be read"
+            raise StepFailed("refused", "validate_input", why)
+        root = max(within, key=lambda one: len(one.path.parts))
         try:
             with beneath.opened_folder(os.fspath(root.path)) as folder:
-                below = os.fspath(Path(os.path.abspath(path)).relative_to(root.path))
-                files[name] = beneath.read_file(folder, below, left)
+                data = beneath.read_file(folder, os.fspath(where.relative_to(root.path)), left + 1)
         except OSError as error:
-            why = error.strerror or "it is no file"
-            raise StepFailed("refused", "validate_input", f"input_files: {path} cannot be read: {why}") from None
-        left -= len(files[name])
+            why = f"input_files: {path} cannot be read: {error.strerror or 'it is no file'}"
+            raise StepFailed("refused", "validate_input", why) from None
+        if (left := left - len(data)) < 0:
+            most = f"{_MOST_INPUT_BYTES // _MIB} MiB"
+            raise StepFailed("refused", "validate_input", f"input_files: together they have more than {most}")
+        files[name] = data
         call.raise_label(root.label)
     return files
 
 
-def _files(result: ExecutionResult, types: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the output files of some types as Base64, and the names of the others."""
+def _error_text(error: ErrorInfo) -> str:
+    """Return the traceback of an exception, or else the kind of the error and its message."""
+    return error.traceback.rstrip() or f"{error.kind.value}: {error.message}"
+
+
+def output_of(call: Invocation, result: ExecutionResult, types: Iterable[str]) -> dict[str, Any]:
+    """Return the output of a program, with its files of some types as Base64; a warning names the others."""
+    done: dict[str, Any] = {"stdout": result.stdout, "stderr": result.stderr, "exit_code": result.exit_code}
     files, left_out = {}, []
     for artifact in result.artifacts:
         if artifact.name.rpartition(".")[2].lower() in types:
             files[artifact.name] = base64.b64encode(artifact.data).decode()
         else:
             left_out.append(artifact.name)
-    return files, left_out
+    if left_out:
+        call.warnings.append(f"output files of other types were left out: {', '.join(left_out)}")
+    if files:
+        done["files"] = files
+    if result.error is not None:
+        done["error"] = _error_text(result.error)
+    return done
 
 
-def _count(call: Invocation, result: ExecutionResult) -> None:
-    usage = result.usage
-    call.charge(
-        cpu_seconds=usage.cpu_ms / 1000,
-        memory_mib=-(-usage.max_rss_bytes // _MIB),
-        tool_calls=usage.tool_calls,
-        wall_seconds=usage.wall_ms / 1000,
-    )
-
-
-STANDARD: Final[tuple[Callable[[Execution, Boxes], Capability], ...]] = (
+STANDARD: Final[tuple[Callable[[Execution, Sandboxes], Capability], ...]] = (
     execute_python,
     execute_javascript,
     execute_rtfs,

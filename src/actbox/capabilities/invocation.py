@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal
@@ -20,17 +20,21 @@ from actbox.core.errors import ActboxError, InvalidValue
 from actbox.core.labels import PUBLIC, Label
 from actbox.tools import ApprovalRequest, Approver
 from actbox.tools.approval import decision_of
+from actbox.tools.large_values import aside, is_large
 
 from .approvals import Approvals, Question
-from .budgets import Account, Budget, BudgetExceeded, Reservation
+from .budgets import DIMENSIONS, Account, Budget, BudgetExceeded, Reservation
 from .capability import Capability
 from .database import StoreError
 from .journal import Journal
+from .metering import Meter, Metered, Metrics
 from .outcome import InvocationError, Outcome, Step, StepEvent, StepFailed
+from .prices import Prices
 
 MOST_OUTPUT_BYTES: Final = 64 * 2**20
 """The most bytes of JSON that an output may have."""
 _LOOK_EVERY: Final = 1.0
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _MIB: Final = 2**20
 
 
@@ -50,20 +54,47 @@ class Invocation:
     engine: str = ""
     environment: str = ""
     warnings: list[str] = field(default_factory=list)
+    retries: int = 0
+    sandboxes: Any = None
+    """The registry's `Sandboxes`, if it has some."""
+    prepared: Any = None
+    """What the capability's `prepare` keeps for its handler."""
+    asks: list[str] = field(default_factory=list)
+    """Kinds of approval that this input needs besides those of the capability; `prepare` adds them."""
+    reservation: Reservation | None = None
+    user: str = ""
+    meter: Meter = field(default_factory=Meter)
 
     def raise_label(self, label: Label | str) -> None:
         """Raise the label of what the invocation has read; no call lowers it."""
         self.labels |= Label(label)
 
     def charge(self, **amounts: float) -> None:
-        """Count what the invocation has used, by the dimensions of `Budget`; of `memory_mib` the peak counts.
+        """Charge what the invocation has used, by the dimensions of `Budget`; of `memory_mib` the peak counts.
 
-        Raises `InvalidValue` for another dimension, or an amount that is no number from zero.
+        It counts even where the budget does not cover it. Raises `BudgetExceeded` there, and `InvalidValue` for another
+        dimension, or an amount that is no number from zero.
         """
-        Budget(**amounts)  # type: ignore[arg-type]  # a check of the names and amounts
+        self.count(**amounts)
+        if self.reservation is not None:
+            self.reservation.grow(self.used)
+
+    def count(self, **amounts: float) -> None:
+        """Count what was used and cannot be stopped any more, as `charge` does."""
+        try:
+            Budget(**amounts)  # type: ignore[arg-type]  # a check of the names and amounts
+        except TypeError:
+            raise InvalidValue(f"a budget has {', '.join(DIMENSIONS)}, not {', '.join(amounts)}") from None
         for name, amount in amounts.items():
             before = self.used.get(name, 0)
             self.used[name] = max(before, amount) if name == "memory_mib" else before + amount
+
+    def charge_tokens(self, model: str, *, input: int = 0, output: int = 0, cached: int = 0) -> None:
+        """Count the tokens of a model, so that a table of prices can tell their cost; `charge` need not count them too.
+
+        `cached` are those of `input` that came from a cache. Raises `InvalidValue`.
+        """
+        self.charge(tokens=self.meter.add_tokens(model, input=input, output=output, cached=cached))
 
     def event(self, step: str, what: Literal["begun", "done", "failed", "note"], message: str = "") -> None:
         """Tell whoever follows the invocation."""
@@ -76,7 +107,7 @@ class Governance:
 
     `granted` are the kinds of approval that need no question. `egress_max` is the highest label that a capability with
     the effects `network` or `llm` may be given, `None` for any. If the journal cannot be written after the run, the
-    output is withheld (`stop`) or given with a warning (`warn`).
+    output is withheld (`stop`) or given with a warning (`warn`). `prices` charge the money of an invocation at its end.
     """
 
     approvals: Approvals | None = None
@@ -85,6 +116,8 @@ class Governance:
     granted: frozenset[str] = frozenset()
     egress_max: Label | None = None
     on_journal_failure: Literal["stop", "warn"] = "stop"
+    prices: Prices | None = None
+    metrics: Metrics | None = None
 
 
 def new_id() -> str:
@@ -100,13 +133,15 @@ def digest_of(data: object) -> str:
 def canonical(data: object) -> bytes:
     """Return JSON data as bytes, the same for equal data. Raises `InvalidValue` for anything else."""
     try:
-        return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return "".join(_ENCODER.iterencode(data) if is_large(data) else [_ENCODER.encode(data)]).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(f"this is no JSON data: {error}") from None
 
 
-def worst_case(capability: Capability) -> Budget:
+def worst_case(capability: Capability, given: Mapping[str, Any]) -> Budget:
     """Return what one invocation may use at most, as far as the capability declares it."""
+    if capability.worst_case is not None:
+        return capability.worst_case(capability, given)
     found = {"steps": 1, **capability.estimates.amounts()}
     if capability.resources.timeout_ms is not None:
         found.setdefault("wall_seconds", capability.resources.timeout_ms / 1000)
@@ -115,12 +150,13 @@ def worst_case(capability: Capability) -> Budget:
     return Budget(**found)  # type: ignore[arg-type]  # numbers by their dimension
 
 
-async def invoke(call: Invocation, governance: Governance, key: str = "") -> Outcome:
+async def invoke(call: Invocation, governance: Governance, key: str = "", *, is_again: bool = False) -> Outcome:
     """Take an invocation through all steps, and return its outcome. Cancelling it is an outcome in the journal too.
 
     With `key` the journal remembers the outcome for later invocations with the same key, once the run has begun.
+    `is_again`: an invocation with the key was cut off, and may run again.
     """
-    pipeline = _Pipeline(call, governance, key)
+    pipeline = _Pipeline(call, governance, key, is_again)
     try:
         return await pipeline.outcome()
     except asyncio.CancelledError:
@@ -129,13 +165,15 @@ async def invoke(call: Invocation, governance: Governance, key: str = "") -> Out
 
 
 class _Pipeline:
-    def __init__(self, call: Invocation, governance: Governance, key: str) -> None:
+    def __init__(self, call: Invocation, governance: Governance, key: str, is_again: bool) -> None:
         self._call = call
+        self._is_again = is_again
         self._governance = governance
         self._key = key
         self._step: Step = "validate_input"
-        self._reservation: Reservation | None = None
         self._approval = ""
+        self._shown: Mapping[str, Any] = {}
+        self._ending: asyncio.Future[Outcome] | None = None
         self._has_begun = False
         self._start = time.perf_counter()
 
@@ -148,13 +186,19 @@ class _Pipeline:
             await self._do("journal", self._begin)
             output = await self._do("run", self._run)
             data = await self._do("validate_output", partial(self._validate_output, output))
-            return await self._end(output, data, None)
         except StepFailed as failure:
-            return await self._end(None, b"", failure.error)
+            return await self._ended(None, b"", failure.error)
+        return await self._ended(output, data, None)
 
     async def cancelled(self) -> None:
-        """Write down that the invocation was cancelled."""
-        await self._end(None, b"", InvocationError("cancelled", self._step, "the invocation was cancelled"))
+        """Write down that the invocation was cancelled, unless its end is being written already."""
+        error = InvocationError("cancelled", self._step, "the invocation was cancelled")
+        await (self._ending or self._ended(None, b"", error))
+
+    async def _ended(self, output: Any, data: bytes, error: InvocationError | None) -> Outcome:
+        """Return the outcome once its end is written; whoever cancels does not cut that off."""
+        self._ending = asyncio.ensure_future(self._end(output, data, error))
+        return await asyncio.shield(self._ending)
 
     async def _do(self, step: Step, work: Callable[[], Any]) -> Any:
         self._step = step
@@ -168,17 +212,23 @@ class _Pipeline:
         return done
 
     async def _validate_input(self) -> None:
-        capability, given = self._call.capability, self._call.input
+        call, capability = self._call, self._call.capability
         try:
-            canonical(given)
+            data = canonical(call.input)
+            call.input = json.loads(data)  # a copy, so that nobody changes what was shown and approved
+            call.meter.input_bytes = len(data)
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", f"the input of {capability.id}: {error}") from None
-        if problems := capability.input_schema.problems(given):
+        if problems := await aside(capability.input_schema.problems, call.input):
             why = "; ".join(problems)
             hint = f"registry.describe({capability.id!r}) has the schema"
             raise StepFailed("invalid", "validate_input", f"the input does not fit {capability.id}: {why}", hint)
         if capability.handler is None:
             raise StepFailed("unavailable", "validate_input", f"nothing here carries out {capability.id}")
+        if call.retries and not capability.retry_safe:
+            raise StepFailed("refused", "validate_input", f"{capability.id} does not say that a second run is safe")
+        if capability.prepare is not None:
+            self._shown = await self._handled("validate_input", capability.prepare(call))
 
     async def _label(self) -> None:
         most, capability = self._governance.egress_max, self._call.capability
@@ -191,27 +241,37 @@ class _Pipeline:
             )
 
     async def _reserve(self) -> None:
-        worst = worst_case(self._call.capability)
+        call = self._call
+        try:
+            worst = worst_case(call.capability, call.input)
+        except InvalidValue as error:
+            raise StepFailed("invalid", "validate_input", str(error)) from None
         while True:
             try:
-                self._reservation = self._call.account.reserve(worst)
+                call.reservation = call.account.reserve(worst)
                 return
             except BudgetExceeded as error:
-                if self._call.account.on_limit != "ask":
+                if not error.may_ask:
                     raise StepFailed("exceeded", "budget", str(error), "ask for less, or for a larger budget") from None
                 lacking = {one.dimension: one.asked - one.left for one in error.lacks}
                 await self._ask("budget", f"{error}: may it have more?", {"more": lacking})
-                self._call.account.extend(Budget(**lacking))  # type: ignore[arg-type]
+                call.account.extend(worst)
 
     async def _approve(self) -> None:
-        asked = [kind for kind in self._call.capability.approvals if kind not in self._governance.granted]
+        kinds = dict.fromkeys([*self._call.capability.approvals, *self._call.asks])
+        asked = [kind for kind in kinds if kind not in self._governance.granted]
         if asked:
             await self._ask("approval", f"it needs the approval {', '.join(asked)}", {"kinds": asked})
 
     async def _ask(self, step: Step, reason: str, more: Mapping[str, Any]) -> None:
         """Ask whoever approves. Raises `StepFailed` if there is no yes."""
         call, capability = self._call, self._call.capability
-        shown = {"risk": capability.risk, "effects": list(capability.effects), "labels": str(call.labels), **more}
+        shown = {
+            **self._shown,
+            "risk": capability.risk,
+            "effects": list(capability.effects),
+            "labels": str(call.labels),
+        }
         if self._governance.approvals is not None:
             question = Question(
                 capability=capability.id if step == "approval" else f"{capability.id}:{step}",
@@ -221,16 +281,20 @@ class _Pipeline:
                 caller=call.caller,
                 run=call.run,
                 reason=reason,
+                bound=more,
                 shown=shown,
             )
-            answer = await self._governance.approvals.require(question)
+            try:
+                answer = await self._governance.approvals.require(question)
+            except (StoreError, InvalidValue) as error:
+                raise StepFailed("unavailable", step, f"nobody can be asked: {error}") from None
             self._approval = answer.id
             approved, why, by = answer.approved, answer.reason, answer.by
         elif self._governance.approver is not None:
             request = ApprovalRequest(
                 id=call.id,
                 what="call",
-                program=str(call.input.get("code", "")),
+                program=str(self._shown.get("program", call.input.get("code", ""))),
                 reason=reason,
                 tool=capability.id,
                 arguments=call.input,
@@ -251,20 +315,49 @@ class _Pipeline:
                 **self._about(),
                 "approval": self._approval,
                 "effects": list(call.capability.effects),
-                "worst": worst_case(call.capability).amounts(),
+                "worst": worst_case(call.capability, call.input).amounts(),
             }
             blobs = {"input": canonical(call.input)}
+            writing = asyncio.ensure_future(
+                journal.append(
+                    "begun", body, invocation=call.id, blobs=blobs, opens=self._key, opens_again=self._is_again
+                )
+            )
             try:
-                await journal.append("begun", body, invocation=call.id, blobs=blobs, opens=self._key)
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                await asyncio.wait({writing})
+                self._has_begun = writing.exception() is None  # so that its end is written too
+                raise
             except (StoreError, InvalidValue) as error:
                 raise StepFailed("unavailable", "journal", f"{error}; nothing was run") from None
         self._has_begun = True
 
     async def _run(self) -> Any:
+        """Run the handler, again after a failure if the caller wants that, and the budget has room for it."""
+        call, self._start = self._call, time.perf_counter()
+        worst = worst_case(call.capability, call.input).amounts()
+        for attempt in range(call.retries + 1):
+            try:
+                return await self._run_once()
+            except StepFailed as failure:
+                if attempt == call.retries or failure.error.kind not in ("failed", "timeout", "unavailable"):
+                    raise
+                call.event("run", "note", f"attempt {attempt + 1} failed: {failure.error.message}")
+                try:
+                    assert call.reservation is not None
+                    call.reservation.grow({name: call.used.get(name, 0) + amount for name, amount in worst.items()})
+                except BudgetExceeded:
+                    raise failure from None
+        raise AssertionError("unreachable")
+
+    async def _run_once(self) -> Any:
         call = self._call
         handler, milliseconds = call.capability.handler, call.capability.resources.timeout_ms
+        if call.capability.runtime.engines:
+            milliseconds = None  # an engine counts the program's own time
         assert handler is not None
-        running = asyncio.ensure_future(handler(call))
+        running = asyncio.ensure_future(self._handled("run", handler(call)))
         watching = asyncio.ensure_future(self._revoked()) if self._approval else None
         try:
             await asyncio.wait(
@@ -274,45 +367,59 @@ class _Pipeline:
             )
             if running.done():
                 return running.result()
-        except asyncio.CancelledError:
-            if running.cancelled() and not _is_cancelled():
-                raise StepFailed("failed", "run", f"{call.capability.id} cancelled itself") from None
-            raise
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except StepFailed:
-            raise
-        except BaseException as error:
-            told = str(error) if isinstance(error, ActboxError) else f"{type(error).__name__}: {error}"
-            raise StepFailed("failed", "run", f"{call.capability.id} failed: {told}"[:10_000]) from error
         finally:
             for task in (running, watching):
                 if task is not None and not task.done():
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
         if watching is not None and watching.done():
+            watching.result()  # raises if nobody can tell any more whether it was revoked
             raise StepFailed("revoked", "run", "its approval was revoked while it ran")
         raise StepFailed("timeout", "run", f"{call.capability.id} took longer than {milliseconds} ms")
+
+    async def _handled(self, step: Step, work: Awaitable[Any]) -> Any:
+        """Return what a function of the capability returns. Raises `StepFailed` for whatever it raises."""
+        id = self._call.capability.id
+        try:
+            return await work
+        except (KeyboardInterrupt, SystemExit, StepFailed):
+            raise
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            raise StepFailed("failed", step, f"{id} cancelled itself") from None
+        except BudgetExceeded as error:
+            raise StepFailed("exceeded", "budget", str(error), "ask for less, or for a larger budget") from None
+        except BaseException as error:
+            told = str(error) if isinstance(error, ActboxError) else f"{type(error).__name__}: {error}"
+            raise StepFailed("failed", step, f"{id} failed: {told}"[:10_000]) from error
 
     async def _revoked(self) -> None:
         """Return once the approval is taken back."""
         approvals = self._governance.approvals
         assert approvals is not None
-        while not await approvals.is_revoked(self._approval):
-            await asyncio.sleep(_LOOK_EVERY)
+        try:
+            while not await approvals.is_revoked(self._approval):  # noqa: ASYNC110 - another process may revoke it
+                await asyncio.sleep(_LOOK_EVERY)
+        except StoreError as error:
+            why = f"nobody can tell any more whether its approval was revoked: {error}"
+            raise StepFailed("unavailable", "run", why) from None
 
     async def _validate_output(self, output: Any) -> bytes:
-        capability = self._call.capability
+        return await aside(self._checked, output)
+
+    def _checked(self, output: Any) -> bytes:
+        """Return an output as bytes. Raises `StepFailed` for one that is none of this capability."""
+        id = self._call.capability.id
+        if is_large(output, MOST_OUTPUT_BYTES, MOST_OUTPUT_BYTES):
+            most = f"{MOST_OUTPUT_BYTES // _MIB} MiB are the most"
+            raise StepFailed("invalid", "validate_output", f"the output of {id} is too large: {most}")
         try:
             data = canonical(output)
         except InvalidValue as error:
-            raise StepFailed("invalid", "validate_output", f"the output of {capability.id}: {error}") from None
-        if len(data) > MOST_OUTPUT_BYTES:
-            size = f"{len(data) / _MIB:,.1f} MiB, and {MOST_OUTPUT_BYTES // _MIB} MiB are the most"
-            raise StepFailed("invalid", "validate_output", f"the output of {capability.id} has {size}")
-        if problems := capability.output_schema.problems(output):
-            why = "; ".join(problems)
-            raise StepFailed("invalid", "validate_output", f"the output does not fit {capability.id}: {why}")
+            raise StepFailed("invalid", "validate_output", f"the output of {id}: {error}") from None
+        if problems := self._call.capability.output_schema.problems(output):
+            raise StepFailed("invalid", "validate_output", f"the output does not fit {id}: {'; '.join(problems)}")
         return data
 
     async def _end(self, output: Any, data: bytes, error: InvocationError | None) -> Outcome:
@@ -321,16 +428,24 @@ class _Pipeline:
         if self._has_begun:
             call.used.setdefault("wall_seconds", time.perf_counter() - self._start)
             call.used.setdefault("steps", 1)
-        if self._reservation is not None:
-            self._reservation.settle(call.used)
+            call.warnings += call.meter.charge_money(call.used, self._governance.prices)
+            call.meter.output_bytes = len(data)
+        if call.reservation is not None:
+            for warned in call.reservation.settle(call.used):
+                call.warnings.append(str(warned))
+                call.event("budget", "note", str(warned))
         labels = call.labels | call.capability.data
         outcome = self._outcome(output, error, labels)
-        if journal is None:
-            return outcome
         said = {**self._about(), "labels": str(labels), "usage": dict(call.used), "ok": error is None}
         said |= {"engine": call.engine, "environment": call.environment}
         if error is not None:
             said["error"] = error.to_dict()
+        if self._has_begun:
+            said |= call.meter.to_dict()
+            if self._governance.metrics is not None:
+                self._governance.metrics.record(Metered.of(said))
+        if journal is None:
+            return outcome
         kind = "ended" if self._has_begun else "refused"
         closes = self._key if self._has_begun else ""
         try:
@@ -356,6 +471,7 @@ class _Pipeline:
             "capability": call.capability.id,
             "version": call.capability.version,
             "caller": call.caller,
+            "user": call.user,
             "run": call.run,
             "labels": str(call.labels),
         }

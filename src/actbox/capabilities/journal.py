@@ -129,19 +129,20 @@ class Journal:
         invocation: str = "",
         blobs: Mapping[str, bytes] | None = None,
         opens: str = "",
+        opens_again: bool = False,
         closes: str = "",
         outcome: Mapping[str, Any] | None = None,
     ) -> Entry:
         """Append an entry, and return it once it is on disk. `body` is JSON data.
 
         `blobs` are kept by their hash, each once; the entry has the hash under the blob's name. `opens` is an
-        idempotency key, `KEY:REQUEST` by two digests, which the entry marks as begun, and `closes` one that it ends,
-        with the `outcome` to remember. All of it is written together, or nothing.
+        idempotency key, `KEY:REQUEST` by two digests, which the entry marks as begun (`opens_again`: even if it is that
+        already), and `closes` one that it ends, with the `outcome` to remember. All of it is written, or nothing.
 
         Raises `StoreError` if it cannot be written, and `InvalidValue` for what is no JSON data, or a key that another
         invocation has begun.
         """
-        work = self._appending(kind, body, invocation, blobs or {}, opens, closes, outcome)
+        work = self._appending(kind, body, invocation, blobs or {}, opens, opens_again, closes, outcome)
         return await self._database.write(work)
 
     def append_now(
@@ -278,6 +279,7 @@ class Journal:
         invocation: str,
         blobs: Mapping[str, bytes],
         opens: str = "",
+        opens_again: bool = False,
         closes: str = "",
         outcome: Mapping[str, Any] | None = None,
     ) -> Callable[[Connection], Entry]:
@@ -294,7 +296,7 @@ class Journal:
         def work(connection: Connection) -> Entry:
             seq = self._tail[0] + 1
             if opens:
-                _open_key(connection, opens, seq)
+                _open_key(connection, opens, seq, opens_again)
             if closes:
                 change = {"seq": seq, "outcome": digests["outcome"]}
                 connection.execute(update(KEYS).where(KEYS.c.key == closes.partition(":")[0]).values(change))
@@ -396,15 +398,15 @@ _parse: Final = json.JSONDecoder().raw_decode  # half the time of `json.loads`, 
 _BLOBS_WHOLE: Final = select(BLOBS.c.digest, BLOBS.c.data).execution_options(yield_per=100)
 
 
-def _open_key(connection: Connection, key: str, seq: int) -> None:
-    """Mark an idempotency key as begun. Raises `InvalidValue` for one that has an outcome, or another request."""
+def _open_key(connection: Connection, key: str, seq: int, again: bool) -> None:
+    """Mark an idempotency key as begun. Raises `InvalidValue` for one that is, unless it may begin again."""
     name, _, request = key.partition(":")
     known = connection.execute(select(KEYS.c.request, KEYS.c.outcome).where(KEYS.c.key == name)).first()
     if known is None:
         connection.execute(insert(KEYS), {"key": name, "request": request, "seq": seq})
-    elif known.request != request or known.outcome is not None:
+    elif not again or known.request != request or known.outcome is not None:
         raise InvalidValue("another invocation has begun with the same idempotency key")
-    else:  # one that was cut off, and may run again
+    else:
         connection.execute(update(KEYS).where(KEYS.c.key == name).values(seq=seq))
 
 

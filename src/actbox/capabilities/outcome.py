@@ -44,9 +44,9 @@ class Outcome:
     """What an invocation came to.
 
     `usage` is what was charged, by the dimensions of `Budget`. `entry` is the number of its last entry in the journal,
-    0 without a journal. `engine` and `environment` say where it ran, "" for a handler in this process. `approval` is the
-    identity of the approval that it ran by. With `repeated` it is the outcome of an earlier invocation with the same
-    idempotency key.
+    0 without a journal. `engine` and `environment` say where it ran, "" for a handler in this process. `approval` is
+    the identity of the approval that it ran by. With `repeated` it is the outcome of an earlier invocation with the
+    same idempotency key.
     """
 
     id: str

@@ -6,18 +6,22 @@ import asyncio
 import difflib
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from actbox.core.errors import InvalidValue
 from actbox.core.labels import Label
+from actbox.sync import call
 from actbox.tools import Approver
 
 from .approvals import Approvals
 from .budgets import Account, Budget
-from .capability import Capability
+from .capability import FUNCTIONS, Capability
 from .invocation import Governance, Invocation, digest_of, invoke, labels_of, new_id
 from .journal import Journal
+from .metering import Metrics
 from .outcome import InvocationError, Outcome, StepEvent
+from .prices import Prices
 
 _PREFIX = "ccos."
 
@@ -39,14 +43,22 @@ class Registry:
         granted: Iterable[str] = (),
         egress_max: Label | str | None = None,
         on_journal_failure: Literal["stop", "warn"] = "stop",
+        on_limit: Literal["stop", "ask"] = "stop",
+        sandboxes: Any = None,
+        prices: Prices | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
-        """`budget` is what all invocations together may use. `granted` are kinds of approval that need no question.
+        """`budget` is what all invocations together may use; where it is used up, they are refused, or somebody is
+        asked whether it may be more (`on_limit`). `granted` are kinds of approval that need no question.
 
-        `approvals` asks, remembers and shares answers; `approver` is asked where there are none. See `Governance` for
-        the rest.
+        `approvals` asks, remembers and shares answers; `approver` is asked where there are none. `metrics` records each
+        invocation for OpenTelemetry. See `Governance` for the rest.
         """
         self._capabilities: dict[str, Capability] = {}
-        self.account = Account(budget or Budget())
+        self.account = Account(budget or Budget(), on_limit=on_limit)
+        self._sandboxes = sandboxes
+        self._running: dict[str, asyncio.Future[Outcome]] = {}
+        """The invocations with idempotency keys that run here now."""
         self._governance = Governance(
             approvals=approvals,
             approver=approver,
@@ -54,6 +66,8 @@ class Registry:
             granted=frozenset(granted),
             egress_max=None if egress_max is None else Label(egress_max),
             on_journal_failure=on_journal_failure,
+            prices=prices,
+            metrics=metrics,
         )
         for one in capabilities:
             self.register(one)
@@ -74,6 +88,15 @@ class Registry:
                     raise InvalidValue(f"there is a capability {one.id!r} already")
                 self._capabilities[name] = one
 
+    def declare(self, declared: Capability) -> None:
+        """Let a registered capability have another declaration, as of a `(capability …)` form, and keep its handler.
+
+        Raises `InvalidValue` if there is none of this id.
+        """
+        known = self.find(declared.id)
+        functions = {name: getattr(known, name) for name in FUNCTIONS}
+        self._capabilities[_plain(declared.id)] = replace(declared, **functions)
+
     def list(self) -> tuple[Capability, ...]:
         """Return all capabilities, sorted by their ids."""
         return tuple(self._capabilities[name] for name in sorted(self._capabilities))
@@ -93,7 +116,9 @@ class Registry:
         found = self._capabilities.get(_plain(id)) if isinstance(id, str) else None
         if found is None:
             near = difflib.get_close_matches(_plain(str(id))[:200], list(self._capabilities), n=1, cutoff=0.5)
-            raise InvalidValue(f"there is no capability {str(id)[:200]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            raise InvalidValue(
+                f"there is no capability {str(id)[:200]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
         return found
 
     def describe(self, id: str) -> dict[str, Any]:
@@ -128,33 +153,48 @@ class Registry:
         *,
         caller: str = "",
         run: str = "",
+        user: str = "",
         budget: Budget | Account | None = None,
         labels: Label | str | Mapping[str, Label | str] | None = None,
         idempotency_key: str | None = None,
+        retries: int = 0,
         on_event: Callable[[StepEvent], object] | None = None,
     ) -> Outcome:
         """Use a capability, and return what it came to; failures are outcomes, too.
 
-        `caller` names the agent or user, `run` the conversation. `budget` bounds this invocation, or is the account of
-        several. `labels` are those of the input: one, or some by field. Two invocations of one caller with the same
-        `idempotency_key` are one: the second has the first's outcome. Raises `InvalidValue` for a budget of more than
-        the registry has left, and for a key without a journal.
+        `caller` names the agent, `user` the person for whom it acts, `run` the conversation. `budget` bounds this
+        invocation, or is the account of several. `labels` are those of the input: one, or some by field. Two
+        invocations of one caller with the same `idempotency_key` are one: the second has the first's outcome. A run
+        that fails is tried again up to `retries` times, which a capability must declare to be safe. Raises
+        `InvalidValue` for a budget of more than the registry has left, and for a key without a journal.
         """
+        if type(retries) is not int or retries < 0:
+            raise InvalidValue(f"retries is a whole number from 0, not {retries!r}")
         if idempotency_key is not None and self.journal is None:
             raise InvalidValue("an idempotency key needs a journal, which remembers the outcomes")
-        account = budget if isinstance(budget, Account) else Account(budget or Budget(), self.account)
+        account = self._account(budget)
         number = new_id()
         try:
             capability = self.find(id)
         except InvalidValue as error:
             unknown = InvocationError("invalid", "validate_input", str(error))
             return Outcome(id=number, capability=str(id)[:200], version="", error=unknown)
-        call = Invocation(
-            number, capability, input, caller, run, labels_of(labels), account, on_event or (lambda event: None)
+        made = Invocation(
+            number,
+            capability,
+            input,
+            caller,
+            run,
+            labels_of(labels),
+            account,
+            on_event or (lambda event: None),
+            retries=retries,
+            sandboxes=self._sandboxes,
+            user=user,
         )
         if idempotency_key is None:
-            return await invoke(call, self._governance)
-        return await self._once(call, idempotency_key)
+            return await invoke(made, self._governance)
+        return await self._once(made, idempotency_key)
 
     async def stream(self, id: str, input: Mapping[str, Any], **more: Any) -> AsyncIterator[StepEvent | Outcome]:
         """Use a capability, and yield an event for each step, then the outcome. Parameters are those of `invoke`."""
@@ -174,12 +214,39 @@ class Registry:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
 
+    def invoke_sync(self, id: str, input: Mapping[str, Any], **more: Any) -> Outcome:
+        """Use a capability as `invoke` does, without an event loop. Blocks. Use a registry in one of both ways only."""
+        return call(self.invoke(id, input, **more))
+
+    def _account(self, budget: Budget | Account | None) -> Account:
+        if isinstance(budget, Account):
+            return budget
+        return Account(budget or Budget(), self.account, on_limit=self.account.on_limit)
+
     async def _once(self, call: Invocation, given: str) -> Outcome:
         """Return the outcome of an earlier invocation with a key, else invoke and remember it."""
         journal = self.journal
         assert journal is not None
-        key, request = digest_of([call.caller, call.capability.id, given]), digest_of(dict(call.input))
-        known = await journal.remembered(f"{key}:{request}")
+        try:
+            request = digest_of(call.input)
+        except InvalidValue:
+            return await invoke(call, self._governance)  # which says what is wrong with it
+        key = f"{digest_of([call.caller, call.capability.id, given])}:{request}"
+        while (running := self._running.get(key)) is not None:
+            await asyncio.wait({running})
+            if not running.cancelled() and running.exception() is None:
+                return replace(running.result(), repeated=True)
+        self._running[key] = own = asyncio.get_running_loop().create_future()
+        try:
+            outcome = await self._first(call, journal, key)
+            own.set_result(outcome)
+            return outcome
+        finally:
+            own.cancel()
+            del self._running[key]
+
+    async def _first(self, call: Invocation, journal: Journal, key: str) -> Outcome:
+        known = await journal.remembered(key)
         if known.is_other:
             return self._refused(call, "the idempotency key belongs to an invocation with another input")
         if known.outcome is not None:
@@ -187,7 +254,7 @@ class Registry:
         if known.is_open and not call.capability.retry_safe:
             why = "an earlier invocation with this key has begun, and nobody knows whether it has ended"
             return self._refused(call, why, "look into the journal, and use another key")
-        return await invoke(call, self._governance, f"{key}:{request}")
+        return await invoke(call, self._governance, key, is_again=known.is_open)
 
     def _refused(self, call: Invocation, why: str, hint: str = "") -> Outcome:
         error = InvocationError("refused", "validate_input", why, hint)

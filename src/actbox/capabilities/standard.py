@@ -1,9 +1,10 @@
-"""`standard_registry`: the specification's capabilities, governed."""
+"""The standard registry: the specification's capabilities, governed."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,12 +13,18 @@ from actbox.core.labels import Label
 from actbox.core.packages import HOST, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.review import Rules
+from actbox.sandbox.registry import TABLE
+from actbox.sync import call
 from actbox.tools import Approver
 
 from .approvals import Approvals
-from .budgets import Budget
-from .execution import OUTPUT_TYPES, STANDARD, Boxes, Execution, InputRoot
+from .budgets import Account, Budget
+from .capability import Capability
+from .execution import OUTPUT_TYPES, STANDARD, Execution, InputRoot, Sandboxes
 from .journal import Journal
+from .metering import Metrics
+from .outcome import Outcome
+from .prices import Prices
 from .registry import Registry
 
 
@@ -26,13 +33,33 @@ class StandardRegistry(Registry):
 
     def __init__(self, settings: Execution, **governance: Any) -> None:
         """Use `standard_registry`."""
-        super().__init__(**governance)
-        self._boxes = Boxes(settings)
-        self.register(*(make(settings, self._boxes) for make in STANDARD))
+        self._boxes = Sandboxes(settings)
+        super().__init__([make(settings, self._boxes) for make in STANDARD], sandboxes=self._boxes, **governance)
+        self._of_sessions: dict[tuple[str, str], Account] = {}
+
+    async def invoke(
+        self, id: str, input: Mapping[str, Any], *, budget: Budget | Account | None = None, **more: Any
+    ) -> Outcome:
+        """Use a capability; see `Registry.invoke`. The calls of one session share the budget that its first one had."""
+        session = input.get("session") if isinstance(input, Mapping) else None
+        if not isinstance(session, str) or not session or isinstance(budget, Account):
+            return await super().invoke(id, input, budget=budget, **more)
+        key = (str(more.get("caller", "")), session)
+        if (shared := self._of_sessions.get(key)) is None:
+            shared = self._of_sessions[key] = self._account(budget)
+        elif budget is not None:
+            left = shared.left.amounts()
+            lower = {name: min(amount, left.get(name, amount)) for name, amount in budget.amounts().items()}
+            shared = Account(Budget(**lower), shared, on_limit=shared.on_limit)  # type: ignore[arg-type]
+        return await super().invoke(id, input, budget=shared, **more)
 
     async def close(self) -> None:
-        """Close the sandboxes. The journal and the approvals belong to whoever has opened them."""
+        """Close the sessions and sandboxes. The journal and the approvals belong to whoever has opened them."""
         await self._boxes.close()
+
+    def close_sync(self) -> None:
+        """Close as `close` does, without an event loop. Blocks."""
+        call(self.close())
 
     async def __aenter__(self) -> StandardRegistry:
         return self
@@ -46,12 +73,14 @@ def standard_registry(
     policy: Policy | None = None,
     packages: PackagePolicy | None = None,
     environment: str = HOST,
-    javascript_environment: str = "",
+    javascript_environment: str = "nodejs-tools",
     engine: str = "",
     allow_unisolated: bool = False,
     input_roots: Mapping[str | os.PathLike[str], Label | str] | Iterable[str | os.PathLike[str]] = (),
     rules: Rules | None = None,
     output_types: Iterable[str] = OUTPUT_TYPES,
+    sessions: bool = False,
+    declared: str | Iterable[Capability] = (),
     approvals: Approvals | None = None,
     approver: Approver | None = None,
     journal: Journal | None = None,
@@ -59,15 +88,22 @@ def standard_registry(
     granted: Iterable[str] = (),
     egress_max: Label | str | None = None,
     on_journal_failure: Literal["stop", "warn"] = "stop",
+    on_limit: Literal["stop", "ask"] = "stop",
+    prices: Prices | None = None,
+    metrics: Metrics | None = None,
 ) -> StandardRegistry:
     """Return a registry with `execute.python`, `execute.javascript` and `execute.rtfs`.
 
     `policy` is that of all programs, `packages` says which packages they may ask for, and `environment` is that of
-    programs that name no `image`. `engine` is the one for Python, by default the first of `linux` and `container` that
-    works here. `input_roots` are the directories below which `input_files` may lie, with the labels of what is in them.
-    `rules` are those of the review before a Python program runs. The other parameters are those of `Registry`.
+    programs that name no `image`; `javascript_environment` is that of JavaScript. `engine` is the one for the runtime
+    `container`, by default the first of `linux` and `container` that works here. `input_roots` are the directories
+    below which `input_files` may lie, with the labels of what is in them. `rules` are those of the review before a
+    Python program runs. With `sessions` the calls of one caller that name the same `session` share its variables,
+    files, labels and budget. `declared` are capabilities, or their RTFS forms, that take the place of how the standard
+    ones are declared: their schemas, runtimes, resources and approvals. The other parameters are those of `Registry`.
 
-    Raises `InvalidValue`, also for an `engine` without isolation, unless `allow_unisolated` is given.
+    Raises `InvalidValue`, also for an `engine` without isolation unless `allow_unisolated` is given, and for a declared
+    capability that is no standard one.
     """
     given = input_roots if isinstance(input_roots, Mapping) else dict.fromkeys(input_roots, "public")
     roots = tuple(InputRoot(_root(path), Label(label)) for path, label in given.items())
@@ -81,10 +117,15 @@ def standard_registry(
         input_roots=roots,
         rules=rules,
         output_types=tuple(output_types),
+        sessions=sessions,
     )
+    if engine and engine in TABLE and not TABLE[engine].isolates and not allow_unisolated:
+        raise InvalidValue(TABLE[engine].isolates_nothing())
+    if packages is not None and packages.approver is None and (approvals or approver) is not None:
+        settings = replace(settings, packages=replace(packages, approver=approvals or approver))
     if journal is not None:
         journal.hide(settings.policy.secrets)
-    return StandardRegistry(
+    registry = StandardRegistry(
         settings,
         approvals=approvals,
         approver=approver,
@@ -93,7 +134,13 @@ def standard_registry(
         granted=granted,
         egress_max=egress_max,
         on_journal_failure=on_journal_failure,
+        on_limit=on_limit,
+        prices=prices,
+        metrics=metrics,
     )
+    for one in Capability.all_from_rtfs(declared) if isinstance(declared, str) else declared:
+        registry.declare(one)
+    return registry
 
 
 def _root(path: str | os.PathLike[str]) -> Path:

@@ -550,12 +550,13 @@ def approvals_list(
     state: Annotated[
         str, typer.Option(metavar="STATE", help="pending, approved, used, denied, revoked or expired; default: all.")
     ] = "",
+    form: Annotated[str, _FORM] = "text",
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """List questions and answers, the newest first."""
     from .governance import list_approvals
 
-    return list_approvals(database, state)
+    return list_approvals(database, state, form)
 
 
 @approvals.command("show")
@@ -576,9 +577,16 @@ def approvals_approve(
     ] = "once",
     pattern: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PATTERN", help="Also for other values of an argument, such as 'path=reports/*'."),
+        typer.Option(
+            metavar="NAME=PATTERN",
+            help="Also for other texts of an argument, such as 'path=reports/*': * is any text without / and the like, "
+            "** any text. Other arguments must be the same. May be repeated.",
+        ),
     ] = None,
-    hours: Annotated[float | None, typer.Option(metavar="HOURS", help="How long it holds.")] = None,
+    hours: Annotated[
+        float | None, typer.Option(metavar="HOURS", help="How long an approval for more than one call holds.")
+    ] = None,
+    sure: Annotated[bool, typer.Option("--yes", help="Do not ask once more what covers more than one call.")] = False,
     by: Annotated[str, _BY] = "",
     reason: Annotated[str, _REASON] = "",
     database: Annotated[str, _DATABASE] = "",
@@ -586,7 +594,8 @@ def approvals_approve(
     """Approve a question."""
     from .governance import approve
 
-    return approve(database, id, by=by, scope=scope, pattern=pattern or (), reason=reason, hours=hours)
+    patterns = pattern or ()
+    return approve(database, id, by=by, scope=scope, pattern=patterns, reason=reason, hours=hours, sure=sure)
 
 
 @approvals.command("deny")
@@ -613,6 +622,28 @@ def approvals_revoke(
     from .governance import revoke
 
     return revoke(database, id, by=by, reason=reason)
+
+
+@approvals.command("serve")
+def approvals_serve(
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", help="0 for any that is free.", min=0, max=65535)] = 8300,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", metavar="HOST", help="A name by which the page is asked. May be repeated."),
+    ] = None,
+    cleared: Annotated[
+        str, typer.Option(metavar="LABEL", help="Show questions about data up to this label. Default: about all.")
+    ] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A file with the token; it is made if there is none.")
+    ] = None,
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Serve a web page for approvers, and print its address: whoever has it can answer."""
+    from .governance import serve
+
+    return serve(database, host=host, port=port, names=names or (), cleared=cleared, token_file=token_file)
 
 
 log = typer.Typer(help="The journal of governed capabilities: what was done, and by whose leave.")
@@ -701,3 +732,38 @@ def log_trim(
     from .log import trim_log
 
     return trim_log(database, before=before, into=into, key=key)
+
+
+@app.command()
+def usage(
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            metavar="KEY",
+            help="capability, agent, user, conversation, model, engine or day; may be repeated. Default: capability.",
+        ),
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="WHEN", help="Only what ended since then: 2026-11-30, 2026-11-30T12:00, 24h or 7d.")
+    ] = "",
+    prices: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A TOML file of prices, in place of the registry's.")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print all columns as CSV, and nothing else.")] = False,
+    database: Annotated[str, _DATABASE] = "",
+) -> int:
+    """Show what governed capabilities have used, and what it cost, from the journal.
+
+    The table leaves out columns in which there is nothing, and rounds. Money
+    is in US dollars: `delegation` for tokens, `sandbox` for processor time,
+    memory, egress and storage. `+?` marks a sum that lacks money, because a
+    model or an invocation has no price.
+
+    FILE has a table `models.NAME` for each model, with `input`, `output`
+    and `cached` in dollars for a million tokens, and a table `sandbox` with
+    `cpu_second`, `gib_second`, `egress_gib` and `storage_gib`.
+    """
+    from .usage import print_usage
+
+    return print_usage(database, by or ["capability"], since=since, prices=prices, as_csv=as_csv)

@@ -32,14 +32,14 @@ _DIGITS: Final = 12
 
 def show_log(database: str, form: str, *, since: str, blobs: bool, **filters: Any) -> int:
     """Print the entries that all filters let through, oldest first; parameters are those of `Journal.entries`."""
-    start = None if not since else _time(since)
+    start = None if not since else time_of(since)
     filters["capability"] = filters["capability"].removeprefix(_PREFIX)
     given = {name: value for name, value in filters.items() if value}
 
     async def show(journal: Journal) -> int:
         return await _print_all(journal, journal.entries(since=start, **given), _form(form), blobs=blobs)
 
-    return _with_journal(database, show)
+    return with_journal(database, show)
 
 
 def tail_log(database: str, form: str, *, lines: int, follow: bool) -> int:
@@ -56,7 +56,7 @@ def tail_log(database: str, form: str, *, lines: int, follow: bool) -> int:
             after = max(after, newest)
             await asyncio.sleep(_LOOK_EVERY)
 
-    return _with_journal(database, tail)
+    return with_journal(database, tail)
 
 
 def verify_log(database: str, *, key: Path | None, files: tuple[Path, ...], expect: str) -> int:
@@ -69,7 +69,7 @@ def verify_log(database: str, *, key: Path | None, files: tuple[Path, ...], expe
     async def verify(journal: Journal) -> int:
         return _print_verification(await journal.verify(expect=expect), key)
 
-    return _with_journal(database, verify, key=key)
+    return with_journal(database, verify, key=key)
 
 
 def export_log(database: str, file: Path, *, after: int, blobs: bool) -> int:
@@ -79,12 +79,12 @@ def export_log(database: str, file: Path, *, after: int, blobs: bool) -> int:
         print(f"{await journal.export(file, after=after, blobs=blobs)} entries written to {file}")
         return 0
 
-    return _with_journal(database, export)
+    return with_journal(database, export)
 
 
 def trim_log(database: str, *, before: str, into: Path | None, key: Path | None) -> int:
     """Remove old entries from the journal, after writing them to a new file if one is given."""
-    limit = _time(before)
+    limit = time_of(before)
 
     async def trim(journal: Journal) -> int:
         removed = await journal.trim(before=limit, into=into)
@@ -93,10 +93,10 @@ def trim_log(database: str, *, before: str, into: Path | None, key: Path | None)
 
     if key is not None and not key.is_file():
         raise UsageError(f"there is no key {key}", "name the key that the registry signs with")
-    return _with_journal(database, trim, key=key, read_only=False)
+    return with_journal(database, trim, key=key, read_only=False)
 
 
-def _with_journal(
+def with_journal(
     database: str, work: Callable[[Journal], Awaitable[int]], *, key: Path | None = None, read_only: bool = True
 ) -> int:
     """Return the exit code of work on the journal of a database that is there already."""
@@ -172,7 +172,7 @@ def _form(form: str) -> Form:
     raise UsageError(f"there is no format {form!r}", "--format text, or json")
 
 
-def _time(given: str) -> float:
+def time_of(given: str) -> float:
     """Return a time in seconds since 1970: a date, with or without a time of day, or how long ago it was."""
     if ago := re.fullmatch(r"(\d{1,9})([smhd])", given):
         return time.time() - int(ago[1]) * _UNITS[ago[2]]

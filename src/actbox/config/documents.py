@@ -49,6 +49,14 @@ def read_document(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     return file, document
 
 
+def yaml_texts(text: str, file: str) -> Any:
+    """Return a YAML document whose scalars all are text, as written; `None` for one of comments alone.
+
+    Raises as `read_document` does, with the name `file`.
+    """
+    return _Yaml(text, file, typed=False).document()
+
+
 def _read(file: str) -> str:
     try:
         # Opening a named pipe would wait until something writes to it.
@@ -81,12 +89,12 @@ class _Yaml:
     It builds plain data of PyYAML's events, and has no aliases, anchors, tags, or mappings with two equal keys.
     """
 
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, *, typed: bool = True) -> None:
         try:
             self._yaml: Any = importlib.import_module("yaml")
         except ImportError:
             raise ActboxError(f"{file} is YAML, and PyYAML is not installed: pip install pyyaml") from None
-        self._text, self._file = text, file
+        self._text, self._file, self._typed = text, file, typed
         self._events: Iterator[Any] = self._yaml.parse(
             text, Loader=getattr(self._yaml, "CSafeLoader", self._yaml.SafeLoader)
         )
@@ -138,7 +146,7 @@ class _Yaml:
 
     def _scalar(self, event: Any) -> Any:
         is_plain, _ = event.implicit
-        if not is_plain or len(event.value) > _MOST_RESOLVED:
+        if not (is_plain and self._typed) or len(event.value) > _MOST_RESOLVED:
             return event.value
         tag = self._scalars.resolve(self._yaml.ScalarNode, event.value, event.implicit)
         return self._scalars.construct_object(self._yaml.ScalarNode(tag, event.value))

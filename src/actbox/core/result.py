@@ -94,6 +94,7 @@ class Usage:
     tool calls waited for approval, and is no part of `wall_ms`. `install_ms` is the time before all these in which the
     program's packages were resolved, approved and installed. If a program was stopped, `cpu_ms` lacks the time of
     processes that nobody waited for; if its session ended with it, both figures are those of the whole session.
+    `sent_bytes` and `received_bytes` are those of its requests to the network, as `NetworkRequest` counts them.
     """
 
     wall_ms: float = 0.0
@@ -103,6 +104,8 @@ class Usage:
     queue_ms: float = 0.0
     approval_ms: float = 0.0
     install_ms: float = 0.0
+    sent_bytes: int = 0
+    received_bytes: int = 0
 
     def to_dict(self) -> dict[str, float | int]:
         """Return the usage as plain JSON data."""
@@ -114,6 +117,8 @@ class Usage:
             "queue_ms": self.queue_ms,
             "approval_ms": self.approval_ms,
             "install_ms": self.install_ms,
+            "sent_bytes": self.sent_bytes,
+            "received_bytes": self.received_bytes,
         }
 
 

@@ -136,12 +136,14 @@ class Run:
         self._queue: asyncio.Queue[Event | None] | None = None
         self.requests = 0
         """How many requests the program has made to the network, and been allowed."""
+        self._sent_bytes = self._received_bytes = 0
 
     async def finish(self) -> ExecutionResult:
         """Run the request and return its result."""
         self._asked_at = time.perf_counter()
         async with self._opening(self) as failed:
-            return await self.came_to() if failed is None else failed
+            result = await self.came_to() if failed is None else failed
+        return self._with_traffic(result)
 
     async def events(self) -> AsyncGenerator[Event]:
         """Run the request; yield its events and, once none of its processes is left, `Completed` with the result."""
@@ -159,7 +161,7 @@ class Run:
                 yield event
         for artifact in result.artifacts:
             yield ArtifactCreated(artifact)
-        yield Completed(result)
+        yield Completed(self._with_traffic(result))
 
     def queues_from_now(self) -> None:
         """Restart the measurement of the queue time, so that earlier work, such as placing files, does not count."""
@@ -344,7 +346,16 @@ class Run:
         if self._queue is not None:
             self._queue.put_nowait(None)
 
+    def _with_traffic(self, result: ExecutionResult) -> ExecutionResult:
+        """Return the result with the bytes of its requests, once all connections are closed."""
+        if not (self._sent_bytes or self._received_bytes):
+            return result
+        usage = replace(result.usage, sent_bytes=self._sent_bytes, received_bytes=self._received_bytes)
+        return replace(result, usage=usage)
+
     def _on_network(self, request: NetworkRequest) -> None:
+        self._sent_bytes += request.sent_bytes
+        self._received_bytes += request.received_bytes
         self.requests += request.decision == "allowed"
         if request.decision == "refused" or request.status >= HTTPStatus.BAD_GATEWAY:
             self._refused = request

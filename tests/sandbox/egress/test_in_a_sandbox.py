@@ -377,6 +377,8 @@ async def test_encrypted_connections_without_rules_inside_pass_through_unread(ne
         (request,) = requests
         assert (request.method, request.path, request.decision) == ("CONNECT", "", "allowed")
         assert request.received_bytes > 22 and request.sent_bytes > 0
+        usage = result.usage
+        assert (usage.sent_bytes, usage.received_bytes) == (request.sent_bytes, request.received_bytes)
 
 
 INSTALLERS = {

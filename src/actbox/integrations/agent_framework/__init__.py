@@ -17,6 +17,7 @@ from actbox.integrations.versions import importing
 
 with importing("agent-framework-core", extra="agent-framework"):
     from .forms import AllowedDomain, AllowedDomainInput, FileMount, FileMountInput, MontyFileMount
+    from .model_tools import model_tools
     from .providers import (
         ContainerCodeActProvider,
         HyperlightCodeActProvider,
@@ -56,4 +57,5 @@ __all__ = [
     "ResultFormat",
     "WasmCodeActProvider",
     "WasmExecuteCodeTool",
+    "model_tools",
 ]

@@ -300,7 +300,7 @@ def tools_in(given: Any) -> list[Any]:
     """Return the given tools as a list: the framework's, functions converted to such, and ours."""
     if isinstance(given, Tool):
         return [given]
-    if not isinstance(given, (list, tuple)):
+    if not isinstance(given, Sequence) or isinstance(given, str):
         return list(normalize_tools(given))
     found: list[Any] = []
     for one in given:

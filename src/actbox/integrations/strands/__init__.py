@@ -20,6 +20,7 @@ with importing("strands-agents", extra="strands"):
     from .environments import AgentCoreSandbox, DockerSandbox, LocalEnvironment, LocalSandbox
     from .plugin import CodeActPlugin
     from .sandbox import StrandsSandbox
+    from .tool_conversion import model_tools
     from .tools_files import file_editor, file_read, file_write, make_file_editor, make_file_read, make_file_write
     from .tools_python import make_python, make_python_session, python, python_session
     from .tools_shell import make_shell, shell
@@ -42,6 +43,7 @@ __all__ = [
     "make_python",
     "make_python_session",
     "make_shell",
+    "model_tools",
     "programmatic_tool_caller",
     "python",
     "python_session",

@@ -25,6 +25,7 @@ from strands.types.tools import AgentTool, ToolResult, ToolSpec, ToolUse
 
 from actbox.core.errors import ActboxError, InvalidValue, ToolError
 from actbox.integrations.call_sizes import check_size
+from actbox.integrations.model_values import for_model
 from actbox.tools import Tool, Toolset
 from actbox.tools.toolset import RESERVED, alias_of
 
@@ -285,9 +286,33 @@ class CodeTool(AgentTool):
         except ToolError as error:
             result["status"], result["content"] = "error", [{"text": str(error)}]
         else:
-            block: Any = {"bytes": value} if isinstance(value, bytes) else {"json": value}
-            result["content"] = [block]
+            result["content"] = [self._block(value)]
         yield result_event(result)
+
+    def _block(self, value: Any) -> Any:
+        return {"bytes": value} if isinstance(value, bytes) else {"json": value}
+
+
+class _ModelTool(CodeTool):
+    """One of our tools that an agent registers, so that its model calls it."""
+
+    def _block(self, value: Any) -> Any:
+        return {"json": for_model(value)}
+
+
+def model_tools(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> list[AgentTool]:
+    """Return actbox tools for `Agent(tools=…)`, which a model calls itself: `model_tools(CapabilityTools(registry))`.
+
+    The model reads why a call failed. Of a result it reads no files, and no text whole that is very long: programs,
+    which call tools as functions, have them. Raises `InvalidValue` for a tool that requires approval, about which
+    nobody could be asked; capabilities ask by way of their registry.
+    """
+    toolset = Toolset.of(tools)
+    if toolset.requiring:
+        raise InvalidValue(
+            f"the tool {toolset.requiring[0]!r} requires approval, and nobody is asked about calls of a model"
+        )
+    return [_ModelTool(tool) for tool in toolset]
 
 
 def toolset_of(code_tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol
 
 from actbox.core.changes import FileChange
 from actbox.core.errors import ErrorInfo, ErrorKind
-from actbox.core.events import ArtifactCreated, Completed, Event, Output
+from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.limits import Limits
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult, Usage
@@ -118,6 +118,7 @@ class EmbeddedRun(ABC):
         self._loop_thread = threading.get_ident()
         self._saying = threading.Lock()
         self._output_left = asked.limits.output_bytes
+        self._sent_bytes = self._received_bytes = 0
         self._parts: dict[str, list[str]] = {"stdout": [], "stderr": []}
 
     # Methods for engines to implement
@@ -179,6 +180,9 @@ class EmbeddedRun(ABC):
 
     def tell(self, event: Event) -> None:
         """Report an event of the run, in its event loop."""
+        if isinstance(event, NetworkRequest):
+            self._sent_bytes += event.sent_bytes
+            self._received_bytes += event.received_bytes
         if self._queue is not None:
             self._queue.put_nowait(event)
 
@@ -250,6 +254,8 @@ class EmbeddedRun(ABC):
                 queue_ms=round(queue_ms, 3),
                 approval_ms=round(self.clock.stood_still_ms, 3),
                 install_ms=round(asked.packages.install_ms, 3),
+                sent_bytes=self._sent_bytes,
+                received_bytes=self._received_bytes,
             ),
             environment=asked.packages.environment,
             distributions=asked.packages.distributions,

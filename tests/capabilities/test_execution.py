@@ -1,0 +1,237 @@
+"""The capabilities that run code, in real sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from actbox.capabilities import Budget, Capability, Label, Outcome, StandardRegistry, standard_registry
+from actbox.codeact import CallbackApprover
+from actbox.core.errors import InvalidValue
+from actbox.core.limits import Limits
+from actbox.core.policy import Policy
+from actbox.core.program import Program
+from actbox.review import Rules
+
+FORMS = Path(__file__).with_name("execution_capabilities.rtfs").read_text()
+GRANTED: dict[str, Any] = {"granted": ["compute"], "engine": "linux", "javascript_environment": "host"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[StandardRegistry]:
+    root = tmp_path_factory.mktemp("roots")
+    for name in ("open", "staff"):
+        (root / name).mkdir()
+        (root / name / "a.txt").write_text(name)
+    (root / "open" / "out").symlink_to("/etc/hostname")
+    (root / "open" / "staff").symlink_to(root / "staff")
+    (root / "secret.txt").write_text("no")
+    roots = {root / "open": "public", root / "staff": "pii.name"}
+    async with standard_registry(input_roots=roots, sessions=True, **GRANTED) as opened:
+        opened.root = root  # type: ignore[attr-defined]
+        yield opened
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def run(registry: StandardRegistry, code: str, **given: Any) -> Outcome:
+    return await registry.invoke("ccos.execute.python", {"code": code, **given})
+
+
+async def test_python_has_inputs_and_returns_files(registry: StandardRegistry) -> None:
+    code = """
+import sys
+print(inputs["a b"], n)
+print("warned", file=sys.stderr)
+open("output/t.csv", "w").write("1,2")
+open("output/t.exe", "w").write("x")
+"""
+    done = await run(registry, code, inputs={"a b": 1, "n": 2})
+    assert done.ok, done.error
+    assert done.output == {
+        "stdout": "1 2\n",
+        "stderr": "warned\n",
+        "exit_code": 0,
+        "files": {"t.csv": base64.b64encode(b"1,2").decode()},
+    }
+    assert done.warnings == ("output files of other types were left out: t.exe",)
+    assert (done.engine, done.environment) == ("linux", "host")
+    assert done.usage["wall_seconds"] > 0 and done.usage["memory_mib"] > 0 and done.usage["steps"] == 1
+
+
+async def test_a_program_that_fails_is_an_output(registry: StandardRegistry) -> None:
+    done = await run(registry, "raise SystemExit(3)")
+    assert done.ok and done.output["exit_code"] == 3
+    done = await run(registry, "1 / 0")
+    assert done.ok and "division by zero" in done.output["error"] and done.output["exit_code"] == 1
+    done = await run(registry, "while True: pass", timeout_ms=300)
+    assert done.ok and done.output["error"].startswith("TIMEOUT")
+
+
+@pytest.mark.parametrize(
+    ("given", "step", "why"),
+    [
+        ({"timeout_ms": 0}, "validate_input", "timeout_ms is above 0"),
+        ({"more": 1}, "validate_input", "more"),
+        ({"image": "no-such-environment"}, "run", "no-such-environment"),
+        ({"input_files": {"x": "/etc/hostname"}}, "validate_input", "below none of the directories"),
+        ({"input_files": {"x": "ROOT/secret.txt"}}, "validate_input", "below none of the directories"),
+        ({"input_files": {"x": "ROOT/open/../secret.txt"}}, "validate_input", "below none of the directories"),
+        ({"input_files": {"x": "ROOT/open/out"}}, "validate_input", "cannot be read"),
+        ({"input_files": {"x": "ROOT/open/staff/a.txt"}}, "validate_input", "cannot be read"),
+        ({"input_files": {"x": "ROOT/open"}}, "validate_input", "cannot be read"),
+        ({"input_files": {"../x": "ROOT/open/a.txt"}}, "validate_input", "must be a path below /input"),
+    ],
+)
+async def test_what_may_not_go_in_is_refused(
+    given: dict[str, Any], step: str, why: str, registry: StandardRegistry
+) -> None:
+    root = str(registry.root)  # type: ignore[attr-defined]
+    if "input_files" in given:
+        given = {"input_files": {name: path.replace("ROOT", root) for name, path in given["input_files"].items()}}
+    done = await run(registry, "print(1)", **given)
+    assert done.error is not None and done.error.step == step and why in done.error.message, done.error
+
+
+async def test_input_files_carry_the_labels_of_their_directories(registry: StandardRegistry) -> None:
+    root = registry.root  # type: ignore[attr-defined]
+    read = "print(open('input/x').read())"
+    done = await run(registry, read, input_files={"x": f"{root}/open/a.txt"})
+    assert (done.output["stdout"], done.labels) == ("open\n", Label("public"))
+    done = await run(registry, read, input_files={"x": f"{root}/staff/a.txt"})
+    assert (done.output["stdout"], done.labels) == ("staff\n", Label("pii.name"))
+
+
+async def test_calls_of_a_session_share_variables_labels_and_budget(registry: StandardRegistry) -> None:
+    async def call(code: str, caller: str = "ann", **more: Any) -> Outcome:
+        given = {"code": code, "session": "s1"}
+        return await registry.invoke("execute.python", given, caller=caller, **more)
+
+    first = await call("x = 1", labels="pii.email", budget=Budget(steps=3))
+    second = await call("print(x)", budget=Budget(steps=1))
+    assert second.output["stdout"] == "1\n" and second.labels == Label("pii.email"), second
+    other = await call("print(x)", caller="bob")
+    assert "NameError" in other.output["error"] and other.labels == Label("public")
+    assert (await call("print(x)")).ok
+    last = await call("print(x)", budget=Budget(steps=9))
+    assert first.ok and last.error is not None and last.error.step == "budget"
+    changed = await registry.invoke(
+        "execute.python", {"code": "x", "session": "s1", "max_memory_mb": 100}, caller="bob"
+    )
+    assert changed.error is not None and "other limits" in changed.error.message
+
+
+async def test_a_session_that_has_ended_begins_anew(registry: StandardRegistry) -> None:
+    ended = await run(registry, "import os; os._exit(1)", session="s2")
+    assert "the session 's2' has ended; a later call begins a new one" in ended.warnings
+    assert (await run(registry, "print('new')", session="s2")).output["stdout"] == "new\n"
+
+
+async def test_sessions_are_off_unless_allowed() -> None:
+    async with standard_registry(**GRANTED) as registry:
+        done = await run(registry, "print(1)", session="s")
+    assert done.error is not None and "has no sessions" in done.error.message
+
+
+async def test_javascript_and_rtfs_run_too(registry: StandardRegistry) -> None:
+    done = await registry.invoke(
+        "execute.javascript", {"code": "console.log(inputs.a + b)", "inputs": {"a": 1, "b": 2}}
+    )
+    assert done.ok and done.output == {"stdout": "3\n", "stderr": "", "exit_code": 0} and done.engine == "node", done
+    done = await registry.invoke("execute.rtfs", {"expression": "(+ a 2)", "bindings": {"a": 1}})
+    assert (done.output, done.engine) == (3, "rtfs"), done
+    done = await registry.invoke("execute.rtfs", {"expression": "(/ 1 0)"})
+    assert done.error is not None and (done.error.step, done.error.kind) == ("run", "failed")
+
+
+async def test_the_worst_case_of_an_input_counts_before_it_runs(registry: StandardRegistry) -> None:
+    async def call(budget: Budget, **given: Any) -> Outcome:
+        return await registry.invoke("execute.python", {"code": "print(1)", **given}, budget=budget)
+
+    done = await call(Budget(wall_seconds=10))
+    assert done.error is not None and "wall_seconds: 30 asked for, 10 of 10 left" in done.error.message
+    assert (await call(Budget(wall_seconds=10), timeout_ms=5000)).ok
+    for nothing in (Budget(cpu_seconds=0), Budget(memory_mib=0), Budget(steps=0), Budget(wall_seconds=0)):
+        done = await call(nothing)
+        assert done.error is not None and done.error.step == "budget", nothing
+
+
+async def test_a_review_refuses_before_anybody_is_asked() -> None:
+    asked: list[str] = []
+    approver = CallbackApprover(lambda request: asked.append(request.program) or True)
+    rules = Rules({"process": "block", "network": "ask"})
+    async with standard_registry(engine="linux", rules=rules, approver=approver) as registry:
+        done = await run(registry, "import os\nos.system('ls')")
+        assert done.error is not None and done.error.message.startswith("line 2: "), done.error
+        assert not asked
+        assert (await run(registry, "print(1)")).ok and asked == ["print(1)"]
+    async with standard_registry(rules=rules, approver=approver, **GRANTED) as registry:
+        code = "import urllib.request\nurllib.request.urlopen('http://127.0.0.1:9')"
+        assert (await run(registry, code)).ok and asked == ["print(1)", code]
+
+
+async def test_declared_forms_of_the_specification_run() -> None:
+    forms = FORMS[: FORMS.index(";; Delegate")] if ";; Delegate" in FORMS else FORMS
+    declared = [one for one in Capability.all_from_rtfs(forms) if one.id.startswith("ccos.execute.")]
+    async with standard_registry(declared=declared, **GRANTED) as registry:
+        done = await registry.invoke("ccos.execute.python", {"code": "print(1)"})
+        assert done.ok and done.engine == "linux" and done.output["stdout"] == "1\n", done.error
+        assert registry.find("execute.python").resources.memory_mb == 512
+    native = FORMS[: FORMS.index(";; Execute JavaScript")].replace(":container", ":native")
+    async with standard_registry(declared=native, **GRANTED) as registry:
+        done = await registry.invoke("ccos.execute.python", {"code": "print(1)"})
+    assert done.error is not None and "allow_unisolated" in done.error.message
+    async with standard_registry(declared=native, **GRANTED, allow_unisolated=True) as registry:
+        done = await registry.invoke("ccos.execute.python", {"code": "print(1)"})
+    assert done.ok and done.engine == "process"
+
+
+async def test_a_program_becomes_a_capability(registry: StandardRegistry) -> None:
+    made = Capability.from_program(Program("a + b"), "kit.add", "Add", "[:map [:a :int] [:b :int]]", ":int")
+    registry.register(made)
+    done = await registry.invoke("kit.add", {"a": 1, "b": 2})
+    assert (done.output, done.engine) == (3, "linux"), done.error
+
+
+async def test_the_registrys_policy_bounds_every_program() -> None:
+    policy = Policy(limits=Limits(wall_seconds=0.5, memory_mib=200))
+    async with standard_registry(policy=policy, **GRANTED) as registry:
+        done = await run(registry, "while True: pass")
+        assert done.ok and done.output["error"].startswith("TIMEOUT")
+        done = await run(registry, "x = bytearray(400 << 20)", max_memory_mb=1000)
+        assert done.ok and done.output["exit_code"] != 0 and "MemoryError" in done.output["error"]
+
+
+async def test_many_at_once_run_in_one_sandbox(registry: StandardRegistry) -> None:
+    done = await asyncio.gather(*(run(registry, f"print({n})") for n in range(8)))
+    assert [one.output["stdout"] for one in done] == [f"{n}\n" for n in range(8)]
+
+
+async def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="no directory"):
+        standard_registry(input_roots=[tmp_path / "nothing"])
+    with pytest.raises(InvalidValue, match="isolates nothing"):
+        standard_registry(engine="process")
+    with pytest.raises(InvalidValue, match="no capability"):
+        standard_registry(declared='(capability "kit.none" :description "" :input-schema [:map])')
+
+
+async def test_a_registry_works_without_an_event_loop() -> None:
+    await asyncio.to_thread(_use_without_a_loop)
+
+
+def _use_without_a_loop() -> None:
+    registry = standard_registry(**GRANTED)
+    try:
+        done = registry.invoke_sync("execute.python", {"code": f"print({os.getpid()})"})
+        assert done.ok and done.output["stdout"] == f"{os.getpid()}\n"
+    finally:
+        registry.close_sync()
