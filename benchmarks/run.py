@@ -51,6 +51,7 @@ SUBJECTS = (
     "rtfs",
     "dependencies",
     "capabilities",
+    "journal",
     *ENGINES,
     "bombs",
     "many",
