@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from actbox.capabilities import Budget, Capability, Label, Outcome, StandardRegistry, standard_registry
 from actbox.codeact import CallbackApprover
+from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
 from actbox.core.policy import Policy
@@ -108,6 +109,14 @@ async def test_input_files_carry_the_labels_of_their_directories(registry: Stand
     assert (done.output["stdout"], done.labels) == ("open\n", Label("public"))
     done = await run(registry, read, input_files={"x": f"{root}/staff/a.txt"})
     assert (done.output["stdout"], done.labels) == ("staff\n", Label("pii.name"))
+
+
+async def test_programs_with_personal_data_reach_no_host_that_is_not_cleared() -> None:
+    policy = Policy(domains=[AllowedDomain("api.example.com")])
+    code = "import urllib.request\nprint(urllib.request.urlopen('http://api.example.com').status)"
+    async with standard_registry(policy=policy, egress_max="public", rules=None, **GRANTED) as registry:
+        done = await registry.invoke("execute.python", {"code": code}, labels="pii.email")
+    assert "403" in done.output["error"] and done.labels == Label("pii.email"), done
 
 
 async def test_calls_of_a_session_share_variables_labels_and_budget(registry: StandardRegistry) -> None:
