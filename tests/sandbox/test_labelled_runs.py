@@ -246,3 +246,13 @@ async def test_an_engine_without_labels_refuses_them(engine: str) -> None:
             await box.run(Program("1", language, label="pii"))
         with pytest.raises(Unsupported, match="the tool 'load' has one"):
             await box.run(Program("1", language), tools=[load])
+
+
+async def test_programs_of_node_are_held_back_too() -> None:
+    if not engine_check("node").works:
+        pytest.skip("the node engine does not work here")
+    async with actbox.open_sandbox("node", policy=Policy(egress_max="public")) as box:
+        result = await ran(box, "await send('hello'); await send(await load())", language="javascript")
+    assert result.label == PII
+    assert result.error is not None
+    assert SENT == ["hello"]

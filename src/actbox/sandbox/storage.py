@@ -104,7 +104,10 @@ class Files(ABC):
             data = text.encode("utf-8")
         except (AttributeError, UnicodeEncodeError) as error:
             raise InvalidValue(f"write_text() takes text that UTF-8 can encode: {error}") from None
-        await self.write_file(path, data, label=label)
+        if label is None:  # engines that carry no labels may lack the argument
+            await self.write_file(path, data)
+        else:
+            await self.write_file(path, data, label=label)
 
 
 def refuse_label(label: Label | str | None) -> None:
