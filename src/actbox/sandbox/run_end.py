@@ -164,6 +164,11 @@ def verdict(stop: Stop | None, ending: Ending, done: Done | None, limits: Limits
     return code, ErrorInfo(kind=ErrorKind.EXIT, message=f"the program ended itself with exit code {code}")
 
 
+def about_full_disk(error: ErrorInfo, limits: Limits) -> ErrorInfo:
+    """Return the error with the limit that is reached, if there was no room left for a program's files."""
+    return replace(error, limit=limits.full_disk) if error.limit == "workspace_mib" else error
+
+
 def blame_refusal(error: ErrorInfo, refused: NetworkRequest) -> ErrorInfo:
     """Return the error with the refused network request as its hint, if the error seems to come from it."""
     if error.kind is ErrorKind.EXIT and not error.hint:  # many commands report only an exit code
@@ -181,8 +186,7 @@ def _with_cause(error: ErrorInfo, ending: Ending, limits: Limits) -> ErrorInfo:
 
     It is a memory error if the kernel killed one of the program's processes for lack of memory.
     """
-    if error.limit == "workspace_mib":
-        return replace(error, limit=limits.full_disk)
+    error = about_full_disk(error, limits)
     if ending.limit != "memory_mib" or error.kind not in (ErrorKind.RUNTIME, ErrorKind.EXIT):
         return error
     _, cause = _limited(ending.limit, limits)

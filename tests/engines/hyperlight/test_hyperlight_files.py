@@ -10,6 +10,7 @@ import pytest
 
 from actbox import FileMount, Limits
 from actbox.sandbox.engines.hyperlight.guest_files import GuestFiles
+from actbox.sandbox.engines.hyperlight.trees import Disk
 from actbox.sandbox.workspace import Workspace, open_folder
 
 _MIB = 2**20
@@ -88,3 +89,34 @@ def test_a_file_that_was_removed_counts_as_long_as_it_is_open(ask: Asker) -> Non
         ask.make("/workspace/b", 12)
     ask("close", handle=handle)
     ask.make("/workspace/b", 12)
+
+
+def test_all_places_of_simultaneous_runs_hold_no_more_than_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "workspace" / "input").mkdir(parents=True)
+    workspace = Workspace(open_folder(str(tmp_path / "workspace")), "/workspace")
+    disk = Disk(16 * _MIB)
+    runs = [GuestFiles(workspace, (), Limits(), disk) for _ in range(2)]
+    for run in runs:
+        run.open()
+    one, other = map(Asker, runs)
+    one.make("/workspace/a", 5)
+    one.make("/tmp/a", 5)
+    other.make("/tmp/a", 5)
+    for place in ("/workspace/b", "/tmp/b"):
+        with pytest.raises(OSError, match="No space"):
+            other.make(place, 2)
+    one("rename", path="/tmp/a", target="/workspace/moved")
+    kept = one("open", path="/workspace/moved", mode="+r")
+    one("remove", path="/workspace/moved")
+    with pytest.raises(OSError, match="No space"):
+        other.make("/tmp/c", 3)
+    one("close", handle=kept)
+    other.make("/tmp/c", 4)
+    runs[1].close()
+    one.make("/tmp/d", 10)
+    runs[0].close()
+    assert not disk.quotas
+    workspace.close()

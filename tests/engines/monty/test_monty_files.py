@@ -263,6 +263,16 @@ async def test_files_and_the_workspace_have_limits(code: str, limit: str) -> Non
         assert (await box.run(code)).success
 
 
+async def test_all_files_have_a_limit_that_may_be_lower(tmp_path: Path) -> None:
+    limits = Limits(disk_mib=1)
+    async with actbox.open_sandbox("monty", policy=Policy(limits=limits)) as box:
+        error = (await box.run("for n in range(9): open(f'output/{n}', 'wb').write(b'x' * 200_000)")).error
+        assert error is not None and (error.kind, error.limit) == (ErrorKind.DISK, "disk_mib")
+    mounts = (FileMount(tmp_path, "/m", "overlay"),)
+    with pytest.raises(actbox.Unsupported, match=r"the monty engine .*Limits\.disk_mib"):
+        actbox.open_sandbox("monty", policy=Policy(limits=limits, mounts=mounts))
+
+
 @pytest.mark.parametrize("read", ["pathlib.Path('/m/large').read_bytes()", "open('/m/large').read()"])
 async def test_a_file_that_is_larger_than_the_memory_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str

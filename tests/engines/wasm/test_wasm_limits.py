@@ -200,3 +200,16 @@ async def test_a_program_that_had_no_time_to_fill_the_disk_is_not_looked_after_a
     async with actbox.open_sandbox("wasm") as box:
         assert (await box.run("for n in range(9): print(n, flush=True)")).success
     assert len(looks) == 2  # of what lies below the workspace and below /tmp, as it begins
+
+
+async def test_the_workspace_and_the_temporary_files_of_all_that_goes_on_have_one_limit() -> None:
+    code = "open('/tmp/a', 'wb').write(bytes(2 * 2**20))"
+    async with actbox.open_sandbox("wasm", policy=Policy(limits=Limits(disk_mib=4))) as box:
+        await box.write_file("a", bytes(2**20))
+        async with box.session() as session:
+            assert (await session.run(code)).success
+            error = (await box.run(code)).error
+            assert error is not None and (error.kind, error.limit) == (ErrorKind.DISK, "disk_mib")
+            with pytest.raises(FileError):
+                await box.write_file("b", bytes(2 * 2**20))
+        assert (await box.run(code)).success

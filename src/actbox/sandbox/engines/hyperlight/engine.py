@@ -17,6 +17,7 @@ from .evaluating import evaluate
 from .machine import Machine
 from .pool import Pool
 from .traits import hyperlight_traits
+from .trees import Disk
 
 if TYPE_CHECKING:
     from actbox.sandbox.egress.proxy import EgressProxy
@@ -35,6 +36,8 @@ class HyperlightSandbox(EmbeddedSandbox):
             raise Unsupported("the hyperlight engine cannot keep a program below one processor; the linux engine can")
         self._pool = pool
         self._proxy = proxy
+        most = policy.limits.disk_mib
+        self._disk = None if most is None else Disk(most * 2**20)
         super().__init__(policy)
 
     async def _open(self) -> None:
@@ -67,29 +70,33 @@ class HyperlightSandbox(EmbeddedSandbox):
             yield fail
             return
         try:
-            yield partial(evaluate, machine, mounts=self.policy.mounts, proxy=self._proxy)
+            yield partial(evaluate, machine, mounts=self.policy.mounts, proxy=self._proxy, disk=self._disk)
         finally:
             await self._pool.give_back(machine)
 
     async def open_state(self) -> State:
-        return _MachineState(self._pool, await self._pool.new(), self.policy, self._proxy)
+        return _MachineState(self._pool, await self._pool.new(), self.policy, self._proxy, self._disk)
 
 
 class _MachineState(State):
     """A session's own machine. It cannot be interrupted: ending a program by force ends the machine too."""
 
-    def __init__(self, pool: Pool, machine: Machine, policy: Policy, proxy: EgressProxy | None) -> None:
+    def __init__(
+        self, pool: Pool, machine: Machine, policy: Policy, proxy: EgressProxy | None, disk: Disk | None
+    ) -> None:
         self._pool = pool
         self._machine = machine
         self._policy = policy
         self._proxy = proxy
+        self._disk = disk
 
     @property
     def alive(self) -> bool:
         return self._machine.alive
 
     async def evaluate(self, evaluation: Evaluation) -> Outcome:
-        return await evaluate(self._machine, evaluation, self._policy.mounts, self._proxy, session=True)
+        mounts = self._policy.mounts
+        return await evaluate(self._machine, evaluation, mounts, self._proxy, self._disk, session=True)
 
     async def close(self) -> None:
         await self._pool.take_back(self._machine)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from actbox.sandbox.egress.proxy import EgressProxy
     from actbox.sandbox.embedded.http import Requests
 
+    from .trees import Disk
+
 _NAMES: Final = {("javascript", "program.py"): "program.js"}
 """The default names of programs in languages other than Python."""
 _KILLED: Final = 128 + signal.SIGKILL
@@ -37,12 +39,13 @@ async def evaluate(
     evaluation: Evaluation,
     mounts: tuple[FileMount, ...],
     proxy: EgressProxy | None,
+    disk: Disk | None = None,
     *,
     session: bool = False,
 ) -> Outcome:
     """Run a program and return its outcome. If this is cancelled or the machine is lost, the program runs no more.
 
-    `proxy` is the way to the policy's domains, if there are any.
+    `proxy` is the way to the policy's domains, if there are any; `disk` is the limit of all files of the sandbox.
     """
     program, limits = evaluation.program, evaluation.limits
     try:
@@ -63,7 +66,7 @@ async def evaluate(
         return _failed(ErrorKind.UNSUPPORTED, str(error), EXIT_SANDBOX_FAILED)
     assert isinstance(evaluation.workspace, Workspace)  # this engine opens no other kind
     requests = ProgramRequests(
-        evaluation, GuestFiles(evaluation.workspace, mounts, limits), _requests(proxy, evaluation)
+        evaluation, GuestFiles(evaluation.workspace, mounts, limits, disk), _requests(proxy, evaluation)
     )
     try:
         if mounts:  # check now that no mount has another file than when the policy was made

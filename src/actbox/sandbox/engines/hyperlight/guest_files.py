@@ -20,7 +20,7 @@ from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.host_folders import make_folder, remove_folder
 from actbox.sandbox.workspace import Workspace
 
-from .trees import Quota, Tree, described, identity, mounted
+from .trees import Disk, Quota, Tree, described, identity, mounted
 
 _MIB = 2**20
 _MOST_READ = 2**20
@@ -49,7 +49,11 @@ class _Open:
 class GuestFiles:
     """Performs the program's file operations. All methods block and may be called from any thread."""
 
-    def __init__(self, workspace: Workspace, mounts: Sequence[FileMount], limits: Limits) -> None:
+    def __init__(
+        self, workspace: Workspace, mounts: Sequence[FileMount], limits: Limits, disk: Disk | None = None
+    ) -> None:
+        """`disk` is the limit of all files of the sandbox's runs together, if there is one."""
+        self._disk = disk
         self._workspace = workspace
         self._mounts = mounts
         self._limits = limits
@@ -83,8 +87,7 @@ class GuestFiles:
 
     def _open_places(self) -> None:
         folder = self._workspace.open()
-        quota = Quota(folder, self._limits.workspace_mib * _MIB)
-        self._places[_WORKSPACE] = [Tree(folder, writable=True, quota=quota)]
+        self._places[_WORKSPACE] = [self._bounded(folder)]
         self._places[_INPUT] = [Tree(open_beneath(folder, "input"), writable=False)]
         for mount in self._mounts:
             self._places.setdefault(_inside(mount.mount_path.parts[1:]), []).append(mounted(mount))
@@ -94,6 +97,8 @@ class GuestFiles:
             os.close(opened.descriptor)
         for trees in self._places.values():
             for tree in trees:
+                if tree.quota is not None:
+                    tree.quota.leave()
                 tree.close()
         self._opened.clear()
         self._places.clear()
@@ -256,7 +261,11 @@ class GuestFiles:
     def _make_temporary(self) -> None:
         self._temporary = make_folder()
         folder = open_folder(self._temporary)
-        self._places[_TEMPORARY] = [Tree(folder, writable=True, quota=Quota(folder, self._limits.workspace_mib * _MIB))]
+        self._places[_TEMPORARY] = [self._bounded(folder)]
+
+    def _bounded(self, folder: int) -> Tree:
+        quota = Quota(folder, self._limits.workspace_mib * _MIB, self._disk)
+        return Tree(folder, writable=True, quota=quota)
 
 
 def _parts_of(path: str) -> _Parts:

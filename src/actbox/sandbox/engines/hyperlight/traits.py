@@ -31,6 +31,7 @@ def hyperlight_traits(options: GuestOptions | None = None) -> Traits:
             "open_files": "host",
             "file_mib": "host",
             "workspace_mib": "host",
+            "disk_mib": "host",
             "output_bytes": "host",
             "tool_calls": "host",
             "tool_bytes": "host",

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat as stat_modes
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +115,8 @@ class Tree:
             moved = [] if target.quota is self.quota else _all_of(folder, name)
             if target.quota is not None and moved:
                 replaced = _all_of(other, new) if status_in(other, new) else []
-                target.quota.take(max(0, sum(map(used_bytes, moved)) - sum(map(used_bytes, replaced))))
+                more = sum(map(used_bytes, moved)) - sum(map(used_bytes, replaced))
+                target.quota.take(max(0, more), moved=self.quota is not None)
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=other)
         return frozenset(map(identity, moved))
 
@@ -126,16 +128,29 @@ class Quota:
     noticed at the next full count, which comes after growth by at most a sixteenth of the limit.
     """
 
-    def __init__(self, descriptor: int, most: int) -> None:
+    def __init__(self, descriptor: int, most: int, disk: Disk | None = None) -> None:
+        """`disk` is what it counts towards besides, until `leave` is called."""
         self._descriptor = descriptor
+        self._disk = disk
+        if disk is not None:
+            disk.quotas.add(self)
         self._most = most
         self._used = 0
         self._uncounted = most  # makes the first `take` count everything
         self.opened: set[int] = set()
         """The descriptors of its open files."""
 
-    def take(self, size: int) -> None:
-        """Count a file's growth by `size` bytes. Raises `OSError` if there is no room."""
+    def leave(self) -> None:
+        """Count towards the disk no more; call it before the tree's descriptor is closed."""
+        if self._disk is not None:
+            with self._disk.lock:
+                self._disk.quotas.discard(self)
+
+    def take(self, size: int, *, moved: bool = False) -> None:
+        """Count a file's growth by `size` bytes. Raises `OSError` if there is no room.
+
+        What is `moved` here from a tree of the same disk takes no more room there.
+        """
         self._uncounted += size
         self._used += size
         if self._uncounted > self._most // 16 or self._used > self._most:
@@ -143,10 +158,59 @@ class Quota:
         if self._used > self._most:
             self._used -= size
             raise failure(errno.ENOSPC)
+        if self._disk is not None and not moved:
+            try:
+                self._disk.take(size)
+            except OSError:
+                self._used -= size
+                raise
 
     def _counted(self) -> int:
-        removed = (status.st_size for status in map(os.fstat, self.opened) if status.st_nlink == 0)
-        return sum(map(used_bytes, every_entry(self._descriptor))) + sum(removed)
+        return self.named_bytes() + self.removed_bytes()
+
+    @property
+    def identity(self) -> Identity:
+        """The directory's identity."""
+        return identity(os.fstat(self._descriptor))
+
+    def named_bytes(self) -> int:
+        """Return the bytes of all entries."""
+        return sum(map(used_bytes, every_entry(self._descriptor)))
+
+    def removed_bytes(self) -> int:
+        """Return the bytes of open files that have been removed."""
+        removed = 0
+        for descriptor in list(self.opened):
+            with contextlib.suppress(OSError):  # another run has just closed it
+                status = os.fstat(descriptor)
+                removed += status.st_size if status.st_nlink == 0 else 0
+        return removed
+
+
+class Disk:
+    """The limit in bytes of what several trees hold together: the workspace, and `/tmp` of each run that goes on."""
+
+    def __init__(self, most: int) -> None:
+        self.lock = threading.Lock()
+        self.quotas: set[Quota] = set()
+        """The quotas of the trees that are open; several may be of one directory, which counts once."""
+        self._most = most
+        self._used = 0
+        self._uncounted = most
+
+    def take(self, size: int) -> None:
+        """Count growth by `size` bytes, as `Quota.take` does. Raises `OSError`."""
+        with self.lock:
+            self._uncounted += size
+            self._used += size
+            if self._uncounted > self._most // 16 or self._used > self._most:
+                folders = {quota.identity: quota for quota in self.quotas}
+                self._used = size + sum(quota.named_bytes() for quota in folders.values())
+                self._used += sum(quota.removed_bytes() for quota in self.quotas)
+                self._uncounted = size
+            if self._used > self._most:
+                self._used -= size
+                raise failure(errno.ENOSPC)
 
 
 def identity(status: os.stat_result) -> Identity:

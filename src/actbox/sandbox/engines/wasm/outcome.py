@@ -72,7 +72,7 @@ def outcome_of(ended: Ended, limits: Limits) -> Outcome:
         error = ErrorInfo(
             kind=ErrorKind.DISK,
             message=f"the program has written more than {most}",
-            limit=limits.full_disk,
+            limit=ended.limit,
             hint="write less, or remove files that are no longer needed",
         )
         return Outcome(error=error, exit_code=_KILLED, cpu_ms=cpu_ms)
