@@ -74,7 +74,7 @@ class Scope:
 
 
 class Scopes:
-    """The scopes of one program. `nodes` are all its nodes, each with its `scope`."""
+    """The scopes of one program. `nodes` are all its nodes, and `of` has the scope of each."""
 
     def __init__(self, root: Node) -> None:
         self.top = Scope(None, True, True)
@@ -86,7 +86,7 @@ class Scopes:
         self._assignments: list[tuple[str, Scope, Binding | None]] = []
         self.too_deep: Node | None = None
         """The first node in more scopes than are followed, if there is one: the program is then not read."""
-        root.scope = self.top
+        self.of: dict[Node, Scope] = {root: self.top}
         waiting = [root]
         while waiting:
             node = waiting.pop()
@@ -96,7 +96,7 @@ class Scopes:
                 self.too_deep = node
                 return
             for child in node.children:
-                child.scope = inner
+                self.of[child] = inner
             waiting.extend(reversed(node.children))
         for name, scope, binding in self._assignments:
             owner = scope.owner(name)
@@ -104,7 +104,7 @@ class Scopes:
 
     def _enter(self, node: Node) -> Scope:
         """Record what a node binds, and return the scope of the nodes in it."""
-        scope, kind = node.scope, node.kind
+        scope, kind = self.of[node], node.kind
         if kind in FUNCTIONS:
             return self._function(node)
         if kind in _BLOCKS:
@@ -134,7 +134,7 @@ class Scopes:
         return scope
 
     def _function(self, node: Node) -> Scope:
-        scope = node.scope
+        scope = self.of[node]
         inner = Scope(scope, True, scope.has_this and node.kind == "arrow_function")
         name = node.get("name")
         if name is not None and node.kind != "method_definition":

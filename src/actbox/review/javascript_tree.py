@@ -8,15 +8,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from actbox.core.errors import Unsupported
 from actbox.core.program import Program
 
 from .source import MAX_CHARACTERS, MAX_NODES, Unread
-
-if TYPE_CHECKING:
-    from .javascript_scopes import Scope
 
 MAX_PARSE_SECONDS: Final = 3.0
 """The most processor time that the parser gets. A megabyte of ordinary source takes a third of it."""
@@ -31,12 +28,10 @@ _ESCAPED_NAME: Final = re.compile(r"\\u(?:\{([0-9a-fA-F]+)\}|([0-9a-fA-F]{4}))")
 class Node:
     """One named node of the tree, or an unnamed one that has a `field` of its parent, such as an operator.
 
-    `start` is its offset in bytes. `text` is that of a leaf, and `scope` is where its names are looked up.
+    `start` is its offset in bytes, and `text` is that of a leaf.
     """
 
-    __slots__ = ("children", "field", "kind", "parent", "scope", "start", "text")
-
-    scope: Scope
+    __slots__ = ("children", "field", "kind", "parent", "start", "text")
 
     def __init__(self, kind: str, field: str, start: int, text: str, parent: Node | None) -> None:
         self.kind = kind

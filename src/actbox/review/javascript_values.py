@@ -134,7 +134,7 @@ class JavaScriptNames:
     def _bindings(self, node: Node) -> list[Binding | Value]:
         """Return what a name is bound to where it is used."""
         name = name_of(node)
-        owner = node.scope.owner(name)
+        owner = self._scopes.of[node].owner(name)
         bindings = self._scopes.assigned.get(name, []) if owner is None else owner.names[name]
         self._left -= len(bindings)
         found: list[Binding | Value] = [Unknown() if binding is None else binding for binding in bindings]
@@ -188,7 +188,7 @@ class JavaScriptNames:
             case "array" | "object" | "arguments":
                 return frozenset([Items(bounded(NONE.union(*map(self._held, node.children))))])
             case "this":
-                return frozenset([Ref("globalThis"), Unknown()]) if node.scope.has_this else UNKNOWN
+                return frozenset([Ref("globalThis"), Unknown()]) if self._scopes.of[node].has_this else UNKNOWN
             case "import":
                 return frozenset([Ref("import")])
             case _ if node.kind in FUNCTIONS:
