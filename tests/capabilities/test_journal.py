@@ -65,6 +65,8 @@ async def test_entries_are_chained_in_the_order_of_their_numbers(journal: Journa
         ),
         (["DELETE FROM journal_entries WHERE seq > 3"], "signed at entry 7, but the last entry is 3"),
         (["DELETE FROM journal_entries WHERE seq > 3", "DELETE FROM journal_heads"], "the signed head is missing"),
+        (["DELETE FROM journal_entries", "DELETE FROM journal_heads"], "the signed head is missing"),
+        (["UPDATE journal_heads SET signature = 'x'"], "the head is not signed by this key"),
         (
             ["DELETE FROM journal_entries WHERE seq > 3", "UPDATE journal_heads SET seq = 3"],
             "the head is not signed by this key",
@@ -112,7 +114,8 @@ async def test_secrets_are_in_no_entry_no_blob_and_no_outcome(journal: Journal) 
     body = {"a": [f"x {VALUE} y"], VALUE: coded.decode(), "n": 12345678, "path": r"C:\new", "ok": True}
     outcome = {"output": f"it is {VALUE}"}
     await journal.append("begun", {}, opens="k:r")
-    entry = await journal.append("ended", body, blobs={"in": coded + VALUE.encode()}, closes="k:r", outcome=outcome)
+    given = {"in": coded + VALUE.encode(), "large": f"{VALUE} ".encode() * 20_000}
+    entry = await journal.append("ended", body, blobs=given, closes="k:r", outcome=outcome)
     assert entry.body["a"] == ["x [secret api] y"] and entry.body["n"] == "[secret pin]"
     assert entry.body["path"] == r"C:\new" and entry.body["ok"] is True
     assert (await journal.remembered("k:r")).outcome == {"output": "it is [secret api]"}
@@ -283,7 +286,9 @@ async def test_entries_are_found_by_what_they_are_about(journal: Journal) -> Non
     async def found(**filters: Any) -> list[int]:
         return [entry.seq async for entry in journal.entries(**filters)]
 
-    assert await found(capability="kit.1") == [2] and await found(caller="ann", after=2) == [3]
+    assert await found(capability="kit.1") == await found(capability="ccos.kit.1") == [2] and await found(
+        caller="ann", after=2
+    ) == [3]
     assert await found(invocation="i0", kind="begun") == [1] and await found(kind="ended") == []
     assert await found(since=time.time() + 9) == [] and await journal.last() == 3
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from actbox.capabilities import Journal
+from actbox.capabilities import Capability, Journal, Registry
 from actbox.capabilities.database import StoreError
 from actbox.capabilities.journal import _LOCK
 from tests.conftest import why_no_namespaces
@@ -101,8 +101,18 @@ async def test_a_journal_that_another_process_has_locked_says_so(address: str, m
     else:
         holding = create_engine(address.replace("postgresql:", "postgresql+psycopg:")).connect()
         holding.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-    with closing(holding), pytest.raises(StoreError, match=r"another process has kept it locked for 0\.05 seconds"):
-        await journal.append("call", {})
+    ran: list[str] = []
+
+    def add(text: str) -> str:
+        """Note a text."""
+        ran.append(text)
+        return text
+
+    registry = Registry([Capability.from_function(add, "kit.add")], journal=journal)
+    with closing(holding):
+        done = await registry.invoke("kit.add", {"text": "x"})
+    assert done.error is not None and done.error.step == "journal" and not ran
+    assert "another process has kept it locked for 0.05 seconds; nothing was run" in done.error.message
     if not address.startswith("sqlite"):
         holding.engine.dispose()
     assert (await journal.append("call", {})).seq == 1

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from actbox.core.errors import InvalidValue
 from actbox.core.secrets import Secret
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.egress.redaction import Spellings
 
-from .database import Database, StoreError
+from .database import Database, Statement, StoreError
 from .journal_chain import BLOBS_FIELD, FIRST, Chain, Entry, Verification, blobs_of, canonical, hash_of, is_blob
 from .journal_export import Seal, verify_lines, write_lines
 from .journal_signing import Key, is_signed, read_key, sign
@@ -36,20 +37,22 @@ __all__ = ["Entry", "Journal", "Remembered", "Verification", "verify_lines"]
 _AT_ONCE: Final = 5_000
 _LOCK: Final = 0x616374626F79  # any number that others will not take
 _MICRO: Final = 1_000_000
-# The statements of each append, as text, which SQLAlchemy executes in a third of the time.
-_TAIL: Final = text(
+_PREFIX: Final = "ccos."
+_LARGE_BYTES: Final = 256 * 1024
+"""Blobs above this size are hashed, and searched for secrets, in a thread."""
+_TAIL: Final = Statement(
     "SELECT e.seq, e.hash, h.seq, h.hash, h.signature FROM journal_entries e LEFT JOIN journal_heads h ON h.id = 1"
     " ORDER BY e.seq DESC LIMIT 1"
 )
-_ADD_ENTRY: Final = text(
+_ADD_ENTRY: Final = Statement(
     "INSERT INTO journal_entries (seq, time, kind, invocation, body, previous, hash)"
     " VALUES (:seq, :time, :kind, :invocation, :body, :previous, :hash)"
 )
-_KEEP_BLOB: Final = text(
+_KEEP_BLOB: Final = Statement(
     "INSERT INTO journal_blobs (digest, data, used) VALUES (:digest, :data, :used)"
     " ON CONFLICT (digest) DO UPDATE SET used = excluded.used"
 )
-_KEEP_HEAD: Final = text(
+_KEEP_HEAD: Final = Statement(
     "INSERT INTO journal_heads (id, seq, hash, signature) VALUES (1, :seq, :hash, :signature)"
     " ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, signature = excluded.signature"
 )
@@ -142,8 +145,9 @@ class Journal:
         Raises `StoreError` if it cannot be written, and `InvalidValue` for what is no JSON data, or a key that another
         invocation has begun.
         """
-        work = self._appending(kind, body, invocation, blobs or {}, opens, opens_again, closes, outcome)
-        return await self._database.write(work)
+        prepare = partial(self._appending, kind, body, invocation, blobs or {}, opens, opens_again, closes, outcome)
+        is_large = sum(map(len, (blobs or {}).values())) > _LARGE_BYTES
+        return await self._database.write(await run_blocking(prepare) if is_large else prepare())
 
     def append_now(
         self, kind: str, body: Mapping[str, Any], *, invocation: str = "", blobs: Mapping[str, bytes] | None = None
@@ -180,17 +184,16 @@ class Journal:
     ) -> AsyncIterator[Entry]:
         """Yield the entries with numbers above `after`, oldest first; only those with all that is given.
 
-        `since` is in seconds since 1970, by the time of the entries. Raises `StoreError` for an entry that cannot be
-        read.
+        A `capability` is found with and without `ccos.` before it. `since` is in seconds since 1970, by the time of the
+        entries. Raises `StoreError` for an entry that cannot be read.
         """
         columns = {ENTRIES.c.invocation: invocation, ENTRIES.c.kind: kind}
         conditions = [column == value for column, value in columns.items() if value is not None]
         if since is not None:
             conditions.append(ENTRIES.c.time >= _micro(since))
-        fields = {name: value for name, value in (("capability", capability), ("caller", caller)) if value is not None}
         while found := await self._database.read(partial(_read, after=after, conditions=conditions)):
             for entry in found:
-                if all(entry.body.get(name) == value for name, value in fields.items()):
+                if _is_about(entry, capability, caller):
                     yield entry
             after = found[-1].seq
 
@@ -261,12 +264,12 @@ class Journal:
         self._tail, self._seen, self._signed = tail, tail[0], head
 
     def _finish(self, connection: Connection) -> None:
-        """End a transaction: sign the tail, if it is another than before."""
+        """End a transaction: sign the tail, if it is another than before, or the journal is new."""
         seq, digest = self._tail
-        if not isinstance(self._key, Ed25519PrivateKey) or seq == self._seen:
+        if not isinstance(self._key, Ed25519PrivateKey) or (seq == self._seen and self._signed is not None):
             return
         signature = sign(self._key, "head", seq, digest)
-        connection.execute(_KEEP_HEAD, {"seq": seq, "hash": digest, "signature": signature})
+        _KEEP_HEAD.execute(connection, {"seq": seq, "hash": digest, "signature": signature})
         self._signed = (seq, digest, signature)
 
     def _committed(self) -> None:
@@ -312,9 +315,9 @@ class Journal:
         now = time.time_ns() // 1000
         digest = hash_of(seq, now, kind, invocation, said, previous)
         row = {"seq": seq, "time": now, "kind": kind, "invocation": invocation, "body": said}
-        connection.execute(_ADD_ENTRY, row | {"previous": previous, "hash": digest})
+        _ADD_ENTRY.execute(connection, row | {"previous": previous, "hash": digest})
         for name, data in blobs.items():
-            connection.execute(_KEEP_BLOB, {"digest": name, "data": data, "used": seq})
+            _KEEP_BLOB.execute(connection, {"digest": name, "data": data, "used": seq})
         self._tail = (seq, digest)  # last, so that an entry that was not written is none
         return Entry(seq, now, kind, invocation, json.loads(said), previous, digest)
 
@@ -354,7 +357,7 @@ class Journal:
                         trims.append((about["last"], about["hash"]))
                     elif _HAS_BLOBS in said:
                         for digest in blobs_of(_parse(said)[0]).values():
-                            blobs[digest] = seq
+                            blobs[str(digest)] = seq
                 except (ValueError, TypeError, KeyError, AttributeError):
                     chain.unreadable(seq)
             present = connection.execute(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(blobs))) if blobs else ()
@@ -364,12 +367,12 @@ class Journal:
             chain.problem(f"the entries up to {anchor.seq} are gone, and no entry says that they were removed")
         for digest, data in connection.execute(_BLOBS_WHOLE):
             if not is_blob(digest, data):
-                chain.problem(f"the blob {digest[:12]} was changed")
+                chain.problem(f"the blob {str(digest)[:12]} was changed")
         _check_keys(connection, chain)
         head, signed = _head(connection), False
         if self._key is not None and head is not None:
             signed = chain.signature(head[0], head[1], is_signed(self._key, "head", *head))
-        elif self._key is not None and chain.seq:
+        elif self._key is not None:
             chain.problem("the signed head is missing")
         return chain.result(signed)
 
@@ -421,7 +424,7 @@ def _check_keys(connection: Connection, chain: Chain) -> None:
         except (ValueError, TypeError, KeyError):
             is_same = False
         if not is_same:
-            chain.problem(f"the idempotency key {row.key[:12]} was changed")
+            chain.problem(f"the idempotency key {str(row.key)[:12]} was changed")
 
 
 def _last(connection: Connection) -> tuple[int, str]:
@@ -435,7 +438,7 @@ def _last(connection: Connection) -> tuple[int, str]:
 
 def _tail(connection: Connection) -> tuple[tuple[int, str], _HeadRow | None]:
     """Return the number and hash of the last entry, and the signed head."""
-    found = connection.execute(_TAIL).first()
+    found = _TAIL.execute(connection).fetchone()
     if found is None:
         return _last(connection), _head(connection)
     seq, digest, *head = found
@@ -477,6 +480,13 @@ def _entry(row: Any) -> Entry:
     except (ValueError, TypeError, RecursionError):
         raise StoreError(f"entry {row.seq!r} of the journal cannot be read: verify the journal") from None
     return Entry(row.seq, row.time, row.kind, row.invocation, body, row.previous, row.hash)
+
+
+def _is_about(entry: Entry, capability: str | None, caller: str | None) -> bool:
+    if caller is not None and entry.body.get("caller") != caller:
+        return False
+    named = str(entry.body.get("capability", "")).removeprefix(_PREFIX)
+    return capability is None or named == capability.removeprefix(_PREFIX)
 
 
 def _export(connection: Connection, path: Path, after: int, blobs: bool) -> int:

@@ -33,7 +33,7 @@ def write_lines(path: Path, entries: Iterable[Entry], blobs: Iterable[tuple[str,
                 count += 1
             for digest, data in blobs:
                 _write(file, {"blob": digest, "data": base64.b64encode(data).decode()})
-            if seal is not None:
+            if seal is not None and count:
                 what, seq, of, signature = seal
                 _write(file, {what: {"seq": seq, "hash": of, "signature": base64.b64encode(signature).decode()}})
             file.flush()

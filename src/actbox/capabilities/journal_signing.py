@@ -36,7 +36,7 @@ def is_signed(key: Key, what: Sealed, seq: int, digest: str, signature: bytes) -
     public = key.public_key() if isinstance(key, Ed25519PrivateKey) else key
     try:
         public.verify(signature, _text(what, seq, digest))
-    except InvalidSignature:
+    except (InvalidSignature, TypeError):  # or no bytes at all
         return False
     return True
 

@@ -25,7 +25,6 @@ Form = Literal["text", "json"]
 
 _LOOK_EVERY: Final = 0.5
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_PREFIX: Final = "ccos."
 _DIGITS: Final = 12
 """How much of a digest is shown to people."""
 
@@ -33,7 +32,6 @@ _DIGITS: Final = 12
 def show_log(database: str, form: str, *, since: str, blobs: bool, **filters: Any) -> int:
     """Print the entries that all filters let through, oldest first; parameters are those of `Journal.entries`."""
     start = None if not since else time_of(since)
-    filters["capability"] = filters["capability"].removeprefix(_PREFIX)
     given = {name: value for name, value in filters.items() if value}
 
     async def show(journal: Journal) -> int:
