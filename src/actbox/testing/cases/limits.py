@@ -290,7 +290,7 @@ class LimitCases(Cases):
     @pytest.mark.parametrize("name", Limits().to_dict())
     @case()
     async def test_as_much_as_a_limit_can_be_is_as_good_as_none(self, open_box: OpenBox, name: str) -> None:
-        """Each limit accepts its greatest value; one that is none by default is refused where it is not enforced."""
+        """Each limit accepts its greatest value, `disk_mib` where it is enforced."""
         if Limits.__dataclass_fields__[name].default is None:
             await needing(self, limit(name))
         most: dict[str, Any] = {name: Limits.__dataclass_fields__[name].metadata["most"]}
