@@ -382,6 +382,7 @@ async def test_one_key_is_one_invocation(journal: Journal) -> None:
 
     first, again = await invoke(), await invoke()
     assert (first.output, again.output, again.repeated, again.id) == ("1", "1", True, first.id)
+    assert first.entry == again.entry == 2
     other = await invoke("y")
     assert other.error is not None and "another input" in other.error.message
     assert len(count) == 1

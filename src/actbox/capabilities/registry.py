@@ -259,7 +259,7 @@ class Registry:
         if known.is_other:
             return self._refused(call, "the idempotency key belongs to an invocation with another input")
         if known.outcome is not None:
-            return Outcome.from_dict({**known.outcome, "repeated": True})
+            return Outcome.from_dict({**known.outcome, "entry": known.seq, "repeated": True})
         if known.is_open and not call.capability.retry_safe:
             why = "an earlier invocation with this key has begun, and nobody knows whether it has ended"
             return self._refused(call, why, "look into the journal, and use another key")
