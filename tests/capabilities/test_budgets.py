@@ -6,6 +6,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,3 +123,20 @@ def test_children_at_once_never_overspend(asked: list[tuple[int, float]], limit:
     assert parent.used["tool_calls"] == sum(calls for calls, _ in done) <= limit
     assert parent.used["usd"] <= limit / 10
     assert sum(child.used["tool_calls"] for child in children) == parent.used["tool_calls"]
+
+
+def test_an_account_that_has_overspent_reserves_nothing_more() -> None:
+    account = Account(Budget(tokens=10))
+    account.reserve(Budget(steps=1)).settle({"tokens": 11})
+    with pytest.raises(BudgetExceeded, match="tokens: more than the 10 are used"):
+        account.reserve(Budget(steps=1))
+    asking = Account(Budget(tokens=10), on_limit="ask")
+    asking.reserve(Budget()).settle({"tokens": 11})
+    asking.extend(Budget(steps=1))
+    asking.reserve(Budget(steps=1))
+
+
+def test_numbers_of_numpy_are_amounts() -> None:
+    account = Account(Budget(usd=1))
+    account.reserve(Budget()).settle({"usd": np.float64(0.1)})
+    assert account.left == Budget(usd=0.9)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any
 
 import pytest
 
 import actbox.capabilities
 from actbox import Program, tool
-from actbox.capabilities import PUBLIC, Account, Budget, Capability, Label, Resources, Runtime, Schema
+from actbox.capabilities import PUBLIC, Account, Budget, Capability, Label, Registry, Resources, Runtime, Schema
 from actbox.core.errors import InvalidValue, ToolError
 
 
@@ -62,12 +63,44 @@ async def test_a_program_becomes_a_capability() -> None:
         capability = Capability.from_program(
             Program("total // count"), "math.mean", "", "[:map [:total :int] [:count :int]]", ":int", box=box
         )
-        assert capability.handler is not None
-        assert await capability.handler(GivenCall({"total": 6, "count": 3})) == 2
-        with pytest.raises(ToolError, match="RUNTIME: "):
-            await capability.handler(GivenCall({"total": 6, "count": 0}))
+        registry = Registry([capability])
+        done = await registry.invoke("math.mean", {"total": 6, "count": 3})
+        assert (done.output, done.engine) == (2, "process") and done.usage["memory_mib"] > 0, done.error
+        failed = await registry.invoke("math.mean", {"total": 6, "count": 0})
+        assert failed.error is not None and "RUNTIME: " in failed.error.message
         with pytest.raises(InvalidValue, match="'a b' cannot be the name of a variable"):
             Capability.from_program(Program("1"), "a", "", '[:map ["a b" :int]]', box=box)
+
+
+async def test_what_a_program_has_read_is_the_label_of_its_outcome() -> None:
+    async with actbox.open_sandbox("linux", policy=actbox.Policy(label="internal")) as box:
+        program = Program("a", label="secret.key")
+        registry = Registry([Capability.from_program(program, "kit.a", "", "[:map [:a :int]]", box=box)])
+        done = await registry.invoke("kit.a", {"a": 1}, labels="pii.email")
+    assert done.labels == Label("secret.key") and done.engine == "linux"
+
+
+async def test_a_tool_keeps_its_label_and_its_clearance_as_a_capability() -> None:
+    @tool(label="pii.email", cleared="internal")
+    def send(text: str) -> str:
+        """Send."""
+        return text
+
+    registry = Registry([Capability.from_tool(send)])
+    done = await registry.invoke("send", {"text": "x"})
+    assert (done.output, done.labels) == ("x", Label("pii.email"))
+    done = await registry.invoke("send", {"text": "x"}, labels="pii.name")
+    assert done.error is not None and done.error.step == "label", done.error
+    assert "the tool 'send' is cleared up to internal, and this has the label pii.name" in done.error.message
+
+
+async def test_a_functions_result_is_json_by_its_schema() -> None:
+    def day(of: date) -> tuple[date, bytes]:
+        """Return a day."""
+        return of, b"\xff"
+
+    done = await Registry([Capability.from_function(day)]).invoke("day", {"of": "2026-01-02"})
+    assert done.output == ["2026-01-02", "/w=="], done.error
 
 
 def test_a_capability_is_equal_to_another_with_another_handler_and_can_be_changed() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from actbox.capabilities import Budget, Capability, Label, Outcome, StandardRegistry, standard_registry
+from actbox.capabilities import Budget, Capability, Label, Outcome, Registry, StandardRegistry, standard_registry
 from actbox.codeact import CallbackApprover
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
@@ -34,7 +34,8 @@ async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[St
     (root / "open" / "out").symlink_to("/etc/hostname")
     (root / "open" / "staff").symlink_to(root / "staff")
     (root / "secret.txt").write_text("no")
-    roots = {root / "open": "public", root / "staff": "pii.name"}
+    (root / "named").symlink_to(root / "staff")
+    roots = {root / "open": "public", root / "named": "pii.name"}
     async with standard_registry(input_roots=roots, sessions=True, **GRANTED) as opened:
         opened.root = root  # type: ignore[attr-defined]
         yield opened
@@ -54,6 +55,7 @@ print(inputs["a b"], n)
 print("warned", file=sys.stderr)
 open("output/t.csv", "w").write("1,2")
 open("output/t.exe", "w").write("x")
+open("output/txt", "w").write("x")
 """
     done = await run(registry, code, inputs={"a b": 1, "n": 2})
     assert done.ok, done.error
@@ -63,7 +65,7 @@ open("output/t.exe", "w").write("x")
         "exit_code": 0,
         "files": {"t.csv": base64.b64encode(b"1,2").decode()},
     }
-    assert done.warnings == ("output files of other types were left out: t.exe",)
+    assert done.warnings == ("output files of other types were left out: t.exe, txt",)
     assert (done.engine, done.environment) == ("linux", "host")
     assert done.usage["wall_seconds"] > 0 and done.usage["memory_mib"] > 0 and done.usage["steps"] == 1
 
@@ -81,6 +83,8 @@ async def test_a_program_that_fails_is_an_output(registry: StandardRegistry) -> 
     ("given", "step", "why"),
     [
         ({"timeout_ms": 0}, "validate_input", "timeout_ms is above 0"),
+        ({"timeout_ms": -1}, "validate_input", "timeout_ms is above 0, not -1"),
+        ({"max_memory_mb": -1}, "validate_input", "max_memory_mb is above 0, not -1"),
         ({"more": 1}, "validate_input", "more"),
         ({"image": "no-such-environment"}, "run", "no-such-environment"),
         ({"input_files": {"x": "/etc/hostname"}}, "validate_input", "below none of the directories"),
@@ -89,6 +93,7 @@ async def test_a_program_that_fails_is_an_output(registry: StandardRegistry) -> 
         ({"input_files": {"x": "ROOT/open/out"}}, "validate_input", "cannot be read"),
         ({"input_files": {"x": "ROOT/open/staff/a.txt"}}, "validate_input", "cannot be read"),
         ({"input_files": {"x": "ROOT/open"}}, "validate_input", "cannot be read"),
+        ({"input_files": {"x": "ROOT/open/\0"}}, "validate_input", "cannot be read"),
         ({"input_files": {"../x": "ROOT/open/a.txt"}}, "validate_input", "must be a path below /input"),
     ],
 )
@@ -108,6 +113,8 @@ async def test_input_files_carry_the_labels_of_their_directories(registry: Stand
     done = await run(registry, read, input_files={"x": f"{root}/open/a.txt"})
     assert (done.output["stdout"], done.labels) == ("open\n", Label("public"))
     done = await run(registry, read, input_files={"x": f"{root}/staff/a.txt"})
+    assert (done.output["stdout"], done.labels) == ("staff\n", Label("pii.name"))
+    done = await run(registry, read, input_files={"x": f"{root}/named/a.txt"})
     assert (done.output["stdout"], done.labels) == ("staff\n", Label("pii.name"))
 
 
@@ -154,11 +161,14 @@ async def test_sessions_are_off_unless_allowed() -> None:
 
 async def test_javascript_and_rtfs_run_too(registry: StandardRegistry) -> None:
     done = await registry.invoke(
-        "execute.javascript", {"code": "console.log(inputs.a + b)", "inputs": {"a": 1, "b": 2}}
+        "execute.javascript",
+        {"code": "console.log(inputs.a + b)", "inputs": {"a": 1, "b": 2, "new": 3, "undefined": 4}},
     )
     assert done.ok and done.output == {"stdout": "3\n", "stderr": "", "exit_code": 0} and done.engine == "node", done
     done = await registry.invoke("execute.rtfs", {"expression": "(+ a 2)", "bindings": {"a": 1}})
     assert (done.output, done.engine) == (3, "rtfs"), done
+    given = {"expression": "(+ sales-2026 from)", "bindings": {"sales-2026": 1, "from": 2}}
+    assert (await registry.invoke("execute.rtfs", given)).output == 3
     done = await registry.invoke("execute.rtfs", {"expression": "(/ 1 0)"})
     assert done.error is not None and (done.error.step, done.error.kind) == ("run", "failed")
 
@@ -202,6 +212,12 @@ async def test_declared_forms_of_the_specification_run() -> None:
         done = await registry.invoke("ccos.execute.python", {"code": "print(1)"})
         assert done.ok and done.engine == "linux" and done.output["stdout"] == "1\n", done.error
         assert registry.find("execute.python").resources.memory_mb == 512
+    python = FORMS[: FORMS.index(";; Execute JavaScript")]
+    for image in ("clean", "no-such-environment"):
+        text = python.replace(":container", f':container :image "{image}"')
+        async with standard_registry(declared=text, **GRANTED) as registry:
+            done = await registry.invoke("ccos.execute.python", {"code": "print(1)"})
+        assert done.environment == "clean" if image == "clean" else done.error is not None, done
     native = FORMS[: FORMS.index(";; Execute JavaScript")].replace(":container", ":native")
     async with standard_registry(declared=native, **GRANTED) as registry:
         done = await registry.invoke("ccos.execute.python", {"code": "print(1)"})
@@ -215,6 +231,10 @@ async def test_a_program_becomes_a_capability(registry: StandardRegistry) -> Non
     made = Capability.from_program(Program("a + b"), "kit.add", "Add", "[:map [:a :int] [:b :int]]", ":int")
     registry.register(made)
     done = await registry.invoke("kit.add", {"a": 1, "b": 2})
+    assert (done.output, done.engine) == (3, "linux"), done.error
+    other = Registry()
+    other.register(registry)  # its programs have the sandboxes of the first
+    done = await other.invoke("kit.add", {"a": 1, "b": 2})
     assert (done.output, done.engine) == (3, "linux"), done.error
 
 
@@ -232,7 +252,25 @@ async def test_many_at_once_run_in_one_sandbox(registry: StandardRegistry) -> No
     assert [one.output["stdout"] for one in done] == [f"{n}\n" for n in range(8)]
 
 
+async def test_a_field_called_session_of_another_capability_shares_no_budget() -> None:
+    async def echo(call: Any) -> int:
+        return 1
+
+    async with standard_registry(sessions=True, **GRANTED) as registry:
+        registry.register(Capability("kit.chat", "", "[:map [:session :string]]", ":int", handler=echo))
+        for _ in range(2):
+            assert (await registry.invoke("kit.chat", {"session": "s"}, budget=Budget(steps=1))).ok
+
+
 async def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="output_types is a list"):
+        standard_registry(output_types="png")
+    with pytest.raises(InvalidValue, match="granted is a list"):
+        standard_registry(granted="compute")
+    with pytest.raises(InvalidValue, match="a registry takes capabilities"):
+        standard_registry().register(print)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match=r"budget is a Budget\(…\)"):
+        await Registry().invoke("kit.none", {}, budget={"usd": 1})  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="no directory"):
         standard_registry(input_roots=[tmp_path / "nothing"])
     with pytest.raises(InvalidValue, match="isolates nothing"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from actbox.capabilities import Budget, Capability, Journal, Label
+from actbox.capabilities import Budget, Capability, Journal, Label, Prices
 from actbox.capabilities.approvals import Approvals
 from actbox.capabilities.budgets import Account
 from actbox.capabilities.capability import Resources
@@ -18,6 +19,7 @@ from actbox.capabilities.outcome import Outcome, StepEvent
 from actbox.capabilities.registry import Registry
 from actbox.codeact import CallbackApprover
 from actbox.core.errors import InvalidValue
+from actbox.tools import ApprovalDecision
 
 TAKES = "[:map [:text :string]]"
 
@@ -94,6 +96,110 @@ async def test_an_error_names_its_step(
     has_begun = step in ("run", "validate_output")
     assert await kinds(journal) == (["begun", "ended"] if has_begun else ["refused"])
     assert registry.account.left == Budget(usd=1)
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
+def sync_handler(call: Invocation) -> Any:
+    raise ValueError("at once")
+
+
+def leaves(call: Invocation) -> Any:
+    raise SystemExit(3)
+
+
+def mute(call: Invocation) -> Any:
+    raise _Mute
+
+
+def broken(*given: Any) -> Any:
+    raise KeyError("no such rate")
+
+
+def endless(call: Invocation) -> Any:
+    output: list[Any] = []
+    output.append(output)
+    return output
+
+
+@pytest.mark.parametrize(
+    ("made", "step", "message"),
+    [
+        (Capability("kit.echo", "", TAKES, True, handler=sync_handler), "run", "ValueError: at once"),  # type: ignore[arg-type]
+        (Capability("kit.echo", "", TAKES, True, handler=lambda call: 3), "run", "can't be used in 'await'"),  # type: ignore[arg-type]
+        (capability(leaves), "run", "SystemExit: 3"),
+        (capability(mute), "run", "_Mute: an exception without a message"),
+        (capability(worst_case=broken), "budget", "KeyError: 'no such rate'"),
+        (capability(prepare=broken), "validate_input", "KeyError: 'no such rate'"),
+        (capability(endless, output=True), "validate_output", "too large"),
+    ],
+)
+async def test_a_function_that_fails_oddly_is_an_outcome_and_costs_no_more(
+    made: Capability, step: str, message: str, journal: Journal
+) -> None:
+    registry = Registry([made], journal=journal, budget=Budget(usd=1))
+    done = await registry.invoke("kit.echo", {"text": "x"})
+    assert done.error is not None and done.error.step == step and message in done.error.message, done.error
+    assert (await kinds(journal))[-1] == ("refused" if step in ("budget", "validate_input") else "ended")
+    assert registry.account.left == Budget(usd=1)
+
+
+async def test_a_follower_that_fails_changes_nothing() -> None:
+    account = Account(Budget(steps=1), on_warning=broken)
+    done = await Registry([capability()]).invoke("kit.echo", {"text": "x"}, budget=account, on_event=broken)
+    assert done.ok and account.left == Budget(steps=0)
+
+
+async def test_a_handler_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actbox.capabilities.invocation._STOPS_WITHIN", 0.01)
+    ends = asyncio.Event()
+
+    async def stubborn(call: Invocation) -> None:
+        while not ends.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await ends.wait()
+
+    made = capability(stubborn, resources=Resources(timeout_ms=1))
+    done = await Registry([made]).invoke("kit.echo", {"text": "x"})
+    ends.set()
+    assert done.error is not None and done.error.kind == "timeout"
+    assert done.warnings == ("kit.echo does not stop, and goes on",)
+
+
+async def test_wall_time_that_nobody_declared_is_bounded_by_what_is_left() -> None:
+    registry = Registry([capability(slow)], budget=Budget(wall_seconds=0.05))
+    done = await registry.invoke("kit.echo", {"text": "x"})
+    assert done.error is not None and (done.error.kind, done.error.step) == ("timeout", "run"), done.error
+    assert "that its budget had left" in done.error.message
+    done = await registry.invoke("kit.echo", {"text": "x"})
+    assert done.error is not None and (done.error.kind, done.error.step) == ("exceeded", "budget"), done.error
+
+
+async def test_each_invocation_is_a_tool_call() -> None:
+    registry = Registry([capability()], budget=Budget(tool_calls=5))
+    done = await asyncio.gather(*(registry.invoke("kit.echo", {"text": "x"}) for _ in range(200)))
+    assert sum(one.ok for one in done) == 5 and registry.account.left == Budget(tool_calls=0)
+
+
+async def test_the_money_of_the_worst_case_is_set_aside() -> None:
+    def compute(call: Invocation) -> str:
+        call.charge(cpu_seconds=1)
+        return "done"
+
+    made = capability(compute, estimates=Budget(cpu_seconds=10))
+    registry = Registry([made], budget=Budget(usd=1), prices=Prices(cpu_second="0.05"))
+    assert [(await registry.invoke("kit.echo", {"text": "x"})).ok for _ in range(12)] == [True] * 11 + [False]
+
+
+async def test_an_approver_that_agrees_to_other_arguments_has_not_agreed() -> None:
+    ran: list[str] = []
+    made = capability(lambda call: ran.append("x") or "x", approvals=("pay",))
+    approver = CallbackApprover(lambda request: ApprovalDecision(True, edited={"text": "less"}))
+    done = await Registry([made], approver=approver).invoke("kit.echo", {"text": "more"})
+    assert done.error is not None and "agreed to other arguments" in done.error.message and not ran
 
 
 async def test_an_unknown_capability_names_the_nearest() -> None:
@@ -277,6 +383,7 @@ async def test_one_key_is_one_invocation(journal: Journal) -> None:
 
     first, again = await invoke(), await invoke()
     assert (first.output, again.output, again.repeated, again.id) == ("1", "1", True, first.id)
+    assert first.entry == again.entry == 2
     other = await invoke("y")
     assert other.error is not None and "another input" in other.error.message
     assert len(count) == 1
@@ -338,6 +445,8 @@ def test_a_registry_finds_describes_and_takes_over() -> None:
     other.register(registry)
     assert [one.id for one in other.list()] == ["kit.echo", "kit.shout"]
     assert [one.id for one in other.search("shout the text")] == ["kit.shout", "kit.echo"]
+    registry.register(capability(id="kit.redact_message"))
+    assert [one.id for one in registry.search("redact")] == ["kit.redact_message"]
     assert other.describe("ccos.kit.shout")["risk"] == "high"
     with pytest.raises(InvalidValue, match="already"):
         other.register(capability())

@@ -176,7 +176,7 @@ async def test_a_key_is_remembered_as_long_as_its_entries(journal: Journal) -> N
     await journal.append("begun", {}, opens="open:r")
     await journal.append("begun", {}, opens="k:r")
     await journal.append("ended", {}, closes="k:r", outcome={"output": 1})
-    assert await journal.remembered("k:r") == Remembered(outcome={"output": 1})
+    assert await journal.remembered("k:r") == Remembered(outcome={"output": 1}, seq=3)
     assert (await journal.remembered("k:other")).is_other
     await journal.append("call", {})
     assert await journal.trim(before=time.time() + 1) == 3 and (await journal.verify()).ok

@@ -189,7 +189,7 @@ async def test_usage_is_summed_up_from_the_journal(journal: Journal) -> None:
     compute, delegate, fail = await usage_of(journal)
     assert [one.key for one in (compute, delegate, fail)] == [("kit.compute",), ("kit.delegate",), ("kit.fail",)]
     assert (compute.invocations, compute.failed, compute.cpu_ms, compute.wall_seconds) == (2, 0, 1000, 8)
-    assert (compute.peak_memory_mib, compute.disk_mib, compute.tool_calls) == (512, 512, 6)
+    assert (compute.peak_memory_mib, compute.disk_mib, compute.tool_calls) == (512, 512, 8)
     assert (compute.input_bytes, compute.output_bytes) == (len('{"n":1}{}'), 2 * len('"ok"'))
     assert (compute.sent_bytes, compute.received_bytes) == (2**30, 2000)
     sandbox = 2 * (Decimal("0.00000675") + Decimal("0.000009") + Decimal("0.045") + Decimal("0.005"))
@@ -377,7 +377,7 @@ async def test_invocations_are_metrics_with_semantic_names() -> None:
     assert of("process.network.io", "kit.compute", **{"network.io.direction": "receive"}) == 1000
     assert of("actbox.invocation.memory.peak", "kit.compute") == 512 * 2**20
     assert of("actbox.invocation.storage", "kit.compute") == 256 * 2**20
-    assert of("actbox.invocation.tool_calls", "kit.compute") == 3
+    assert of("actbox.invocation.tool_calls", "kit.compute") == 4
     assert of("actbox.invocation.io", "kit.compute", **{"actbox.io.direction": "input"}) == len('{"n":1}')
     assert of("actbox.invocation.cost", "kit.delegate", **{"actbox.cost.line": "delegation"}) == 1.8
     assert of("actbox.invocation.cost", "kit.compute", **{"actbox.cost.line": "egress"}) == 0.045

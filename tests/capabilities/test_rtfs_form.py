@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actbox.capabilities import Budget, Capability, Label, Resources, Runtime
+from actbox.capabilities import Budget, Capability, Label, Resources, Runtime, standard_registry
 from actbox.core.errors import InvalidValue
 
 # The text of section 6.1 of "CCOS Code Generation and Execution Architecture", unchanged.
@@ -104,13 +104,24 @@ def test_every_key_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [SPECIFIED, FULL, '(capability "a" :input-schema [:map] :approval nil :network false)']
+    "text",
+    [
+        SPECIFIED,
+        FULL,
+        '(capability "a" :input-schema [:map] :approval nil :network false)',
+        '(capability "a" :input-schema [:map] :approval ["1" "b.c" "-"])',
+    ],
 )
 def test_what_is_written_reads_as_the_same_capabilities(text: str) -> None:
     for capability in Capability.all_from_rtfs(text):
         written = capability.to_rtfs()
         assert Capability.from_rtfs(written) == capability
         assert Capability.from_rtfs(written).to_rtfs() == written
+
+
+def test_every_standard_capability_can_be_written() -> None:
+    for capability in standard_registry().list():
+        assert Capability.from_rtfs(capability.to_rtfs()) == capability
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ it, so that invocations at once cannot overspend together. An account below anot
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from actbox.core.errors import ActboxError, InvalidValue
 WARN_AT = (Fraction(1, 2), Fraction(4, 5))
 """The shares of a dimension at which an account warns, once each."""
 _PEAK = "memory_mib"
+_log = logging.getLogger("actbox")
 
 Amounts = Mapping[str, float]
 """Amounts by dimension, in the units of `Budget`."""
@@ -27,6 +29,7 @@ Amounts = Mapping[str, float]
 class Budget:
     """The most that may be spent. `None` is no limit; 0 is nothing at all.
 
+    Each invocation is one of the `steps`, and with the tool calls of its program counts as `tool_calls`.
     `memory_mib` is a peak: the most that one invocation has at a time. All others add up. `usd` is money in US dollars
     by the user's own prices. `gpu_seconds` and `tokens` are what handlers report. Raises `InvalidValue` for a value
     that is no number, below zero, NaN or infinite.
@@ -68,6 +71,8 @@ class Lack:
     limit: float
 
     def __str__(self) -> str:
+        if not self.asked:
+            return f"{self.dimension}: more than the {_text(self.limit)} are used"
         return f"{self.dimension}: {_text(self.asked)} asked for, {_text(self.left)} of {_text(self.limit)} left"
 
 
@@ -155,11 +160,12 @@ class Account:
     def reserve(self, worst: Budget) -> Reservation:
         """Set aside the worst case of an invocation. A dimension that is `None` sets nothing aside.
 
-        Raises `BudgetExceeded` with every dimension that this account, or one above, lacks; then nothing is set aside.
+        Raises `BudgetExceeded` with every dimension that this account, or one above, lacks, or of which more is used
+        already than there was; then nothing is set aside.
         """
         amounts = {name: _exact(value) for name, value in worst.amounts().items()}
         with self._lock:
-            self._check_left(amounts)
+            self._check_left({**dict.fromkeys(DIMENSIONS, Fraction(0)), **amounts})
             for account in self._chain():
                 account._set_aside(amounts, 1)
         return Reservation(self, amounts)
@@ -171,9 +177,9 @@ class Account:
         """
         with self._lock:
             for account in self._chain():
-                for name, value in worst.amounts().items():
-                    if account.on_limit == "ask" and name in account._limits:
-                        account._limits[name] += max(_exact(value) - account._left(name), Fraction(0))
+                for name in account._limits if account.on_limit == "ask" else ():
+                    value = getattr(worst, name) or 0
+                    account._limits[name] += max(_exact(value) - account._left(name), Fraction(0))
 
     def _check_left(self, amounts: Mapping[str, Fraction]) -> None:
         """Raise `BudgetExceeded` if this account, or one above, has less left than amounts."""
@@ -258,7 +264,10 @@ class Reservation:
                 warnings += [(account, one) for one in account._use(exact)]
         for account, warned in warnings:
             if account._on_warning is not None:
-                account._on_warning(warned)
+                try:
+                    account._on_warning(warned)
+                except Exception:  # the amounts are settled
+                    _log.exception("on_warning failed")
         return tuple(warned for _, warned in warnings)
 
     def release(self) -> None:
@@ -277,7 +286,7 @@ def _text(number: float) -> str:
 
 def _exact(value: float) -> Fraction:
     """Return a number as it is written: ten times 0.1 is 1."""
-    return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    return Fraction(float.__repr__(value)) if isinstance(value, float) else Fraction(value)
 
 
 def _number(exact: Fraction) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -14,9 +15,11 @@ from actbox.core.labels import PUBLIC, Label
 from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox
 from actbox.tools import Tool
+from actbox.tools.large_values import aside
 
 from . import rtfs_form
 from .budgets import Account, Budget
+from .outcome import StepFailed
 from .schemas import Schema
 
 Effect = Literal["compute", "llm", "network", "filesystem", "state"]
@@ -250,14 +253,20 @@ class Capability:
     def from_tool(cls, tool: Tool, id: str | None = None, *, description: str | None = None, **declared: Any) -> Self:
         """Return a capability that calls a tool. `declared` are the other arguments of `Capability`.
 
-        A tool whose calls require approval needs the approval `tool` unless `declared` says otherwise.
+        Unless `declared` says otherwise, a tool whose calls require approval needs the approval `tool`, and `data` is
+        the tool's label. A tool that is `cleared` up to a label is given nothing above it.
         """
         return cls(
             tool.name if id is None else id,
             tool.description if description is None else description,
             tool.input_schema,
             True if tool.output_schema is None else Schema.of(tool.output_schema),
-            **{"approvals": ("tool",) if tool.approval == "always_require" else (), **declared},
+            **{
+                "approvals": ("tool",) if tool.approval == "always_require" else (),
+                "data": tool.label,
+                "prepare": None if tool.cleared is None else partial(_check_cleared, tool),
+                **declared,
+            },
             handler=partial(_call_tool, tool),
         )
 
@@ -334,14 +343,35 @@ class Capability:
             raise InvalidValue(f"capability {id!r}: {error}") from None
 
 
+async def _check_cleared(tool: Tool, call: Call) -> Mapping[str, Any]:
+    if tool.cleared is not None and not call.labels <= tool.cleared:
+        why = f"the tool {tool.name!r} is cleared up to {tool.cleared}, and this has the label {call.labels}"
+        raise StepFailed("refused", "label", why)
+    return {}
+
+
 async def _call_tool(tool: Tool, call: Call) -> Any:
-    return await tool.call(call.input)
+    from actbox.tools.json_form import spelled_out  # imports pydantic
+
+    return await aside(lambda result: _bytes_as_text(spelled_out(result)), await tool.call(call.input))
+
+
+def _bytes_as_text(value: Any) -> Any:
+    """Return a value with its bytes in Base64, which schemas call a string."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {key: _bytes_as_text(inner) for key, inner in value.items()}
+    return [_bytes_as_text(inner) for inner in value] if isinstance(value, list) else value
 
 
 async def _run_program(box: Sandbox | None, program: Program, milliseconds: int | None, call: Any) -> Any:
     given = _with_inputs(program, call.input)
     if box is not None:
+        if box.traits.labels:
+            given = replace(given, label=Label(given.label) | call.labels)
         result = await box.run_alone(given, timeout=None if milliseconds is None else milliseconds / 1000)
+        call.ran(result)
     elif call.sandboxes is not None:
         result = await call.sandboxes.run(call, given)
     else:

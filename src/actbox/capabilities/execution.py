@@ -12,7 +12,7 @@ import keyword
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from actbox.codeact.review_decision import decide
@@ -29,6 +29,7 @@ from actbox.sandbox.contract import Sandbox, Session
 from actbox.sandbox.guest import beneath
 from actbox.sandbox.opening import open_sandbox
 from actbox.sandbox.registry import TABLE
+from actbox.tools.typescript import RESERVED_WORDS
 
 from .budgets import Budget
 from .capability import Capability, Resources, Runtime
@@ -48,6 +49,8 @@ _MOST_INPUT_BYTES: Final = 256 * 2**20
 _TIMEOUT_MS: Final = 30_000
 _MEMORY_MB: Final = 512
 _MIB: Final = 2**20
+_JAVASCRIPT_WORDS: Final = RESERVED_WORDS | {"undefined", "NaN", "Infinity", "globalThis"}
+"""Names that no variable of JavaScript can have."""
 
 _PYTHON: Final = """[:map
   [:code :string]
@@ -78,6 +81,8 @@ class InputRoot:
 
     path: Path
     label: Label = PUBLIC
+    named: Path | None = None
+    """The path by which the registry was given it, if there is a link in that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +141,7 @@ class Sandboxes:
         call: Invocation,
         program: Program,
         *,
-        environment: str = HOST,
+        environment: str = "",
         timeout_ms: int | None = None,
         memory_mb: int | None = None,
         session: str = "",
@@ -144,14 +149,15 @@ class Sandboxes:
     ) -> ExecutionResult:
         """Run a program for an invocation on an engine of its capability's runtime, and count what it used.
 
-        The limits are the lowest of the registry's policy, the capability's resources and the arguments. `mounts` are
+        `environment` is by default that of the capability's runtime, else the registry's own for the language. The
+        limits are the lowest of the registry's policy, the capability's resources and the arguments. `mounts` are
         added to those of the policy. Raises `StepFailed` if it cannot run here.
         """
-        for name, value in (("timeout_ms", timeout_ms), ("max_memory_mb", memory_mb)):
-            if value is not None and value <= 0:
-                raise StepFailed("invalid", "validate_input", f"{name} is above 0, not {value}")
+        own = {"python": self._settings.environment, "javascript": self._settings.javascript_environment}
+        environment = environment or call.capability.runtime.image or own.get(program.language, HOST)
         wall, place = await self._place(call.capability, program.language, environment, timeout_ms, memory_mb)
         place = replace(place, mounts=mounts)
+        call.raise_label(program.label)
         try:
             if session:
                 result = await self._run_in_session(call, session, place, program, wall)
@@ -161,19 +167,9 @@ class Sandboxes:
             raise StepFailed("unavailable", "run", str(error)) from None
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", str(error)) from None
-        call.raise_label(self._settings.policy.read_label | result.label)
-        call.engine, call.environment = result.sandbox, result.environment or environment
-        call.warnings += result.warnings
-        used = result.usage
-        call.count(
-            cpu_seconds=used.cpu_ms / 1000,
-            memory_mib=-(-used.max_rss_bytes // _MIB),
-            tool_calls=used.tool_calls,
-            wall_seconds=used.wall_ms / 1000,
-            egress_bytes=used.sent_bytes,
-            storage_mib=sum(artifact.size for artifact in result.artifacts) / _MIB,
-        )
-        call.meter.received_bytes += used.received_bytes
+        call.raise_label(self._settings.policy.read_label)
+        call.environment = environment
+        call.ran(result)
         if result.error is not None and result.error.kind is ErrorKind.SANDBOX:
             raise StepFailed("unavailable", "run", result.error.message)
         return result
@@ -181,7 +177,10 @@ class Sandboxes:
     def worst_case(
         self, capability: Capability, language: str, timeout_ms: int | None = None, memory_mb: int | None = None
     ) -> Budget:
-        """Return the most that one program of a capability may use."""
+        """Return the most that one program of a capability may use. Raises `StepFailed` for limits not above 0."""
+        for name, value in (("timeout_ms", timeout_ms), ("max_memory_mb", memory_mb)):
+            if value is not None and value <= 0:
+                raise StepFailed("invalid", "validate_input", f"{name} is above 0, not {value}")
         policy = self._settings.policy
         limits = policy.limits
         disk = limits.workspace_mib * 2 if limits.disk_mib is None else limits.disk_mib
@@ -308,7 +307,8 @@ class Sandboxes:
 
 def _labelled(program: Program, label: Label, box: Sandbox) -> Program:
     """Return a program with a label, on engines whose programs carry them; elsewhere nothing leaves with it anyway."""
-    return replace(program, label=label) if box.traits.labels and label != PUBLIC else program
+    carried = label if box.traits.labels else PUBLIC
+    return program if program.label == carried else replace(program, label=carried)
 
 
 def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
@@ -325,7 +325,7 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
         result = await boxes.run(
             call,
             _program(given["code"], "python", given, call.prepared),
-            environment=given.get("image") or settings.environment,
+            environment=given.get("image", ""),
             timeout_ms=given.get("timeout_ms", _TIMEOUT_MS),
             memory_mb=given.get("max_memory_mb", _MEMORY_MB),
             session=given.get("session", ""),
@@ -359,7 +359,7 @@ def execute_javascript(settings: Execution, boxes: Sandboxes) -> Capability:
 
     async def handler(call: Invocation) -> dict[str, Any]:
         program = _program(call.input["code"], "javascript", call.input, {})
-        result = await boxes.run(call, program, environment=settings.javascript_environment)
+        result = await boxes.run(call, program)
         if result.error is not None and result.error.message not in result.stderr:
             call.warnings.append(f"{result.error.kind.value}: {result.error.message}")
         return {"stdout": result.stdout, "stderr": result.stderr, "exit_code": result.exit_code}
@@ -372,7 +372,7 @@ def execute_javascript(settings: Execution, boxes: Sandboxes) -> Capability:
         effects=("compute",),
         risk="high",
         approvals=("compute",),
-        runtime=Runtime("container", "nodejs-tools"),
+        runtime=Runtime("container", settings.javascript_environment),
         resources=Resources(memory_mb=_MEMORY_MB, timeout_ms=_TIMEOUT_MS),
         handler=handler,  # type: ignore[arg-type]  # every call is an `Invocation`
         worst_case=lambda capability, given: boxes.worst_case(capability, "javascript"),
@@ -447,7 +447,12 @@ def _program(
     """Return a program with its inputs: `inputs` as a whole, and each by its name where that can be a variable's."""
     if bindings is None:
         inputs = given.get("inputs") or {}
-        names = {name: value for name, value in inputs.items() if name.isidentifier() and not keyword.iskeyword(name)}
+        reserved = _JAVASCRIPT_WORDS if language == "javascript" else frozenset()
+        names = {
+            name: value
+            for name, value in inputs.items()
+            if name.isidentifier() and not keyword.iskeyword(name) and name not in reserved
+        }
         bindings = {**names, "inputs": inputs}
     try:
         return Program(code, language, inputs=bindings, files=files, dependencies=given.get("dependencies") or ())
@@ -461,6 +466,10 @@ def _input_files(call: Invocation, given: Mapping[str, str], roots: Sequence[Inp
     left = _MOST_INPUT_BYTES
     for name, path in given.items():
         where = Path(os.path.abspath(path))
+        for one in roots:
+            if one.named is not None and where.is_relative_to(one.named):
+                where = one.path / where.relative_to(one.named)
+                break
         # The innermost directory counts, so that a part of one can have a label of its own.
         within = [one for one in roots if where.is_relative_to(one.path)]
         if not within:
@@ -470,8 +479,9 @@ def _input_files(call: Invocation, given: Mapping[str, str], roots: Sequence[Inp
         try:
             with beneath.opened_folder(os.fspath(root.path)) as folder:
                 data = beneath.read_file(folder, os.fspath(where.relative_to(root.path)), left + 1)
-        except OSError as error:
-            why = f"input_files: {path} cannot be read: {error.strerror or 'it is no file'}"
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            why = f"input_files: {path} cannot be read: {reason or 'it is no file'}"
             raise StepFailed("refused", "validate_input", why) from None
         if (left := left - len(data)) < 0:
             most = f"{_MOST_INPUT_BYTES // _MIB} MiB"
@@ -491,7 +501,7 @@ def output_of(call: Invocation, result: ExecutionResult, types: Iterable[str]) -
     done: dict[str, Any] = {"stdout": result.stdout, "stderr": result.stderr, "exit_code": result.exit_code}
     files, left_out = {}, []
     for artifact in result.artifacts:
-        if artifact.name.rpartition(".")[2].lower() in types:
+        if PurePosixPath(artifact.name).suffix[1:].lower() in types:
             files[artifact.name] = base64.b64encode(artifact.data).decode()
         else:
             left_out.append(artifact.name)

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
 
 from actbox.core.errors import ActboxError, InvalidValue
 from actbox.core.labels import PUBLIC, Label
+from actbox.core.result import ExecutionResult
 from actbox.tools import ApprovalRequest, Approver
 from actbox.tools.approval import decision_of
 from actbox.tools.large_values import aside, is_large
@@ -33,9 +35,16 @@ from .prices import Prices
 
 MOST_OUTPUT_BYTES: Final = 64 * 2**20
 """The most bytes of JSON that an output may have."""
+MOST_OUTPUT_VALUES: Final = 2_000_000
+"""The most values that an output may have, as a message of a sandbox."""
 _LOOK_EVERY: Final = 1.0
+_STOPS_WITHIN: Final = 10.0
+"""Seconds for a handler that is cancelled to end; one that goes on is left behind."""
+_LEAST_SECONDS: Final = 0.001
+"""The wall time that a run without a declared one sets aside: where nothing is left, it does not begin."""
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _MIB: Final = 2**20
+_log = logging.getLogger("actbox")
 
 
 @dataclass(slots=True)
@@ -104,6 +113,22 @@ class Invocation:
             before = self.used.get(name, 0)
             self.used[name] = max(before, amount) if name == "memory_mib" else before + amount
 
+    def ran(self, result: ExecutionResult) -> None:
+        """Count what a program has used, and take over its label, its engine and its warnings."""
+        used = result.usage
+        self.raise_label(result.label)
+        self.engine, self.environment = result.sandbox, result.environment or self.environment
+        self.warnings += result.warnings
+        self.count(
+            cpu_seconds=used.cpu_ms / 1000,
+            memory_mib=-(-used.max_rss_bytes // _MIB),
+            tool_calls=used.tool_calls,
+            wall_seconds=used.wall_ms / 1000,
+            egress_bytes=used.sent_bytes,
+            storage_mib=sum(artifact.size for artifact in result.artifacts) / _MIB,
+        )
+        self.meter.received_bytes += used.received_bytes
+
     def charge_tokens(self, model: str, *, input: int = 0, output: int = 0, cached: int = 0) -> None:
         """Count the tokens of a model, so that a table of prices can tell their cost; `charge` need not count them too.
 
@@ -112,8 +137,11 @@ class Invocation:
         self.charge(tokens=self.meter.add_tokens(model, input=input, output=output, cached=cached))
 
     def event(self, step: str, what: Literal["begun", "done", "failed", "note"], message: str = "") -> None:
-        """Tell whoever follows the invocation."""
-        self.tell(StepEvent(self.id, self.capability.id, step, what, message))
+        """Tell whoever follows the invocation; their own failures are logged and change nothing."""
+        try:
+            self.tell(StepEvent(self.id, self.capability.id, step, what, message))
+        except Exception:
+            _log.exception("on_event failed at the step %s of %s", step, self.capability.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +221,9 @@ class _Pipeline:
         self._ending: asyncio.Future[Outcome] | None = None
         self._has_begun = False
         self._start = time.perf_counter()
+        self._worst = Budget()
+        self._wall_left: float | None = None
+        """The seconds that the budget has for a run that declares none."""
 
     async def outcome(self) -> Outcome:
         try:
@@ -205,6 +236,10 @@ class _Pipeline:
             data = await self._do("validate_output", partial(self._validate_output, output))
         except StepFailed as failure:
             return await self._ended(None, b"", failure.error)
+        except Exception as error:  # of a function that the capability, the budget or the approver brings
+            _log.exception("the step %s of %s failed", self._step, self._call.capability.id)
+            why = f"{self._call.capability.id}: {_text_of(error)}"
+            return await self._ended(None, b"", InvocationError("failed", self._step, why))
         return await self._ended(output, data, None)
 
     async def cancelled(self) -> None:
@@ -245,7 +280,7 @@ class _Pipeline:
         if call.retries and not capability.retry_safe:
             raise StepFailed("refused", "validate_input", f"{capability.id} does not say that a second run is safe")
         if capability.prepare is not None:
-            self._shown = await self._handled("validate_input", capability.prepare(call))
+            self._shown = await self._handled("validate_input", capability.prepare)
 
     async def _label(self) -> None:
         call, capability = self._call, self._call.capability
@@ -264,11 +299,21 @@ class _Pipeline:
             worst = worst_case(call.capability, call.input)
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", str(error)) from None
+        if self._governance.prices is not None:
+            worst = replace(worst, usd=float(self._governance.prices.cost(worst.amounts(), {}).usd))
+        bounds_wall = worst.wall_seconds is None and call.account.left.wall_seconds is not None
+        if bounds_wall:
+            worst = replace(worst, wall_seconds=_LEAST_SECONDS)
+        worst = replace(worst, tool_calls=(worst.tool_calls or 0) + 1)
+        self._worst = worst
         while True:
             try:
                 call.reservation = call.account.reserve(worst)
+                if bounds_wall:
+                    self._wall_left = (call.account.left.wall_seconds or 0) + _LEAST_SECONDS
                 return
             except BudgetExceeded as error:
+                bounds_wall = False  # once somebody has agreed to more, the time is not bounded by what is left
                 if not error.may_ask:
                     raise StepFailed("exceeded", "budget", str(error), "ask for less, or for a larger budget") from None
                 lacking = {one.dimension: one.asked - one.left for one in error.lacks}
@@ -314,11 +359,13 @@ class _Pipeline:
                 what="call",
                 program=str(self._shown.get("program", call.input.get("code", ""))),
                 reason=reason,
-                tool=capability.id,
+                tool=capability.id if step == "approval" else f"{capability.id}:{step}",
                 arguments=call.input,
             )
             decision = await decision_of(self._governance.approver, request)
             approved, why, by = decision.approved, decision.reason, decision.by
+            if approved and decision.edited is not None and dict(decision.edited) != call.input:
+                approved, why = False, "the approver agreed to other arguments, with which it was not invoked"
         else:
             approved, why, by = False, "nobody can be asked", ""
         if not approved:
@@ -333,7 +380,7 @@ class _Pipeline:
                 **self._about(),
                 "approval": self._approval,
                 "effects": list(call.capability.effects),
-                "worst": worst_case(call.capability, call.input).amounts(),
+                "worst": self._worst.amounts(),
             }
             blobs = {"input": canonical(call.input)}
             writing = asyncio.ensure_future(
@@ -350,11 +397,12 @@ class _Pipeline:
             except (StoreError, InvalidValue) as error:
                 raise StepFailed("unavailable", "journal", f"{error}; nothing was run") from None
         self._has_begun = True
+        call.count(tool_calls=1)
 
     async def _run(self) -> Any:
         """Run the handler, again after a failure if the caller wants that, and the budget has room for it."""
         call, self._start = self._call, time.perf_counter()
-        worst = worst_case(call.capability, call.input).amounts()
+        worst = self._worst.amounts()
         for attempt in range(call.retries + 1):
             try:
                 return await self._run_once()
@@ -362,9 +410,12 @@ class _Pipeline:
                 if attempt == call.retries or failure.error.kind not in ("failed", "timeout", "unavailable"):
                     raise
                 call.event("run", "note", f"attempt {attempt + 1} failed: {failure.error.message}")
+                used = {"wall_seconds": time.perf_counter() - self._start, **call.used}
+                used["tool_calls"] -= 1  # the invocation itself, which is still the same
+                used["memory_mib"] = 0  # a peak
                 try:
                     assert call.reservation is not None
-                    call.reservation.grow({name: call.used.get(name, 0) + amount for name, amount in worst.items()})
+                    call.reservation.grow({name: used.get(name, 0) + amount for name, amount in worst.items()})
                 except BudgetExceeded:
                     raise failure from None
         raise AssertionError("unreachable")
@@ -372,15 +423,20 @@ class _Pipeline:
     async def _run_once(self) -> Any:
         call = self._call
         handler, milliseconds = call.capability.handler, call.capability.resources.timeout_ms
+        seconds, bound = None if milliseconds is None else milliseconds / 1000, f"{milliseconds} ms"
         if call.capability.runtime.engines:
-            milliseconds = None  # an engine counts the program's own time
+            seconds = None  # an engine counts the program's own time
+        if self._wall_left is not None:
+            left = max(self._wall_left - (time.perf_counter() - self._start), 0)
+            if seconds is None or left < seconds:
+                seconds, bound = left, f"the {self._wall_left:g} s that its budget had left"
         assert handler is not None
-        running = asyncio.ensure_future(self._handled("run", handler(call)))
+        running = asyncio.ensure_future(self._handled("run", handler))
         watching = asyncio.ensure_future(self._revoked()) if self._approval else None
         try:
             await asyncio.wait(
                 {running, *([watching] if watching else [])},
-                timeout=None if milliseconds is None else milliseconds / 1000,
+                timeout=seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if running.done():
@@ -389,18 +445,21 @@ class _Pipeline:
             for task in (running, watching):
                 if task is not None and not task.done():
                     task.cancel()
-                    await asyncio.gather(task, return_exceptions=True)
+                    await asyncio.wait({task}, timeout=_STOPS_WITHIN)
+                    if not task.done():
+                        call.warnings.append(f"{call.capability.id} does not stop, and goes on")
+                        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         if watching is not None and watching.done():
             watching.result()  # raises if nobody can tell any more whether it was revoked
             raise StepFailed("revoked", "run", "its approval was revoked while it ran")
-        raise StepFailed("timeout", "run", f"{call.capability.id} took longer than {milliseconds} ms")
+        raise StepFailed("timeout", "run", f"{call.capability.id} took longer than {bound}")
 
-    async def _handled(self, step: Step, work: Awaitable[Any]) -> Any:
+    async def _handled(self, step: Step, function: Callable[[Any], Awaitable[Any]]) -> Any:
         """Return what a function of the capability returns. Raises `StepFailed` for whatever it raises."""
         id = self._call.capability.id
         try:
-            return await work
-        except (KeyboardInterrupt, SystemExit, StepFailed):
+            return await function(self._call)
+        except (KeyboardInterrupt, StepFailed):
             raise
         except asyncio.CancelledError:
             if _is_cancelled():
@@ -409,8 +468,7 @@ class _Pipeline:
         except BudgetExceeded as error:
             raise StepFailed("exceeded", "budget", str(error), "ask for less, or for a larger budget") from None
         except BaseException as error:
-            told = str(error) if isinstance(error, ActboxError) else f"{type(error).__name__}: {error}"
-            raise StepFailed("failed", step, f"{id} failed: {told}"[:10_000]) from error
+            raise StepFailed("failed", step, f"{id} failed: {_text_of(error)}") from error
 
     async def _revoked(self) -> None:
         """Return once the approval is taken back."""
@@ -429,8 +487,8 @@ class _Pipeline:
     def _checked(self, output: Any) -> bytes:
         """Return an output as bytes. Raises `StepFailed` for one that is none of this capability."""
         id = self._call.capability.id
-        if is_large(output, MOST_OUTPUT_BYTES, MOST_OUTPUT_BYTES):
-            most = f"{MOST_OUTPUT_BYTES // _MIB} MiB are the most"
+        if is_large(output, MOST_OUTPUT_VALUES, MOST_OUTPUT_BYTES):
+            most = f"{MOST_OUTPUT_BYTES // _MIB} MiB are the most, and {MOST_OUTPUT_VALUES:,} values"
             raise StepFailed("invalid", "validate_output", f"the output of {id} is too large: {most}")
         try:
             data = canonical(output)
@@ -518,6 +576,15 @@ def labels_of(given: Label | str | Mapping[str, Label | str] | None) -> Label:
     if given is None:
         return PUBLIC
     return Label(*given.values()) if isinstance(given, Mapping) else Label(given)
+
+
+def _text_of(error: BaseException) -> str:
+    """Return the sentence of an exception, of some length at most, also of one that has none."""
+    try:
+        told = str(error)
+    except Exception:
+        told = "an exception without a message"
+    return (told if isinstance(error, ActboxError) else f"{type(error).__name__}: {told}")[:10_000]
 
 
 def _is_cancelled() -> bool:

@@ -69,6 +69,8 @@ class Remembered:
     """True if it belongs to another request."""
     outcome: Mapping[str, Any] | None = None
     """The outcome of the invocation that has ended."""
+    seq: int = 0
+    """The number of its last entry."""
 
 
 class Journal:
@@ -161,7 +163,7 @@ class Journal:
         Raises `StoreError` if the outcome was changed.
         """
         name, _, request = key.partition(":")
-        query = select(KEYS.c.request, KEYS.c.outcome, BLOBS.c.data).where(KEYS.c.key == name)
+        query = select(KEYS.c.request, KEYS.c.seq, KEYS.c.outcome, BLOBS.c.data).where(KEYS.c.key == name)
         joined = query.select_from(KEYS.outerjoin(BLOBS, BLOBS.c.digest == KEYS.c.outcome))
         row = await self._database.read(lambda connection: connection.execute(joined).first())
         if row is None:
@@ -170,7 +172,7 @@ class Journal:
             return Remembered(is_open=True, is_other=row.request != request)
         if not is_blob(row.outcome, row.data):
             raise StoreError("the journal's memory of this idempotency key was changed: verify the journal")
-        return Remembered(is_other=row.request != request, outcome=json.loads(row.data))
+        return Remembered(is_other=row.request != request, outcome=json.loads(row.data), seq=row.seq)
 
     async def entries(
         self,

@@ -147,6 +147,7 @@ class UsageSum:
     disk_mib: float = 0.0
     """MiB of files that invocations returned."""
     tool_calls: int = 0
+    """The invocations themselves, and the tool calls of their programs."""
     tokens: int = 0
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -279,7 +280,9 @@ class Metrics:
         self._network = meter.create_counter("process.network.io", "By", "Network bytes transferred.")
         self._io = meter.create_counter("actbox.invocation.io", "By", "Bytes of the input and output of invocations.")
         self._storage = meter.create_counter("actbox.invocation.storage", "By", "Bytes of the files returned.")
-        self._calls = meter.create_counter("actbox.invocation.tool_calls", "{call}", "Tool calls within invocations.")
+        self._calls = meter.create_counter(
+            "actbox.invocation.tool_calls", "{call}", "Invocations, and the tool calls within them."
+        )
         self._gpu = meter.create_counter("actbox.invocation.gpu.time", "s", "GPU seconds that handlers report.")
         self._cost = meter.create_counter("actbox.invocation.cost", "{USD}", "US dollars by the registry's prices.")
 

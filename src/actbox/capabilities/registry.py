@@ -54,9 +54,13 @@ class Registry:
         `approvals` asks, remembers and shares answers; `approver` is asked where there are none. `metrics` records each
         invocation for OpenTelemetry. See `Governance` for the rest.
         """
+        if isinstance(granted, str):
+            raise InvalidValue(f"granted is a list of kinds such as ['compute'], not {granted!r}")
         self._capabilities: dict[str, Capability] = {}
         self.account = Account(budget or Budget(), on_limit=on_limit)
         self._sandboxes = sandboxes
+        self._sandboxes_of: dict[str, Any] = {}
+        """Those of the registries whose capabilities this one has, by their names."""
         self._running: dict[str, asyncio.Future[Outcome]] = {}
         """The invocations with idempotency keys that run here now."""
         self._governance = Governance(
@@ -83,10 +87,14 @@ class Registry:
         Raises `InvalidValue` for an id that is registered already.
         """
         for given in capabilities:
+            if not isinstance(given, Capability | Registry):
+                raise InvalidValue(f"a registry takes capabilities, such as Capability.from_function(…), not {given!r}")
             for one in given.list() if isinstance(given, Registry) else (given,):
                 if (name := _plain(one.id)) in self._capabilities:
                     raise InvalidValue(f"there is a capability {one.id!r} already")
                 self._capabilities[name] = one
+                if isinstance(given, Registry):
+                    self._sandboxes_of[name] = given._sandboxes_of.get(name, given._sandboxes)
 
     def declare(self, declared: Capability) -> None:
         """Let a registered capability have another declaration, as of a `(capability …)` form, and keep its handler.
@@ -103,11 +111,10 @@ class Registry:
 
     def search(self, text: str, *, most: int = 20) -> tuple[Capability, ...]:
         """Return the capabilities whose id or description has words of a text, those with the most first."""
-        words = set(re.findall(r"\w+", text.lower()))
+        words = _words(text)
         found = []
         for one in self.list():
-            own = set(re.findall(r"\w+", f"{one.id} {one.description}".lower()))
-            if hits := len(words & own):
+            if hits := len(words & _words(f"{one.id} {one.description}")):
                 found.append((-hits, one.id, one))
         return tuple(one for *_, one in sorted(found, key=lambda each: each[:2])[:most])
 
@@ -189,7 +196,7 @@ class Registry:
             account,
             on_event or (lambda event: None),
             retries=retries,
-            sandboxes=self._sandboxes,
+            sandboxes=self._sandboxes_of.get(_plain(capability.id)) or self._sandboxes,
             user=user,
         )
         if idempotency_key is None:
@@ -221,6 +228,8 @@ class Registry:
     def _account(self, budget: Budget | Account | None) -> Account:
         if isinstance(budget, Account):
             return budget
+        if not isinstance(budget, Budget | None):
+            raise InvalidValue(f"budget is a Budget(…) or an Account, not {budget!r}")
         return Account(budget or Budget(), self.account, on_limit=self.account.on_limit)
 
     async def _once(self, call: Invocation, given: str) -> Outcome:
@@ -250,7 +259,7 @@ class Registry:
         if known.is_other:
             return self._refused(call, "the idempotency key belongs to an invocation with another input")
         if known.outcome is not None:
-            return Outcome.from_dict({**known.outcome, "repeated": True})
+            return Outcome.from_dict({**known.outcome, "entry": known.seq, "repeated": True})
         if known.is_open and not call.capability.retry_safe:
             why = "an earlier invocation with this key has begun, and nobody knows whether it has ended"
             return self._refused(call, why, "look into the journal, and use another key")
@@ -259,6 +268,10 @@ class Registry:
     def _refused(self, call: Invocation, why: str, hint: str = "") -> Outcome:
         error = InvocationError("refused", "validate_input", why, hint)
         return Outcome(id=call.id, capability=call.capability.id, version=call.capability.version, error=error)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", text.lower()))
 
 
 def _plain(id: str) -> str:

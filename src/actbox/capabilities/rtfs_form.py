@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from actbox.rtfs.reader import read as read_forms
 from actbox.rtfs.schemas import SchemaError
 from actbox.rtfs.schemas.literals import form_of_value, value_of
 from actbox.rtfs.syntax import Form, Keyword, ListForm, Literal, Symbol
+from actbox.rtfs.tokens import NAME
 from actbox.rtfs.values import Map, Value, Vector
 
 KEYS = {
@@ -39,7 +41,8 @@ _SCHEMAS = ("input-schema", "output-schema")
 _LISTS = ("effects", "approval", "filesystem", "network", "secrets")
 _RECORDS = ("runtime", "resources", "resource-estimates")
 _WORDS = ("type", "effects", "risk", "approval")
-"""The keys whose texts are written as keywords; all other texts are strings."""
+"""The keys whose texts are written as keywords where they can be; all other texts are strings."""
+_KEYWORD = re.compile(NAME)
 
 
 def read(text: str) -> tuple[dict[str, Any], ...]:
@@ -120,7 +123,7 @@ def _value(key: str, data: Any) -> Value:
         return Map.of((Keyword(name.replace("_", "-")), _value(name, value)) for name, value in data.items())
     if isinstance(data, list | tuple):
         return Vector(_value(key, item) for item in data)
-    return Keyword(data) if key in _WORDS and isinstance(data, str) else data
+    return Keyword(data) if key in _WORDS and isinstance(data, str) and _KEYWORD.fullmatch(data) else data
 
 
 def _at(form: Form, message: str) -> InvalidValue:

@@ -39,7 +39,7 @@ class StandardRegistry(Registry):
 
     def __init__(self, settings: Execution, more: Iterable[Capability], **governance: Any) -> None:
         """Use `standard_registry`."""
-        self._boxes = Sandboxes(settings)
+        self._boxes, self._settings = Sandboxes(settings), settings
         made = [*(make(settings, self._boxes) for make in STANDARD), *more]
         super().__init__(made, sandboxes=self._boxes, **governance)
         self._of_sessions: dict[tuple[str, str], Account] = {}
@@ -48,7 +48,7 @@ class StandardRegistry(Registry):
         self, id: str, input: Mapping[str, Any], *, budget: Budget | Account | None = None, **more: Any
     ) -> Outcome:
         """Use a capability; see `Registry.invoke`. The calls of one session share the budget that its first one had."""
-        session = input.get("session") if isinstance(input, Mapping) else None
+        session = input.get("session") if isinstance(input, Mapping) and self._has_sessions(id) else None
         if not isinstance(session, str) or not session or isinstance(budget, Account):
             return await super().invoke(id, input, budget=budget, **more)
         key = (str(more.get("caller", "")), session)
@@ -59,6 +59,9 @@ class StandardRegistry(Registry):
             lower = {name: min(amount, left.get(name, amount)) for name, amount in budget.amounts().items()}
             shared = Account(Budget(**lower), shared, on_limit=shared.on_limit)  # type: ignore[arg-type]
         return await super().invoke(id, input, budget=shared, **more)
+
+    def _has_sessions(self, id: str) -> bool:
+        return self._settings.sessions and id in ("execute.python", "ccos.execute.python")
 
     async def close(self) -> None:
         """Close the sessions and sandboxes. The journal and the approvals belong to whoever has opened them."""
@@ -126,8 +129,10 @@ def standard_registry(
     Raises `InvalidValue`, also for an `engine` without isolation unless `allow_unisolated` is given, and for a declared
     capability that is no standard one.
     """
+    if isinstance(input_roots, str | os.PathLike):
+        input_roots = [input_roots]
     given = input_roots if isinstance(input_roots, Mapping) else dict.fromkeys(input_roots, "public")
-    roots = tuple(InputRoot(_root(path), Label(label)) for path, label in given.items())
+    roots = tuple(_root(path, Label(label)) for path, label in given.items())
     policy = policy or Policy.strict()
     if egress_max is not None and policy.egress_max is None:
         policy = replace(policy, egress_max=egress_max)
@@ -140,7 +145,7 @@ def standard_registry(
         allow_unisolated=allow_unisolated,
         input_roots=roots,
         rules=rules,
-        output_types=tuple(output_types),
+        output_types=_extensions(output_types),
         sessions=sessions,
     )
     if engine and engine in TABLE and not TABLE[engine].isolates and not allow_unisolated:
@@ -177,8 +182,14 @@ def standard_registry(
     return registry
 
 
-def _root(path: str | os.PathLike[str]) -> Path:
-    found = Path(os.path.realpath(path))
+def _extensions(given: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise InvalidValue(f"output_types is a list such as ['png'], not {given!r}")
+    return tuple(one.lower().removeprefix(".") for one in given)
+
+
+def _root(path: str | os.PathLike[str], label: Label) -> InputRoot:
+    found, named = Path(os.path.realpath(path)), Path(os.path.abspath(path))
     if not found.is_dir():
         raise InvalidValue(f"input_roots: {path} is no directory")
-    return found
+    return InputRoot(found, label, None if named == found else named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -15,6 +16,7 @@ from .values import CannotCross, crossed
 
 MAX_SOURCE_BYTES = 8 * 2**20
 _NOT_IN_A_NAME = frozenset("/\0\n")
+_RTFS_NAME = re.compile(r"(?![0-9]|[+-][0-9]|(?:true|false|nil)\Z)[\w$+\-*/=<>!?%][\w$+\-*/=<>!?%.@]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Program:
                 raise InvalidValue(f"Program.{field_name} is a dict such as {example}, not {type(given).__name__}")
         inputs: dict[str, Any] = {}
         for name, value in self.inputs.items():
-            if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            if not isinstance(name, str) or not _can_be_variable(name, self.language):
                 raise InvalidValue(f"Program.inputs: {name!r} cannot be the name of a variable")
             try:
                 inputs[name] = crossed(value)
@@ -79,6 +81,12 @@ class Program:
             object.__setattr__(self, "dependencies", _requirements(self.dependencies))
         if self.label is not PUBLIC:
             object.__setattr__(self, "label", label_of(self.label, "Program.label"))
+
+
+def _can_be_variable(name: str, language: str) -> bool:
+    if language == "rtfs":
+        return _RTFS_NAME.fullmatch(name) is not None
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
 def _requirements(given: object) -> tuple[str, ...]:
