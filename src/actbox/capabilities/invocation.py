@@ -7,12 +7,16 @@ budget is set aside, its approval is given and its beginning is in the journal.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
+import logging
 import secrets
+import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -34,8 +38,11 @@ from .prices import Prices
 MOST_OUTPUT_BYTES: Final = 64 * 2**20
 """The most bytes of JSON that an output may have."""
 _LOOK_EVERY: Final = 1.0
+_STOP_WITHIN: Final = 30.0
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _MIB: Final = 2**20
+_MOST: Final = sys.float_info.max
+_log = logging.getLogger("actbox")
 
 
 @dataclass(slots=True)
@@ -68,6 +75,7 @@ class Invocation:
     """The highest label that the registry lets a capability send out, `None` for any."""
     cleared: Label | None = None
     """The highest label that may be sent to where the input goes, instead of `egress_max`; `prepare` sets it."""
+    _counting: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     output_label: Label | None = None
     """The label of the output where the handler has lowered it; `None`: the label of what the invocation has read."""
 
@@ -92,7 +100,9 @@ class Invocation:
         """
         self.count(**amounts)
         if self.reservation is not None:
-            self.reservation.grow(self.used)
+            with self._counting:
+                used = dict(self.used)
+            self.reservation.grow(used)
 
     def count(self, **amounts: float) -> None:
         """Count what was used and cannot be stopped any more, as `charge` does."""
@@ -100,9 +110,10 @@ class Invocation:
             Budget(**amounts)  # type: ignore[arg-type]  # a check of the names and amounts
         except TypeError:
             raise InvalidValue(f"a budget has {', '.join(DIMENSIONS)}, not {', '.join(amounts)}") from None
-        for name, amount in amounts.items():
-            before = self.used.get(name, 0)
-            self.used[name] = max(before, amount) if name == "memory_mib" else before + amount
+        with self._counting:  # a handler may have several threads
+            for name, amount in amounts.items():
+                before = self.used.get(name, 0)
+                self.used[name] = max(before, amount) if name == "memory_mib" else min(before + amount, _MOST)
 
     def charge_tokens(self, model: str, *, input: int = 0, output: int = 0, cached: int = 0) -> None:
         """Count the tokens of a model, so that a table of prices can tell their cost; `charge` need not count them too.
@@ -112,8 +123,11 @@ class Invocation:
         self.charge(tokens=self.meter.add_tokens(model, input=input, output=output, cached=cached))
 
     def event(self, step: str, what: Literal["begun", "done", "failed", "note"], message: str = "") -> None:
-        """Tell whoever follows the invocation."""
-        self.tell(StepEvent(self.id, self.capability.id, step, what, message))
+        """Tell whoever follows the invocation; their failure is logged."""
+        try:
+            self.tell(StepEvent(self.id, self.capability.id, step, what, message))
+        except Exception:
+            _log.exception("on_event of the invocation %s has failed", self.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +180,16 @@ def worst_case(capability: Capability, given: Mapping[str, Any]) -> Budget:
     return Budget(**found)  # type: ignore[arg-type]  # numbers by their dimension
 
 
+def priced(worst: Budget, prices: Prices | None) -> Budget:
+    """Return a worst case with the money that it costs, as far as that can be told: the price of tokens depends on the
+    model.
+    """
+    if prices is None:
+        return worst
+    usd = min(float(prices.cost(worst.amounts(), {}).usd), sys.float_info.max)
+    return worst if worst.usd is None and not usd else replace(worst, usd=usd)
+
+
 async def invoke(call: Invocation, governance: Governance, key: str = "", *, is_again: bool = False) -> Outcome:
     """Take an invocation through all steps, and return its outcome. Cancelling it is an outcome in the journal too.
 
@@ -189,7 +213,9 @@ class _Pipeline:
         self._key = key
         self._step: Step = "validate_input"
         self._approval = ""
+        self._answers: list[str] = []
         self._shown: Mapping[str, Any] = {}
+        self._worst = Budget()
         self._ending: asyncio.Future[Outcome] | None = None
         self._has_begun = False
         self._start = time.perf_counter()
@@ -225,6 +251,10 @@ class _Pipeline:
         except StepFailed as failure:
             self._call.event(step, "failed", failure.error.message)
             raise
+        except Exception as error:  # such as of a function that tells the worst case
+            why = f"{self._call.capability.id} failed: {type(error).__name__}: {error}"[:10_000]
+            self._call.event(step, "failed", why)
+            raise StepFailed("failed", step, why) from error
         self._call.event(step, "done")
         return done
 
@@ -261,19 +291,19 @@ class _Pipeline:
     async def _reserve(self) -> None:
         call = self._call
         try:
-            worst = worst_case(call.capability, call.input)
+            self._worst = priced(worst_case(call.capability, call.input), self._governance.prices)
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", str(error)) from None
         while True:
             try:
-                call.reservation = call.account.reserve(worst)
+                call.reservation = call.account.reserve(self._worst)
                 return
             except BudgetExceeded as error:
                 if not error.may_ask:
                     raise StepFailed("exceeded", "budget", str(error), "ask for less, or for a larger budget") from None
-                lacking = {one.dimension: one.asked - one.left for one in error.lacks}
+                lacking = {one.dimension: one.lacking for one in error.lacks}
                 await self._ask("budget", f"{error}: may it have more?", {"more": lacking})
-                call.account.extend(worst)
+                call.account.extend(self._worst, lacking)
 
     async def _approve(self) -> None:
         kinds = dict.fromkeys([*self._call.capability.approvals, *self._call.asks])
@@ -307,6 +337,7 @@ class _Pipeline:
             except (StoreError, InvalidValue) as error:
                 raise StepFailed("unavailable", step, f"nobody can be asked: {error}") from None
             self._approval = answer.id
+            self._answers.append(answer.id)
             approved, why, by = answer.approved, answer.reason, answer.by
         elif self._governance.approver is not None:
             request = ApprovalRequest(
@@ -333,7 +364,7 @@ class _Pipeline:
                 **self._about(),
                 "approval": self._approval,
                 "effects": list(call.capability.effects),
-                "worst": worst_case(call.capability, call.input).amounts(),
+                "worst": self._worst.amounts(),
             }
             blobs = {"input": canonical(call.input)}
             writing = asyncio.ensure_future(
@@ -344,7 +375,9 @@ class _Pipeline:
             try:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
-                await asyncio.wait({writing})
+                while not writing.done():  # whoever cancels twice must not cut it off either
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.wait({writing})
                 self._has_begun = writing.exception() is None  # so that its end is written too
                 raise
             except (StoreError, InvalidValue) as error:
@@ -354,7 +387,7 @@ class _Pipeline:
     async def _run(self) -> Any:
         """Run the handler, again after a failure if the caller wants that, and the budget has room for it."""
         call, self._start = self._call, time.perf_counter()
-        worst = worst_case(call.capability, call.input).amounts()
+        worst = self._worst.amounts()
         for attempt in range(call.retries + 1):
             try:
                 return await self._run_once()
@@ -375,8 +408,10 @@ class _Pipeline:
         if call.capability.runtime.engines:
             milliseconds = None  # an engine counts the program's own time
         assert handler is not None
+        if await self._is_revoked():  # while it waited for another answer, or for the journal
+            raise StepFailed("revoked", "run", "its approval was revoked before it ran")
         running = asyncio.ensure_future(self._handled("run", handler(call)))
-        watching = asyncio.ensure_future(self._revoked()) if self._approval else None
+        watching = asyncio.ensure_future(self._revoked()) if self._answers else None
         try:
             await asyncio.wait(
                 {running, *([watching] if watching else [])},
@@ -386,14 +421,25 @@ class _Pipeline:
             if running.done():
                 return running.result()
         finally:
-            for task in (running, watching):
-                if task is not None and not task.done():
-                    task.cancel()
-                    await asyncio.gather(task, return_exceptions=True)
+            await self._stop(running, watching)
         if watching is not None and watching.done():
             watching.result()  # raises if nobody can tell any more whether it was revoked
             raise StepFailed("revoked", "run", "its approval was revoked while it ran")
         raise StepFailed("timeout", "run", f"{call.capability.id} took longer than {milliseconds} ms")
+
+    async def _stop(self, *tasks: asyncio.Future[Any] | None) -> None:
+        """Cancel tasks, and wait until they have ended; a handler that does not end is left behind after a while."""
+        under_way = {task for task in tasks if task is not None and not task.done()}
+        for task in under_way:
+            task.cancel()
+        if not under_way:
+            return
+        done, left = await asyncio.wait(under_way, timeout=_STOP_WITHIN)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # or asyncio reports that nobody has asked for it
+        if left:
+            self._call.warnings.append(f"{self._call.capability.id} did not stop within {_STOP_WITHIN:g} seconds")
 
     async def _handled(self, step: Step, work: Awaitable[Any]) -> Any:
         """Return what a function of the capability returns. Raises `StepFailed` for whatever it raises."""
@@ -413,12 +459,15 @@ class _Pipeline:
             raise StepFailed("failed", step, f"{id} failed: {told}"[:10_000]) from error
 
     async def _revoked(self) -> None:
-        """Return once the approval is taken back."""
+        """Return once an approval is taken back."""
+        while not await self._is_revoked():  # noqa: ASYNC110 - another process may revoke it
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _is_revoked(self) -> bool:
+        """Return whether one of the approvals that the invocation has was taken back."""
         approvals = self._governance.approvals
-        assert approvals is not None
         try:
-            while not await approvals.is_revoked(self._approval):  # noqa: ASYNC110 - another process may revoke it
-                await asyncio.sleep(_LOOK_EVERY)
+            return approvals is not None and any([await approvals.is_revoked(one) for one in self._answers])
         except StoreError as error:
             why = f"nobody can tell any more whether its approval was revoked: {error}"
             raise StepFailed("unavailable", "run", why) from None
@@ -462,7 +511,10 @@ class _Pipeline:
         if self._has_begun:
             said |= call.meter.to_dict()
             if self._governance.metrics is not None:
-                self._governance.metrics.record(Metered.of(said))
+                try:
+                    self._governance.metrics.record(Metered.of(said))
+                except Exception:
+                    _log.exception("the metrics of the invocation %s could not be recorded", call.id)
         if journal is None:
             return outcome
         kind = "ended" if self._has_begun else "refused"
