@@ -301,10 +301,15 @@ async def test_a_run_is_tried_again_only_where_that_is_safe() -> None:
         await invoke(safe, retries=-1)
 
 
-async def test_an_output_that_is_too_large_is_refused() -> None:
+async def test_an_output_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     done = await Registry([capability(lambda call: "x" * (65 * 2**20))]).invoke("kit.echo", {"text": "x"})
     assert done.error is not None and (done.error.step, done.error.kind) == ("validate_output", "invalid")
     assert "64 MiB are the most" in done.error.message
+    monkeypatch.setattr("actbox.capabilities.invocation.MOST_OUTPUT_VALUES", 2_000)
+    itself: dict[str, Any] = {}
+    itself["itself"] = itself
+    done = await Registry([capability(lambda call: itself, output=True)]).invoke("kit.echo", {"text": "x"})
+    assert done.error is not None and (done.error.step, done.error.kind) == ("validate_output", "invalid")
 
 
 async def test_an_approver_is_asked_once_for_each_call(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ from .prices import Prices
 
 MOST_OUTPUT_BYTES: Final = 64 * 2**20
 """The most bytes of JSON that an output may have."""
+MOST_OUTPUT_VALUES: Final = 2_000_000
+"""The most values that an output may have, as many as a message of a program."""
 _LOOK_EVERY: Final = 1.0
 _STOP_WITHIN: Final = 30.0
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -478,8 +480,8 @@ class _Pipeline:
     def _checked(self, output: Any) -> bytes:
         """Return an output as bytes. Raises `StepFailed` for one that is none of this capability."""
         id = self._call.capability.id
-        if is_large(output, MOST_OUTPUT_BYTES, MOST_OUTPUT_BYTES):
-            most = f"{MOST_OUTPUT_BYTES // _MIB} MiB are the most"
+        if is_large(output, MOST_OUTPUT_VALUES, MOST_OUTPUT_BYTES):
+            most = f"{MOST_OUTPUT_BYTES // _MIB} MiB are the most, and {MOST_OUTPUT_VALUES:,} values"
             raise StepFailed("invalid", "validate_output", f"the output of {id} is too large: {most}")
         try:
             data = canonical(output)
