@@ -156,6 +156,17 @@ async def test_a_budget_warns_and_a_charge_beyond_it_ends_the_run() -> None:
     )
 
 
+async def test_three_charges_of_a_tenth_are_three_tenths() -> None:
+    def spend(call: Invocation) -> str:
+        for _ in range(3):
+            call.charge(usd=0.1)
+        return "done"
+
+    registry = Registry([capability(spend, estimates=Budget(usd=0.3))], budget=Budget(usd=0.3))
+    done = await registry.invoke("kit.echo", {"text": "x"})
+    assert done.ok and done.usage["usd"] == 0.3 and registry.account.left == Budget(usd=0)
+
+
 async def test_somebody_is_asked_whether_a_budget_may_be_more() -> None:
     asked: list[str] = []
     approver = CallbackApprover(lambda request: asked.append(request.reason) or True)

@@ -304,6 +304,11 @@ class Reservation:
         self.settle({})
 
 
+def exact_sum(first: float, second: float) -> float:
+    """Return the sum of two amounts as they are written, 0.3 for 0.1 and 0.2; the largest float for more than that."""
+    return min(_number(_exact(first) + _exact(second)), _MOST)
+
+
 def _check(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST:
         given = "one this large" if isinstance(value, int) and value > _MOST else repr(value)

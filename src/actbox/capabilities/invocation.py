@@ -27,7 +27,7 @@ from actbox.tools.approval import decision_of
 from actbox.tools.large_values import aside, is_large
 
 from .approvals import Approvals, Question
-from .budgets import DIMENSIONS, Account, Budget, BudgetExceeded, Reservation
+from .budgets import DIMENSIONS, Account, Budget, BudgetExceeded, Reservation, exact_sum
 from .capability import Capability
 from .database import StoreError
 from .journal import Journal
@@ -43,7 +43,6 @@ _LOOK_EVERY: Final = 1.0
 _STOP_WITHIN: Final = 30.0
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _MIB: Final = 2**20
-_MOST: Final = sys.float_info.max
 _log = logging.getLogger("actbox")
 
 
@@ -115,7 +114,7 @@ class Invocation:
         with self._counting:  # a handler may have several threads
             for name, amount in amounts.items():
                 before = self.used.get(name, 0)
-                self.used[name] = max(before, amount) if name == "memory_mib" else min(before + amount, _MOST)
+                self.used[name] = max(before, amount) if name == "memory_mib" else exact_sum(before, amount)
 
     def charge_tokens(self, model: str, *, input: int = 0, output: int = 0, cached: int = 0) -> None:
         """Count the tokens of a model, so that a table of prices can tell their cost; `charge` need not count them too.
@@ -399,7 +398,7 @@ class _Pipeline:
                 call.event("run", "note", f"attempt {attempt + 1} failed: {failure.error.message}")
                 try:
                     assert call.reservation is not None
-                    call.reservation.grow({name: call.used.get(name, 0) + amount for name, amount in worst.items()})
+                    call.reservation.grow({name: exact_sum(call.used.get(name, 0), one) for name, one in worst.items()})
                 except BudgetExceeded:
                     raise failure from None
         raise AssertionError("unreachable")
