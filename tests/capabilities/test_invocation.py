@@ -546,3 +546,19 @@ async def test_the_steps_can_be_streamed() -> None:
     seen = [one async for one in Registry([capability()]).stream("kit.echo", {"text": "x"})]
     assert isinstance(seen[-1], Outcome) and seen[-1].output == "x"
     assert [one.step for one in seen[:-1] if isinstance(one, StepEvent)].count("run") == 2
+
+
+async def test_a_stream_that_is_cancelled_leaves_nothing_behind() -> None:
+    async def read() -> None:
+        async for one in Registry([capability(slow)]).stream("kit.echo", {"text": "x"}):
+            if isinstance(one, StepEvent) and one.step == "run":
+                begun.set()
+
+    begun = asyncio.Event()
+    reading = asyncio.ensure_future(read())
+    await begun.wait()
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}

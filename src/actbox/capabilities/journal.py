@@ -361,8 +361,9 @@ class Journal:
                         body = _parse(said)[0]
                         for digest in blobs_of(body).values():
                             blobs[digest] = seq
-                        if "key" in body and kind in ("begun", "ended") and len(body["key"]) == _KEY_LENGTH:
-                            keys[body["key"]] = kind == "ended" or keys.get(body["key"], False)
+                        key = body.get("key")
+                        if isinstance(key, str) and len(key) == _KEY_LENGTH and kind in ("begun", "ended"):
+                            keys[key] = kind == "ended" or keys.get(key, False)
                 except (ValueError, TypeError, KeyError, AttributeError):
                     chain.unreadable(seq)
             present = connection.execute(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(blobs))) if blobs else ()

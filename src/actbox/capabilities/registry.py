@@ -204,11 +204,12 @@ class Registry:
         try:
             while not running.done() or not events.empty():
                 waiting = asyncio.ensure_future(events.get())
-                await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waiting.cancel()  # nothing happens to one that is done
                 if waiting.done():
                     yield waiting.result()
-                else:
-                    waiting.cancel()
             yield running.result()
         finally:
             if not running.done():
