@@ -81,8 +81,44 @@ def test_each_threshold_warns_once() -> None:
 def test_what_was_agreed_to_extends_the_account_but_not_its_parent() -> None:
     parent = Account(Budget(usd=2))
     child = Account(Budget(usd=1), parent, on_limit="ask")
-    child.extend(Budget(usd=5))
+    child.extend(Budget(usd=5), {"usd": 4})
     assert child.left == Budget(usd=2)
+
+
+def test_no_limit_is_raised_by_more_than_was_agreed_to() -> None:
+    account = Account(Budget(usd=0.3, tokens=10), on_limit="ask")
+    with pytest.raises(BudgetExceeded) as refused:
+        account.reserve(Budget(usd=1, tokens=10))
+    agreed = {one.dimension: one.lacking for one in refused.value.lacks}
+    assert agreed == {"usd": 0.7}
+    account.reserve(Budget(usd=0.3, tokens=10))  # while somebody was asked
+    account.extend(Budget(usd=1, tokens=10), agreed)
+    assert account.left == Budget(usd=0.7, tokens=0)
+
+
+def test_a_late_charge_counts_and_sets_nothing_aside_for_ever() -> None:
+    account = Account(Budget(usd=10))
+    mine = account.reserve(Budget(usd=1))
+    mine.settle({"usd": 1})
+    for _ in range(2):
+        with pytest.raises(InvalidValue, match="has ended"):
+            mine.grow({"usd": 3})
+    assert account.used["usd"] == 3 and account.left == Budget(usd=7)
+
+
+def test_a_callback_that_fails_keeps_nothing_from_being_settled() -> None:
+    account = Account(Budget(usd=1), on_warning=lambda warned: 1 / 0)
+    assert len(account.reserve(Budget(usd=1)).settle({"usd": 1})) == 2
+    assert account.used["usd"] == 1
+
+
+def test_the_largest_amounts_are_still_numbers() -> None:
+    with pytest.raises(InvalidValue, match="tokens"):
+        Budget(tokens=10**5000)
+    account = Account(Budget(usd=1))
+    for _ in range(3):
+        account.reserve(Budget()).settle({"usd": 1.7e308, "tokens": 0.5})
+    assert account.used["usd"] > 10**308 and account.left.usd == 0
 
 
 def test_ten_times_a_tenth_is_one() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -102,3 +104,30 @@ def test_a_read_only_database_can_be_read(tmp_path: Path) -> None:
     first.close()
     with closing(sqlite3.connect(tmp_path / "store.db")) as plain:
         assert plain.execute("pragma journal_mode").fetchone() == ("wal",)
+
+
+async def test_a_file_that_was_removed_or_replaced_takes_nothing_that_nobody_would_read(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    opened = Database.open(f"sqlite:///{path}", TABLES, part="names", version=1)
+    await opened.write(add("a"))
+    shutil.copy(path, tmp_path / "older.db")
+    os.replace(tmp_path / "older.db", path)
+    with pytest.raises(StoreError, match="removed or replaced"):
+        await opened.write(add("b"))
+    with pytest.raises(StoreError, match="removed or replaced"):
+        await opened.read(count)
+    path.unlink()
+    with pytest.raises(StoreError, match="removed or replaced"):
+        await opened.write(add("c"))
+    opened.close()
+
+
+async def test_a_relative_address_stays_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    opened = Database.open("sqlite:///store.db", TABLES, part="names", version=1)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    opened._engine.dispose()  # so that connections are made anew
+    await opened.write(add("a"))
+    assert await opened.read(count) == 1 and not [*(tmp_path / "other").iterdir()]
+    opened.close()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from actbox.capabilities import Budget, Capability, Journal, Label, Prices
-from actbox.capabilities.approvals import Approvals
+from actbox.capabilities import Budget, Capability, Journal, Label
+from actbox.capabilities.approvals import AlreadyAnswered, Approvals
 from actbox.capabilities.budgets import Account
 from actbox.capabilities.capability import Resources
 from actbox.capabilities.invocation import Invocation, digest_of
 from actbox.capabilities.outcome import Outcome, StepEvent
+from actbox.capabilities.prices import Prices
 from actbox.capabilities.registry import Registry
 from actbox.codeact import CallbackApprover
 from actbox.core.errors import InvalidValue
@@ -260,6 +262,17 @@ async def test_a_budget_warns_and_a_charge_beyond_it_ends_the_run() -> None:
     )
 
 
+async def test_three_charges_of_a_tenth_are_three_tenths() -> None:
+    def spend(call: Invocation) -> str:
+        for _ in range(3):
+            call.charge(usd=0.1)
+        return "done"
+
+    registry = Registry([capability(spend, estimates=Budget(usd=0.3))], budget=Budget(usd=0.3))
+    done = await registry.invoke("kit.echo", {"text": "x"})
+    assert done.ok and done.usage["usd"] == 0.3 and registry.account.left == Budget(usd=0)
+
+
 async def test_somebody_is_asked_whether_a_budget_may_be_more() -> None:
     asked: list[str] = []
     approver = CallbackApprover(lambda request: asked.append(request.reason) or True)
@@ -268,6 +281,86 @@ async def test_somebody_is_asked_whether_a_budget_may_be_more() -> None:
     assert (await registry.invoke("kit.echo", {"text": "x"})).ok
     assert len(asked) == 1 and "usd: 2 asked for, 1 of 1 left: may it have more?" in asked[0]
     assert registry.account.left == Budget(usd=2)
+
+
+async def test_an_approved_extension_is_no_larger_than_what_was_shown() -> None:
+    asked: list[str] = []
+
+    async def approve(request: Any) -> bool:
+        asked.append(request.reason)
+        if len(asked) == 1:  # while somebody thinks about it, others use up what was left
+            assert (await registry.invoke("kit.echo", {"text": "1"})).ok
+        return len(asked) == 1
+
+    def usd(capability: Capability, given: Any) -> Budget:
+        return Budget(usd=float(given["text"]))
+
+    made = capability(lambda call: call.charge(usd=float(call.input["text"])) or "x", worst_case=usd)
+    registry = Registry([made], approver=CallbackApprover(approve), budget=Budget(usd=1), on_limit="ask")
+    done = await registry.invoke("kit.echo", {"text": "1.5"})
+    assert done.error is not None and done.error.step == "budget" and len(asked) == 2
+    assert "1.5 asked for, 1 of 1 left" in asked[0] and "1.5 asked for, 0.5 of 1.5 left" in asked[1]
+
+
+async def test_runs_at_once_cannot_spend_more_money_than_there_is_by_the_prices() -> None:
+    goes_on = asyncio.Event()
+
+    async def wait(call: Invocation) -> str:
+        await goes_on.wait()
+        call.charge(cpu_seconds=10)
+        return "done"
+
+    made = capability(wait, estimates=Budget(cpu_seconds=10))
+    registry = Registry([made], budget=Budget(usd=3), prices=Prices(cpu_second="0.1"))
+    all_of_them = [asyncio.ensure_future(registry.invoke("kit.echo", {"text": str(n)})) for n in range(20)]
+    while sum(one.done() for one in all_of_them) < 17:
+        await asyncio.sleep(0)
+    goes_on.set()
+    assert sum(one.ok for one in await asyncio.gather(*all_of_them)) == 3
+    assert registry.account.used["usd"] == 3
+
+
+async def test_an_account_that_the_registry_does_not_bound_is_refused() -> None:
+    registry = Registry([capability()], budget=Budget(steps=0))
+    with pytest.raises(InvalidValue, match="a budget of its own"):
+        await registry.invoke("kit.echo", {"text": "x"}, budget=Account(Budget()))
+    assert (await Registry([capability()]).invoke("kit.echo", {"text": "x"}, budget=Account(Budget()))).ok
+
+
+async def test_functions_of_others_that_fail_leave_no_gap(journal: Journal) -> None:
+    def worst(capability: Capability, given: Any) -> Budget:
+        raise KeyError("code")
+
+    made = [capability(estimates=Budget(usd=1)), capability(id="kit.wrong", worst_case=worst)]
+    registry = Registry(made, journal=journal, budget=Budget(usd=1))
+    assert (await registry.invoke("kit.echo", {"text": "x"}, on_event=lambda event: 1 / 0)).ok
+    done = await registry.invoke("kit.wrong", {"text": "x"})
+    assert done.error is not None and (done.error.step, done.error.kind) == ("budget", "failed")
+    assert "KeyError: 'code'" in done.error.message
+    assert await kinds(journal) == ["begun", "ended", "refused"] and registry.account.left == Budget(usd=1)
+
+
+async def test_a_handler_that_does_not_stop_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actbox.capabilities.invocation._STOP_WITHIN", 0.01)
+    ends, late = asyncio.Event(), []
+
+    async def stubborn(call: Invocation) -> None:
+        while not ends.is_set():
+            try:
+                await ends.wait()
+            except asyncio.CancelledError:
+                pass
+        with pytest.raises(InvalidValue, match="has ended"):
+            call.charge(usd=1)
+        late.append(call)
+
+    registry = Registry([capability(stubborn, resources=Resources(timeout_ms=1))], budget=Budget(usd=2))
+    done = await registry.invoke("kit.echo", {"text": "x"})
+    assert done.error is not None and done.error.kind == "timeout" and "did not stop" in done.warnings[0]
+    ends.set()
+    while not late:
+        await asyncio.sleep(0)
+    assert registry.account.left == Budget(usd=1)  # it happened
 
 
 async def test_what_was_approved_is_what_runs() -> None:
@@ -325,10 +418,15 @@ async def test_a_run_is_tried_again_only_where_that_is_safe() -> None:
         await invoke(safe, retries=-1)
 
 
-async def test_an_output_that_is_too_large_is_refused() -> None:
+async def test_an_output_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     done = await Registry([capability(lambda call: "x" * (65 * 2**20))]).invoke("kit.echo", {"text": "x"})
     assert done.error is not None and (done.error.step, done.error.kind) == ("validate_output", "invalid")
     assert "64 MiB are the most" in done.error.message
+    monkeypatch.setattr("actbox.capabilities.invocation.MOST_OUTPUT_VALUES", 2_000)
+    itself: dict[str, Any] = {}
+    itself["itself"] = itself
+    done = await Registry([capability(lambda call: itself, output=True)]).invoke("kit.echo", {"text": "x"})
+    assert done.error is not None and (done.error.step, done.error.kind) == ("validate_output", "invalid")
 
 
 async def test_an_approver_is_asked_once_for_each_call(tmp_path: Path) -> None:
@@ -358,6 +456,27 @@ async def test_a_revoked_approval_stops_what_runs_by_it(tmp_path: Path, monkeypa
     await approvals.revoke(waiting[0].id, by="ann")
     done = await invoking
     assert done.error is not None and done.error.kind == "revoked" and done.approval == waiting[0].id
+    approvals.close()
+
+
+async def test_an_approval_that_is_revoked_before_the_run_begins_is_none(tmp_path: Path) -> None:
+    approvals = Approvals.open(f"sqlite:///{tmp_path}/approvals.db")
+    count: list[str] = []
+    made = capability(lambda call: count.append("x") or "x", approvals=("compute",), estimates=Budget(usd=2))
+    registry = Registry([made], approvals=approvals, budget=Budget(usd=1), on_limit="ask")
+    invoking = asyncio.ensure_future(registry.invoke("kit.echo", {"text": "x"}))
+    for _ in range(2):  # for more budget, then for the call
+        while not (waiting := await approvals.list("pending")):
+            await asyncio.sleep(0)
+        await approvals.approve(waiting[0].id, by="ann")
+        if not waiting[0].capability.endswith(":budget"):
+            break
+        budget = waiting[0].id
+        while (await approvals.find(budget)).state != "used":
+            await asyncio.sleep(0)
+        await approvals.revoke(budget, by="ann")
+    done = await invoking
+    assert done.error is not None and done.error.kind == "revoked" and not count
     approvals.close()
 
 
@@ -402,6 +521,86 @@ async def test_two_at_once_with_one_key_are_one(journal: Journal) -> None:
     registry = Registry([capability(slowly)], journal=journal)
     done = await asyncio.gather(*(registry.invoke("kit.echo", {"text": "x"}, idempotency_key="k") for _ in range(5)))
     assert {one.output for one in done} == {"1"} and [one.repeated for one in done] == [False, *[True] * 4]
+
+
+async def test_a_key_gives_no_outcome_a_lower_label(journal: Journal) -> None:
+    registry = Registry([capability()], journal=journal)
+    labels = ("public", "pii", "pii")
+    done = [await registry.invoke("kit.echo", {"text": "x"}, idempotency_key="k", labels=one) for one in labels[:2]]
+    assert done[0].labels == Label("public")
+    assert done[1].error is not None and "another input or label" in done[1].error.message
+    done = [await registry.invoke("kit.echo", {"text": "x"}, idempotency_key="l", labels=one) for one in labels[1:]]
+    assert [(one.labels, one.repeated) for one in done] == [(Label("pii"), False), (Label("pii"), True)]
+
+
+async def test_two_event_loops_with_one_key_run_it_once_and_wait_for_nothing(journal: Journal) -> None:
+    begun, goes_on, count = threading.Event(), threading.Event(), []
+
+    async def slowly(call: Invocation) -> str:
+        count.append("x")
+        begun.set()
+        await asyncio.to_thread(goes_on.wait)
+        return "done"
+
+    registry = Registry([capability(slowly)], journal=journal)
+
+    async def invoke() -> Outcome:
+        return await registry.invoke("kit.echo", {"text": "x"}, idempotency_key="k")
+
+    first = asyncio.ensure_future(asyncio.to_thread(asyncio.run, invoke()))
+    await asyncio.to_thread(begun.wait)
+    done = await invoke()
+    assert done.error is not None and "has begun" in done.error.message
+    goes_on.set()
+    assert (await first).ok and (await invoke()).repeated and len(count) == 1
+
+
+@pytest.mark.parametrize("at", range(1, 13))
+async def test_cancelled_at_any_moment_an_invocation_is_written_down_once(at: int, tmp_path: Path) -> None:
+    """Cancels after some milliseconds, and once more at once."""
+    store = f"sqlite:///{tmp_path}/store.db"
+    journal, approvals = Journal.open(store), Approvals.open(store)
+    count: list[str] = []
+
+    async def handler(call: Invocation) -> str:
+        count.append("x")
+        call.charge(usd=0.25)
+        await asyncio.sleep(0)
+        return "done"
+
+    made = capability(handler, approvals=("compute",), estimates=Budget(usd=1))
+    registry = Registry([made], journal=journal, approvals=approvals, budget=Budget(usd=10))
+
+    async def answer() -> None:
+        while True:
+            for one in await approvals.list("pending"):
+                with contextlib.suppress(AlreadyAnswered):
+                    await approvals.approve(one.id, by="ann")
+            await asyncio.sleep(0.001)
+
+    answering = asyncio.ensure_future(answer())
+    invoking = asyncio.ensure_future(registry.invoke("kit.echo", {"text": "x"}, idempotency_key="k"))
+    for _ in range(at):
+        await asyncio.sleep(0.001)
+    invoking.cancel()
+    await asyncio.sleep(0)
+    invoking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await invoking
+    answering.cancel()
+    while len(asyncio.all_tasks()) > 1:  # what was shielded
+        await asyncio.sleep(0.001)
+    found = [entry async for entry in journal.entries()]
+    assert [one.kind for one in found] in (["refused"], ["begun", "ended"], [])
+    assert bool(count) <= (len(found) == 2)
+    assert registry.account.left == Budget(usd=10 - 0.25 * len(count))
+    assert not await approvals.list("pending") and not await approvals.list("approved")
+    again = await Registry([made], journal=journal, granted=["compute"]).invoke(
+        "kit.echo", {"text": "x"}, idempotency_key="k"
+    )
+    assert again.repeated is (len(found) == 2) and len(count) <= 1 + (len(found) < 2)
+    journal.close()
+    approvals.close()
 
 
 @pytest.mark.parametrize("safe", [False, True])
@@ -456,3 +655,19 @@ async def test_the_steps_can_be_streamed() -> None:
     seen = [one async for one in Registry([capability()]).stream("kit.echo", {"text": "x"})]
     assert isinstance(seen[-1], Outcome) and seen[-1].output == "x"
     assert [one.step for one in seen[:-1] if isinstance(one, StepEvent)].count("run") == 2
+
+
+async def test_a_stream_that_is_cancelled_leaves_nothing_behind() -> None:
+    async def read() -> None:
+        async for one in Registry([capability(slow)]).stream("kit.echo", {"text": "x"}):
+            if isinstance(one, StepEvent) and one.step == "run":
+                begun.set()
+
+    begun = asyncio.Event()
+    reading = asyncio.ensure_future(read())
+    await begun.wait()
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}

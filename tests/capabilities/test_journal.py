@@ -82,6 +82,8 @@ async def test_entries_are_chained_in_the_order_of_their_numbers(journal: Journa
         (["UPDATE journal_blobs SET data = 'other'"], "the blob 525d51331341 was changed"),
         (["DELETE FROM journal_blobs"], "entry 6 has the blob 525d51331341, which is gone"),
         (["UPDATE journal_keys SET outcome = request"], "the idempotency key kkkkkkkkkkkk was changed"),
+        (["UPDATE journal_keys SET outcome = NULL"], "the idempotency key kkkkkkkkkkkk was forgotten"),
+        (["DELETE FROM journal_keys"], "the idempotency key kkkkkkkkkkkk was forgotten"),
     ],
 )
 async def test_damage_is_found(journal: Journal, statements: list[str], problem: str) -> None:
@@ -182,6 +184,16 @@ async def test_a_key_is_remembered_as_long_as_its_entries(journal: Journal) -> N
     assert await journal.trim(before=time.time() + 1) == 3 and (await journal.verify()).ok
     assert await journal.remembered("k:r") == Remembered()
     assert await journal.remembered("open:r") == Remembered(is_open=True)
+
+
+async def test_an_entry_that_cannot_be_read_back_leaves_no_gap(journal: Journal) -> None:
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    bodies = [{"number": 1}, {"deep": deep}, {"number": 2}]
+    done = await asyncio.gather(*(journal.append("call", body) for body in bodies), return_exceptions=True)
+    assert isinstance(done[1], InvalidValue) and (await journal.verify()).entries == 2
+    assert (await journal.verify()).ok
 
 
 async def test_an_outcome_that_was_changed_is_not_repeated(journal: Journal) -> None:

@@ -306,7 +306,7 @@ def test_the_table_has_no_money_where_there_are_no_prices(tmp_path: Path, capfd:
 def test_the_command_prints_csv_without_formulas(store: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_app(["usage", "--database", store, "--by", "user", "--csv"]) == 0
     rows = [*csv.DictReader(io.StringIO(capfd.readouterr().out))]
-    assert [row["user"] for row in rows] == ["'=1+1\x1b[31m", "ann", "bob"]
+    assert [row["user"] for row in rows] == ["'=1+1^[[31m", "ann", "bob"]
     ann = rows[1]
     assert (ann["cpu_ms"], ann["input_tokens"], ann["sent_bytes"]) == ("500", "1000005", str(2**29))
     assert (ann["delegation_usd"], ann["sandbox_usd"], ann["usd"]) == ("1.8", "0.05001575", "1.85001575")

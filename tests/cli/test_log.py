@@ -75,6 +75,16 @@ def test_a_line_is_safe_for_a_terminal_and_blobs_follow_it(run: Run, journal: Pa
     assert code == 0 and re.fullmatch(r"2  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  begun  i1  kit\.1  1\.0\.0  bob  {.*}", line)
     assert blobs == ["    input: say \\x1b[31m 1", "    raw: 1 bytes, no text"]
     assert "\\u202eeve" in run("show", "--caller", "\u202eeve")[1]
+    as_json = run("show", "--format", "json", "--caller", "\u202eeve")[1]
+    assert "\u202e" not in as_json and json.loads(as_json)["body"]["caller"] == "\u202eeve"
+
+
+def test_a_number_that_is_none_does_not_control_the_terminal(run: Run, journal: Path) -> None:
+    with closing(sqlite3.connect(journal)) as connection, connection:
+        connection.execute("UPDATE journal_entries SET seq = '9' || char(27) || '[31m' WHERE seq = 5")
+    for command in ("show", "tail", "verify"):
+        code, out, err = run(command)
+        assert code != 0 and "\x1b" not in out + err and "Traceback" not in err, (command, out, err)
 
 
 def test_the_last_entries_are_shown(run: Run, journal: Path) -> None:

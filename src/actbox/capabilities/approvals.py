@@ -103,7 +103,11 @@ class Approvals:
         are no JSON data, or for too much to show.
         """
         asked = _pending(question, self._timeout)
-        given = await self._database.write(lambda connection: _asked(connection, asked))
+        try:
+            given = await self._database.write(lambda connection: _asked(connection, asked))
+        except asyncio.CancelledError:  # the question is written down all the same
+            await asyncio.shield(self._withdraw(asked.id))
+            raise
         if given is not None:
             return Answer(True, given.id, given.decided_by, given.reason)
         telling = [asyncio.ensure_future(self._tell(tell, asked)) for tell in self._notify]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -19,7 +20,9 @@ from actbox.core.errors import ActboxError, InvalidValue
 WARN_AT = (Fraction(1, 2), Fraction(4, 5))
 """The shares of a dimension at which an account warns, once each."""
 _PEAK = "memory_mib"
+_MOST = sys.float_info.max
 _log = logging.getLogger("actbox")
+_ROUNDED = 1 + Fraction(1, 10**12)
 
 Amounts = Mapping[str, float]
 """Amounts by dimension, in the units of `Budget`."""
@@ -69,6 +72,11 @@ class Lack:
     asked: float
     left: float
     limit: float
+
+    @property
+    def lacking(self) -> float:
+        """How much more the limit would have to be."""
+        return _number(_exact(self.asked) - _exact(self.left))
 
     def __str__(self) -> str:
         if not self.asked:
@@ -157,6 +165,10 @@ class Account:
                     found[name] = min(found.get(name, math.inf), _number(max(account._left(name), Fraction(0))))
         return Budget(**found)  # type: ignore[arg-type]  # whole numbers stay whole
 
+    def draws_on(self, other: Account) -> bool:
+        """Return True if this is another account, or one below it."""
+        return any(account is other for account in self._chain())
+
     def reserve(self, worst: Budget) -> Reservation:
         """Set aside the worst case of an invocation. A dimension that is `None` sets nothing aside.
 
@@ -170,16 +182,19 @@ class Account:
                 account._set_aside(amounts, 1)
         return Reservation(self, amounts)
 
-    def extend(self, worst: Budget) -> None:
+    def extend(self, worst: Budget, most: Amounts) -> None:
         """Raise limits so far that `worst` can be reserved, after somebody has agreed to it.
 
-        Only accounts that `on_limit="ask"` allows it are extended; the others still hold.
+        `most` is what was agreed to, by dimension: no limit is raised by more, even if less is left by now. Only
+        accounts that `on_limit="ask"` allows it are extended; the others still hold.
         """
         with self._lock:
             for account in self._chain():
                 for name in account._limits if account.on_limit == "ask" else ():
-                    value = getattr(worst, name) or 0
-                    account._limits[name] += max(_exact(value) - account._left(name), Fraction(0))
+                    lacking = max(_exact(getattr(worst, name) or 0) - account._left(name), Fraction(0))
+                    agreed = _exact(most.get(name, 0))
+                    # A number that was shown was rounded, by less than this.
+                    account._limits[name] += lacking if lacking <= agreed * _ROUNDED else agreed
 
     def _check_left(self, amounts: Mapping[str, Fraction]) -> None:
         """Raise `BudgetExceeded` if this account, or one above, has less left than amounts."""
@@ -228,10 +243,17 @@ class Reservation:
         self._account = account
         self._amounts = amounts
         self._is_open = True
+        self._settled: Mapping[str, Fraction] = {}
 
     def grow(self, used: Amounts) -> None:
-        """Set aside what was used beyond the worst case. Raises `BudgetExceeded`, and sets nothing aside then."""
+        """Set aside what was used beyond the worst case. Raises `BudgetExceeded`, and sets nothing aside then.
+
+        After `settle`, as by a thread that goes on after its time, it counts at once, and raises `InvalidValue`.
+        """
         with self._account._lock:
+            if not self._is_open:
+                self._count_late({name: _exact(value) for name, value in used.items()})
+                raise InvalidValue("the invocation has ended, and takes no further charge")
             more = {
                 name: lacking
                 for name, value in used.items()
@@ -259,6 +281,7 @@ class Reservation:
             if not self._is_open:
                 return ()
             self._is_open = False
+            self._settled = exact
             for account in self._account._chain():
                 account._set_aside(self._amounts, -1)
                 warnings += [(account, one) for one in account._use(exact)]
@@ -270,14 +293,29 @@ class Reservation:
                     _log.exception("on_warning failed")
         return tuple(warned for _, warned in warnings)
 
+    def _count_late(self, used: Mapping[str, Fraction]) -> None:
+        """Count what was used since `settle`."""
+        before = self._settled
+        more = {name: one if name == _PEAK else one - before.get(name, 0) for name, one in used.items()}
+        self._settled = {**before, **used}
+        for account in self._account._chain():
+            for _ in account._use({name: max(one, Fraction(0)) for name, one in more.items()}):
+                pass  # nobody waits for a warning any more
+
     def release(self) -> None:
         """Give back what was set aside, for an invocation that did not begin. After `settle` it does nothing."""
         self.settle({})
 
 
+def exact_sum(first: float, second: float) -> float:
+    """Return the sum of two amounts as they are written, 0.3 for 0.1 and 0.2; the largest float for more than that."""
+    return min(_number(_exact(first) + _exact(second)), _MOST)
+
+
 def _check(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise InvalidValue(f"Budget.{name} is a number from 0, or None for no limit, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST:
+        given = "one this large" if isinstance(value, int) and value > _MOST else repr(value)
+        raise InvalidValue(f"Budget.{name} is a number from 0, or None for no limit, not {given}")
 
 
 def _text(number: float) -> str:
@@ -290,4 +328,4 @@ def _exact(value: float) -> Fraction:
 
 
 def _number(exact: Fraction) -> float:
-    return int(exact) if exact.denominator == 1 else float(exact)
+    return int(exact) if exact.denominator == 1 or exact > _MOST else float(exact)

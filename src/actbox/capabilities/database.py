@@ -86,6 +86,7 @@ class Database:
         self._read = threading.Condition(self._lock)
         """Notified when the last reader is done: a read whose caller was cancelled goes on in its thread."""
         self._is_open = True
+        self._file = _file(engine)
         self._begin: _Hook = _nothing
         self._finish: _Hook = _nothing
         self._committed: Callable[[], None] = lambda: None
@@ -151,6 +152,7 @@ class Database:
             self._readers += 1
         try:
             with self._told(), self._reading.connect() as connection:
+                self._check_file()
                 return work(connection)
         finally:
             with self._lock:
@@ -197,6 +199,7 @@ class Database:
         is_shared = len(together) > 1
         try:
             with self._told(), self._engine.begin() as connection:
+                self._check_file()
                 self._begin(connection)
                 for work, answer in together:
                     if is_shared:
@@ -222,6 +225,13 @@ class Database:
         for answer, value in done:
             answer.set_result(value)
 
+    def _check_file(self) -> None:
+        """Raise `StoreError` if the file has been removed or replaced: what was written here, nobody would read."""
+        found = _file(self._engine)
+        self._file = self._file or found
+        if found != self._file:
+            raise StoreError(f"{self._name} was removed or replaced while it was open: open it again")
+
     @contextlib.contextmanager
     def _told(self) -> Any:
         try:
@@ -241,6 +251,18 @@ class Database:
         return StoreError(f"{self._name} cannot be used: {why}")
 
 
+def _file(engine: Engine) -> tuple[int, int] | None:
+    """Return the identity of SQLite's file, `None` if there is none."""
+    path = engine.url.database
+    if engine.dialect.name != "sqlite" or path is None or path.startswith("file:"):
+        return None
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _nothing(connection: Connection) -> None:
     """Do nothing, where a database has no hooks."""
 
@@ -255,7 +277,7 @@ def _url(address: object) -> tuple[URL, str]:
         raise InvalidValue("a database is 'sqlite:///path' or 'postgresql://user@host/name'") from None
     shown = url.render_as_string(hide_password=True)
     if url.drivername == "sqlite" and url.database and url.database != ":memory:" and not url.query:
-        return url, shown
+        return url.set(database=os.path.abspath(url.database)), shown  # connections are made later, too
     if url.drivername == "postgresql":
         return url.set(drivername="postgresql+psycopg"), shown
     raise InvalidValue(f"a database is 'sqlite:///path' or 'postgresql://user@host/name', not {shown!r}")

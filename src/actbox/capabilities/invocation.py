@@ -7,10 +7,13 @@ budget is set aside, its approval is given and its beginning is in the journal.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
 import secrets
+import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +28,7 @@ from actbox.tools.approval import decision_of
 from actbox.tools.large_values import aside, is_large
 
 from .approvals import Approvals, Question
-from .budgets import DIMENSIONS, Account, Budget, BudgetExceeded, Reservation
+from .budgets import DIMENSIONS, Account, Budget, BudgetExceeded, Reservation, exact_sum
 from .capability import Capability
 from .database import StoreError
 from .journal import Journal
@@ -77,6 +80,7 @@ class Invocation:
     """The highest label that the registry lets a capability send out, `None` for any."""
     cleared: Label | None = None
     """The highest label that may be sent to where the input goes, instead of `egress_max`; `prepare` sets it."""
+    _counting: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     output_label: Label | None = None
     """The label of the output where the handler has lowered it; `None`: the label of what the invocation has read."""
 
@@ -101,7 +105,9 @@ class Invocation:
         """
         self.count(**amounts)
         if self.reservation is not None:
-            self.reservation.grow(self.used)
+            with self._counting:
+                used = dict(self.used)
+            self.reservation.grow(used)
 
     def count(self, **amounts: float) -> None:
         """Count what was used and cannot be stopped any more, as `charge` does."""
@@ -109,9 +115,10 @@ class Invocation:
             Budget(**amounts)  # type: ignore[arg-type]  # a check of the names and amounts
         except TypeError:
             raise InvalidValue(f"a budget has {', '.join(DIMENSIONS)}, not {', '.join(amounts)}") from None
-        for name, amount in amounts.items():
-            before = self.used.get(name, 0)
-            self.used[name] = max(before, amount) if name == "memory_mib" else before + amount
+        with self._counting:  # a handler may have several threads
+            for name, amount in amounts.items():
+                before = self.used.get(name, 0)
+                self.used[name] = max(before, amount) if name == "memory_mib" else exact_sum(before, amount)
 
     def ran(self, result: ExecutionResult) -> None:
         """Count what a program has used, and take over its label, its engine and its warnings."""
@@ -194,6 +201,16 @@ def worst_case(capability: Capability, given: Mapping[str, Any]) -> Budget:
     return Budget(**found)  # type: ignore[arg-type]  # numbers by their dimension
 
 
+def priced(worst: Budget, prices: Prices | None) -> Budget:
+    """Return a worst case with the money that it costs, as far as that can be told: the price of tokens depends on the
+    model.
+    """
+    if prices is None:
+        return worst
+    usd = min(float(prices.cost(worst.amounts(), {}).usd), sys.float_info.max)
+    return worst if worst.usd is None and not usd else replace(worst, usd=usd)
+
+
 async def invoke(call: Invocation, governance: Governance, key: str = "", *, is_again: bool = False) -> Outcome:
     """Take an invocation through all steps, and return its outcome. Cancelling it is an outcome in the journal too.
 
@@ -217,7 +234,9 @@ class _Pipeline:
         self._key = key
         self._step: Step = "validate_input"
         self._approval = ""
+        self._answers: list[str] = []
         self._shown: Mapping[str, Any] = {}
+        self._worst = Budget()
         self._ending: asyncio.Future[Outcome] | None = None
         self._has_begun = False
         self._start = time.perf_counter()
@@ -260,6 +279,10 @@ class _Pipeline:
         except StepFailed as failure:
             self._call.event(step, "failed", failure.error.message)
             raise
+        except Exception as error:  # such as of a function that tells the worst case
+            why = f"{self._call.capability.id} failed: {type(error).__name__}: {error}"[:10_000]
+            self._call.event(step, "failed", why)
+            raise StepFailed("failed", step, why) from error
         self._call.event(step, "done")
         return done
 
@@ -296,11 +319,9 @@ class _Pipeline:
     async def _reserve(self) -> None:
         call = self._call
         try:
-            worst = worst_case(call.capability, call.input)
+            worst = priced(worst_case(call.capability, call.input), self._governance.prices)
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", str(error)) from None
-        if self._governance.prices is not None:
-            worst = replace(worst, usd=float(self._governance.prices.cost(worst.amounts(), {}).usd))
         bounds_wall = worst.wall_seconds is None and call.account.left.wall_seconds is not None
         if bounds_wall:
             worst = replace(worst, wall_seconds=_LEAST_SECONDS)
@@ -316,9 +337,9 @@ class _Pipeline:
                 bounds_wall = False  # once somebody has agreed to more, the time is not bounded by what is left
                 if not error.may_ask:
                     raise StepFailed("exceeded", "budget", str(error), "ask for less, or for a larger budget") from None
-                lacking = {one.dimension: one.asked - one.left for one in error.lacks}
+                lacking = {one.dimension: one.lacking for one in error.lacks}
                 await self._ask("budget", f"{error}: may it have more?", {"more": lacking})
-                call.account.extend(worst)
+                call.account.extend(self._worst, lacking)
 
     async def _approve(self) -> None:
         kinds = dict.fromkeys([*self._call.capability.approvals, *self._call.asks])
@@ -352,6 +373,7 @@ class _Pipeline:
             except (StoreError, InvalidValue) as error:
                 raise StepFailed("unavailable", step, f"nobody can be asked: {error}") from None
             self._approval = answer.id
+            self._answers.append(answer.id)
             approved, why, by = answer.approved, answer.reason, answer.by
         elif self._governance.approver is not None:
             request = ApprovalRequest(
@@ -391,7 +413,9 @@ class _Pipeline:
             try:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
-                await asyncio.wait({writing})
+                while not writing.done():  # whoever cancels twice must not cut it off either
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.wait({writing})
                 self._has_begun = writing.exception() is None  # so that its end is written too
                 raise
             except (StoreError, InvalidValue) as error:
@@ -415,7 +439,8 @@ class _Pipeline:
                 used["memory_mib"] = 0  # a peak
                 try:
                     assert call.reservation is not None
-                    call.reservation.grow({name: used.get(name, 0) + amount for name, amount in worst.items()})
+                    more = {name: exact_sum(used.get(name, 0), amount) for name, amount in worst.items()}
+                    call.reservation.grow(more)
                 except BudgetExceeded:
                     raise failure from None
         raise AssertionError("unreachable")
@@ -431,8 +456,10 @@ class _Pipeline:
             if seconds is None or left < seconds:
                 seconds, bound = left, f"the {self._wall_left:g} s that its budget had left"
         assert handler is not None
+        if await self._is_revoked():  # while it waited for another answer, or for the journal
+            raise StepFailed("revoked", "run", "its approval was revoked before it ran")
         running = asyncio.ensure_future(self._handled("run", handler))
-        watching = asyncio.ensure_future(self._revoked()) if self._approval else None
+        watching = asyncio.ensure_future(self._revoked()) if self._answers else None
         try:
             await asyncio.wait(
                 {running, *([watching] if watching else [])},
@@ -442,17 +469,26 @@ class _Pipeline:
             if running.done():
                 return running.result()
         finally:
-            for task in (running, watching):
-                if task is not None and not task.done():
-                    task.cancel()
-                    await asyncio.wait({task}, timeout=_STOPS_WITHIN)
-                    if not task.done():
-                        call.warnings.append(f"{call.capability.id} does not stop, and goes on")
-                        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            await self._stop(running, watching)
         if watching is not None and watching.done():
             watching.result()  # raises if nobody can tell any more whether it was revoked
             raise StepFailed("revoked", "run", "its approval was revoked while it ran")
         raise StepFailed("timeout", "run", f"{call.capability.id} took longer than {bound}")
+
+    async def _stop(self, *tasks: asyncio.Future[Any] | None) -> None:
+        """Cancel tasks, and wait until they have ended; a handler that does not end is left behind after a while."""
+        under_way = {task for task in tasks if task is not None and not task.done()}
+        for task in under_way:
+            task.cancel()
+        if not under_way:
+            return
+        done, left = await asyncio.wait(under_way, timeout=_STOPS_WITHIN)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # or asyncio reports that nobody has asked for it
+        for task in left:
+            self._call.warnings.append(f"{self._call.capability.id} does not stop, and goes on")
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     async def _handled(self, step: Step, function: Callable[[Any], Awaitable[Any]]) -> Any:
         """Return what a function of the capability returns. Raises `StepFailed` for whatever it raises."""
@@ -471,12 +507,15 @@ class _Pipeline:
             raise StepFailed("failed", step, f"{id} failed: {_text_of(error)}") from error
 
     async def _revoked(self) -> None:
-        """Return once the approval is taken back."""
+        """Return once an approval is taken back."""
+        while not await self._is_revoked():  # noqa: ASYNC110 - another process may revoke it
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _is_revoked(self) -> bool:
+        """Return whether one of the approvals that the invocation has was taken back."""
         approvals = self._governance.approvals
-        assert approvals is not None
         try:
-            while not await approvals.is_revoked(self._approval):  # noqa: ASYNC110 - another process may revoke it
-                await asyncio.sleep(_LOOK_EVERY)
+            return approvals is not None and any([await approvals.is_revoked(one) for one in self._answers])
         except StoreError as error:
             why = f"nobody can tell any more whether its approval was revoked: {error}"
             raise StepFailed("unavailable", "run", why) from None
@@ -520,7 +559,10 @@ class _Pipeline:
         if self._has_begun:
             said |= call.meter.to_dict()
             if self._governance.metrics is not None:
-                self._governance.metrics.record(Metered.of(said))
+                try:
+                    self._governance.metrics.record(Metered.of(said))
+                except Exception:
+                    _log.exception("the metrics of the invocation %s could not be recorded", call.id)
         if journal is None:
             return outcome
         kind = "ended" if self._has_begun else "refused"

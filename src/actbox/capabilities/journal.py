@@ -201,7 +201,10 @@ class Journal:
 
     async def last(self) -> int:
         """Return the number of the last entry, 0 if there is none."""
-        return (await self._database.read(_last))[0]
+        seq = (await self._database.read(_last))[0]
+        if type(seq) is not int:
+            raise StoreError(f"the last entry of the journal has the number {seq!r}: verify the journal")
+        return seq
 
     async def blob(self, digest: str) -> bytes | None:
         """Return a blob by its hash, `None` if the journal has it no more."""
@@ -257,7 +260,7 @@ class Journal:
             and not is_signed(self._key, "head", *head)
         ):
             raise StoreError("the journal's head is not signed by this key; keep the journal, and begin another")
-        if (head is not None and head[:2] != tail) or tail[0] < self._seen:
+        if (head is not None and head[:2] != tail) or type(tail[0]) is not int or tail[0] < self._seen:
             most = max(self._seen, head[0] if head is not None else 0)
             raise StoreError(
                 f"the journal's tail was changed: it had entry {most}, and now ends with entry {tail[0]}; nothing is"
@@ -320,8 +323,9 @@ class Journal:
         _ADD_ENTRY.execute(connection, row | {"previous": previous, "hash": digest})
         for name, data in blobs.items():
             _KEEP_BLOB.execute(connection, {"digest": name, "data": data, "used": seq})
+        entry = Entry(seq, now, kind, invocation, json.loads(said), previous, digest)
         self._tail = (seq, digest)  # last, so that an entry that was not written is none
-        return Entry(seq, now, kind, invocation, json.loads(said), previous, digest)
+        return entry
 
     def _text(self, body: Mapping[str, Any]) -> str:
         said = canonical(body)
@@ -350,6 +354,7 @@ class Journal:
         trims = []
         for rows in connection.execute(_rows(0).execution_options(yield_per=_AT_ONCE)).partitions():
             blobs: dict[str, int] = {}
+            keys: dict[str, bool] = {}
             for row in rows:
                 chain.entry(row)
                 seq, _, kind, _, said, _, _ = row
@@ -358,13 +363,18 @@ class Journal:
                         about = json.loads(said)
                         trims.append((about["last"], about["hash"]))
                     elif _HAS_BLOBS in said:
-                        for digest in blobs_of(_parse(said)[0]).values():
+                        body = _parse(said)[0]
+                        for digest in blobs_of(body).values():
                             blobs[str(digest)] = seq
+                        key = body.get("key")
+                        if isinstance(key, str) and len(key) == _KEY_LENGTH and kind in ("begun", "ended"):
+                            keys[key] = kind == "ended" or keys.get(key, False)
                 except (ValueError, TypeError, KeyError, AttributeError):
                     chain.unreadable(seq)
             present = connection.execute(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(blobs))) if blobs else ()
             for digest in blobs.keys() - {one.digest for one in present}:
                 chain.problem(f"entry {blobs[digest]} has the blob {digest[:12]}, which is gone")
+            _check_remembered(connection, chain, keys)
         if anchor is not None and tuple(anchor) not in trims:
             chain.problem(f"the entries up to {anchor.seq} are gone, and no entry says that they were removed")
         for digest, data in connection.execute(_BLOBS_WHOLE):
@@ -398,6 +408,8 @@ class Journal:
         return removed
 
 
+_KEY_LENGTH: Final = 129
+"""The length of an idempotency key, two digests with a colon between them."""
 _HAS_BLOBS: Final = f'"{BLOBS_FIELD}":['
 _parse: Final = json.JSONDecoder().raw_decode  # half the time of `json.loads`, for each entry of a journal
 _BLOBS_WHOLE: Final = select(BLOBS.c.digest, BLOBS.c.data).execution_options(yield_per=100)
@@ -413,6 +425,20 @@ def _open_key(connection: Connection, key: str, seq: int, again: bool) -> None:
         raise InvalidValue("another invocation has begun with the same idempotency key")
     else:
         connection.execute(update(KEYS).where(KEYS.c.key == name).values(seq=seq))
+
+
+def _check_remembered(connection: Connection, chain: Chain, keys: Mapping[str, bool]) -> None:
+    """Add a problem for each idempotency key of some entries that is not remembered any more, with its outcome if it
+    has ended; it would run again.
+    """
+    if not keys:
+        return
+    names = [key.partition(":")[0] for key in keys]
+    query = select(KEYS.c.key, KEYS.c.request, KEYS.c.outcome).where(KEYS.c.key.in_(names))
+    known = {f"{row.key}:{row.request}": row.outcome is not None for row in connection.execute(query)}
+    for key, has_ended in keys.items():
+        if key not in known or (has_ended and not known[key]):
+            chain.problem(f"the idempotency key {key[:12]} was forgotten")
 
 
 def _check_keys(connection: Connection, chain: Chain) -> None:
@@ -477,7 +503,7 @@ def _read(connection: Connection, *, after: int, conditions: Iterable[ColumnElem
 def _entry(row: Any) -> Entry:
     try:
         body = json.loads(row.body)
-        if not isinstance(body, dict):
+        if not isinstance(body, dict) or (type(row.seq), type(row.time)) != (int, int):
             raise TypeError
     except (ValueError, TypeError, RecursionError):
         raise StoreError(f"entry {row.seq!r} of the journal cannot be read: verify the journal") from None

@@ -109,6 +109,8 @@ class Chain:
         seq, when, kind, invocation, text, previous, digest = row
         self.entries += 1
         try:
+            if type(seq) is not int:
+                raise TypeError
             if not self._is_begun:
                 self.seq, self.hash, self._is_begun = seq - 1, previous, True
             if seq != self.seq + 1:

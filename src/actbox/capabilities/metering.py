@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from actbox._version import __version__
 from actbox.core.errors import InvalidValue, Unsupported
 
+from .database import StoreError
 from .journal import Journal
 from .prices import Cost, Prices, Tokens, total
 
@@ -206,7 +207,10 @@ async def usage_of(
     sums: dict[tuple[str, ...], UsageSum] = {}
     async for entry in journal.entries(kind="ended", since=since):
         day = datetime.fromtimestamp(entry.time / _MICRO).astimezone().date().isoformat()
-        metered = Metered.of(entry.body, day)
+        try:
+            metered = Metered.of(entry.body, day)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            raise StoreError(f"entry {entry.seq} of the journal says what no invocation says: verify it") from None
         if prices is not None:
             metered = metered.priced(prices)
         for one in metered.by_model() if "model" in by else (metered,):

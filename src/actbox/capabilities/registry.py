@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from actbox.core.errors import InvalidValue
-from actbox.core.labels import Label
+from actbox.core.labels import PUBLIC, Label
 from actbox.sync import call
 from actbox.tools import Approver
 
@@ -61,8 +61,8 @@ class Registry:
         self._sandboxes = sandboxes
         self._sandboxes_of: dict[str, Any] = {}
         """Those of the registries whose capabilities this one has, by their names."""
-        self._running: dict[str, asyncio.Future[Outcome]] = {}
-        """The invocations with idempotency keys that run here now."""
+        self._running: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Outcome]] = {}
+        """The invocations with idempotency keys that run here now, by their event loops."""
         self._governance = Governance(
             approvals=approvals,
             approver=approver,
@@ -170,10 +170,11 @@ class Registry:
         """Use a capability, and return what it came to; failures are outcomes, too.
 
         `caller` names the agent, `user` the person for whom it acts, `run` the conversation. `budget` bounds this
-        invocation, or is the account of several. `labels` are those of the input: one, or some by field. Two
-        invocations of one caller with the same `idempotency_key` are one: the second has the first's outcome. A run
-        that fails is tried again up to `retries` times, which a capability must declare to be safe. Raises
-        `InvalidValue` for a budget of more than the registry has left, and for a key without a journal.
+        invocation, or is the account of several, below that of the registry. `labels` are those of the input: one, or
+        some by field. Two invocations of one caller with the same `idempotency_key` are one: the second has the first's
+        outcome. A run that fails is tried again up to `retries` times, which a capability must declare to be safe.
+        Raises `InvalidValue` for a budget of more than the registry has left, or that is not below it, and for a key
+        without a journal.
         """
         if type(retries) is not int or retries < 0:
             raise InvalidValue(f"retries is a whole number from 0, not {retries!r}")
@@ -210,11 +211,12 @@ class Registry:
         try:
             while not running.done() or not events.empty():
                 waiting = asyncio.ensure_future(events.get())
-                await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waiting.cancel()  # nothing happens to one that is done
                 if waiting.done():
                     yield waiting.result()
-                else:
-                    waiting.cancel()
             yield running.result()
         finally:
             if not running.done():
@@ -227,6 +229,8 @@ class Registry:
 
     def _account(self, budget: Budget | Account | None) -> Account:
         if isinstance(budget, Account):
+            if not budget.draws_on(self.account) and self.account.left != Budget():
+                raise InvalidValue("the registry has a budget of its own: take Account(budget, registry.account)")
             return budget
         if not isinstance(budget, Budget | None):
             raise InvalidValue(f"budget is a Budget(…) or an Account, not {budget!r}")
@@ -237,27 +241,29 @@ class Registry:
         journal = self.journal
         assert journal is not None
         try:
-            request = digest_of(call.input)
+            # The outcome has the label of its input, so another label is another input.
+            request = digest_of(call.input if call.labels == PUBLIC else [call.input, str(call.labels)])
         except InvalidValue:
             return await invoke(call, self._governance)  # which says what is wrong with it
         key = f"{digest_of([call.caller, call.capability.id, given])}:{request}"
-        while (running := self._running.get(key)) is not None:
+        here = (asyncio.get_running_loop(), key)  # another loop is like another process
+        while (running := self._running.get(here)) is not None:
             await asyncio.wait({running})
             if not running.cancelled() and running.exception() is None:
                 return replace(running.result(), repeated=True)
-        self._running[key] = own = asyncio.get_running_loop().create_future()
+        self._running[here] = own = here[0].create_future()
         try:
             outcome = await self._first(call, journal, key)
             own.set_result(outcome)
             return outcome
         finally:
             own.cancel()
-            del self._running[key]
+            del self._running[here]
 
     async def _first(self, call: Invocation, journal: Journal, key: str) -> Outcome:
         known = await journal.remembered(key)
         if known.is_other:
-            return self._refused(call, "the idempotency key belongs to an invocation with another input")
+            return self._refused(call, "the idempotency key belongs to an invocation with another input or label")
         if known.outcome is not None:
             return Outcome.from_dict({**known.outcome, "entry": known.seq, "repeated": True})
         if known.is_open and not call.capability.retry_safe:

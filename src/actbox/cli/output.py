@@ -20,6 +20,8 @@ from .interrupt import Broken
 Stream = Literal["stdout", "stderr"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# JSON text may have these as they are, but they control a terminal, or turn the direction of writing.
+_ACTS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _DESCRIPTORS: dict[Stream, int] = {"stdout": 1, "stderr": 2}
 
 
@@ -137,4 +139,4 @@ def to_json(document: Mapping[str, Any]) -> str:
     except ValueError:
         finite = json.loads(json.dumps(document), parse_constant=lambda _: None)
         text = json.dumps(finite, ensure_ascii=False)
-    return _SURROGATE.sub("\ufffd", text)
+    return _ACTS.sub(lambda found: f"\\u{ord(found[0]):04x}", _SURROGATE.sub("\ufffd", text))

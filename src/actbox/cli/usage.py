@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from actbox.content.safe_text import spelt_out
+from actbox.content.safe_text import spelt_out, visible
 
 from .errors import BROKEN_PIPE, UsageError
 from .log import time_of, with_journal
@@ -72,7 +72,7 @@ _AGO: Final = re.compile(r"(\d{1,6})([mhd])")
 _SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400}
 _WIDE: Final = 250
 _UNITS: Final = ("B", "KiB", "MiB", "GiB")
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _LEAST_SHOWN: Final = Decimal("0.000001")
 
 
@@ -158,5 +158,5 @@ def _number(value: float | Decimal, group: str = "") -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text as a cell that a spreadsheet takes for text, not for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """Return text as a cell that a spreadsheet takes for text, not for a formula, and that controls no terminal."""
+    return visible(f"'{text}" if text.startswith(_FORMULA) else text)
