@@ -6,19 +6,22 @@ import asyncio
 import base64
 import os
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from actbox.capabilities import Budget, Capability, Label, Outcome, StandardRegistry, standard_registry
+from actbox.capabilities import Approvals, Budget, Capability, Label, Outcome, StandardRegistry, standard_registry
 from actbox.codeact import CallbackApprover
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
+from actbox.core.packages import PackagePolicy
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.review import Rules
+from actbox.sandbox.opening import open_sandbox
 
 FORMS = Path(__file__).with_name("execution_capabilities.rtfs").read_text()
 GRANTED: dict[str, Any] = {"granted": ["compute"], "engine": "linux", "javascript_environment": "host"}
@@ -108,6 +111,8 @@ async def test_input_files_carry_the_labels_of_their_directories(registry: Stand
     assert (done.output["stdout"], done.labels) == ("open\n", Label("public"))
     done = await run(registry, read, input_files={"x": f"{root}/staff/a.txt"})
     assert (done.output["stdout"], done.labels) == ("staff\n", Label("pii.name"))
+    missing = await run(registry, read, input_files={"x": f"{root}/staff/no.txt"})
+    assert not missing.ok and missing.labels == Label("pii.name")
 
 
 async def test_calls_of_a_session_share_variables_labels_and_budget(registry: StandardRegistry) -> None:
@@ -207,6 +212,43 @@ async def test_a_program_becomes_a_capability(registry: StandardRegistry) -> Non
     registry.register(made)
     done = await registry.invoke("kit.add", {"a": 1, "b": 2})
     assert (done.output, done.engine) == (3, "linux"), done.error
+
+
+async def test_a_program_that_becomes_a_capability_keeps_its_label(registry: StandardRegistry) -> None:
+    made = Capability.from_program(Program("a", label="pii.name"), "kit.one", "", "[:map [:a :int]]", ":int")
+    async with open_sandbox("linux", policy=Policy(label="internal")) as box:
+        other = Capability.from_program(Program("1 // a"), "kit.other", "", "[:map [:a :int]]", ":int", box=box)
+        registry.register(made, other)
+        done = await registry.invoke("kit.one", {"a": 1}, labels="internal")
+        assert (done.output, done.labels) == (1, Label("pii.name+internal")), done.error
+        for a in (0, 1):
+            done = await registry.invoke("kit.other", {"a": a}, labels="pii.email")
+            assert (done.ok, done.labels) == (a == 1, Label("pii.email+internal"))
+
+
+async def test_no_name_of_a_package_leaves_with_data() -> None:
+    packages = PackagePolicy(index="http://127.0.0.1:9/simple")
+    async with standard_registry(packages=packages, egress_max="public", sessions=True, **GRANTED) as registry:
+        for code, more in (("1", {"dependencies": ["ann"]}), ("# /// script\n# dependencies = ['ann']\n# ///\n", {})):
+            given = {"code": code, **more}
+            done = await registry.invoke("execute.python", given, labels="pii.name")
+            assert done.error is not None and (done.error.kind, done.error.step) == ("refused", "label"), done
+        await registry.invoke("execute.python", {"code": "1", "session": "s"}, labels="pii.name")
+        done = await registry.invoke("execute.python", {"code": "1", "dependencies": ["ann"], "session": "s"})
+        assert done.error is not None and done.error.step == "label", done
+
+
+async def test_somebody_who_is_asked_about_a_session_sees_what_it_has_read(tmp_path: Path) -> None:
+    with closing(Approvals.open(f"sqlite:///{tmp_path}/approvals.db")) as approvals:
+        async with standard_registry(approvals=approvals, sessions=True, engine="linux") as registry:
+            for label in ("pii.name", "public"):
+                given = {"code": "1", "session": "s"}
+                asked = asyncio.create_task(registry.invoke("execute.python", given, labels=label))
+                while not (waiting := await approvals.list("pending")):
+                    await asyncio.sleep(0)
+                assert waiting[0].labels == Label("pii.name")
+                await approvals.approve(waiting[0].id, by="ann")
+                assert (await asked).ok
 
 
 async def test_the_registrys_policy_bounds_every_program() -> None:

@@ -275,8 +275,9 @@ async def test_one_key_is_one_invocation(journal: Journal) -> None:
 
     first, again = await invoke(), await invoke()
     assert (first.output, again.output, again.repeated, again.id) == ("1", "1", True, first.id)
-    other = await invoke("y")
-    assert other.error is not None and "another input" in other.error.message
+    assert (await invoke(labels="pii.email")).labels == Label("pii.email")
+    other = await invoke("y", labels="pii.email")
+    assert other.error is not None and "another input" in other.error.message and other.labels == Label("pii.email")
     assert len(count) == 1
     with pytest.raises(InvalidValue, match="needs a journal"):
         await Registry([capability()]).invoke("kit.echo", {"text": "x"}, idempotency_key="k")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from actbox import AllowedDomain, Policy
 from actbox.capabilities import Capability, Label, Outcome, Registry, Skills, standard_registry
 from actbox.codeact import CallbackApprover
 from actbox.core.errors import InvalidValue
@@ -310,6 +311,25 @@ async def test_scripts_run_in_the_sandbox(tmp_path: Path) -> None:
             skills.close()
             closed = await registry.invoke("skills.pdf.seq", {})
             assert closed.error is not None and closed.error.step == "run", closed
+
+
+@pytest.mark.slow
+async def test_what_a_skill_knows_reaches_no_host_that_is_not_cleared_for_it(tmp_path: Path) -> None:
+    engine("linux")
+    send = """import sys, urllib.error, urllib.request
+try:
+    urllib.request.urlopen("http://allowed.test/" + open(sys.argv[1]).read())
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+"""
+    write(tmp_path / "staff", scripts__send_py=send, names_txt="ann")
+    policy = Policy(egress_max="public", domains=(AllowedDomain("allowed.test"),))
+    with Skills.find(tmp_path, label="pii.name") as skills:
+        async with standard_registry(policy=policy) as registry:
+            registry.register(*skills.capabilities(approved=["staff"]))
+            done = await registry.invoke("skills.staff.send", {"args": ["/skills/staff/names.txt"]})
+    told = output(done)["stdout"]
+    assert told.startswith("403") and "labelled pii.name" in told and done.labels == Label("pii.name")
 
 
 @pytest.mark.slow

@@ -11,12 +11,15 @@ from typing import Any, Literal, Protocol, Self, get_args
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue, ToolError
 from actbox.core.labels import PUBLIC, Label
+from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.taint import Taint, call_taint
 from actbox.tools import Tool
 
 from . import rtfs_form
 from .budgets import Account, Budget
+from .outcome import StepFailed
 from .schemas import Schema
 
 Effect = Literal["compute", "llm", "network", "filesystem", "state"]
@@ -250,14 +253,20 @@ class Capability:
     def from_tool(cls, tool: Tool, id: str | None = None, *, description: str | None = None, **declared: Any) -> Self:
         """Return a capability that calls a tool. `declared` are the other arguments of `Capability`.
 
-        A tool whose calls require approval needs the approval `tool` unless `declared` says otherwise.
+        A tool whose calls require approval needs the approval `tool` unless `declared` says otherwise. The label of
+        the tool is that of every output, and input above its clearance is refused.
         """
+        declared = {**declared, "data": Label(tool.label, declared.get("data", PUBLIC))}
         return cls(
             tool.name if id is None else id,
             tool.description if description is None else description,
             tool.input_schema,
             True if tool.output_schema is None else Schema.of(tool.output_schema),
-            **{"approvals": ("tool",) if tool.approval == "always_require" else (), **declared},
+            **{
+                "approvals": ("tool",) if tool.approval == "always_require" else (),
+                "prepare": None if tool.cleared is None else partial(_check_cleared, tool),
+                **declared,
+            },
             handler=partial(_call_tool, tool),
         )
 
@@ -334,14 +343,30 @@ class Capability:
             raise InvalidValue(f"capability {id!r}: {error}") from None
 
 
+async def _check_cleared(tool: Tool, call: Call) -> Mapping[str, Any]:
+    if tool.cleared is not None and not call.labels <= Label(tool.cleared):
+        why = f"the tool {tool.name!r} is cleared up to {tool.cleared}, and this has the label {call.labels}"
+        raise StepFailed("refused", "label", why)
+    return {}
+
+
 async def _call_tool(tool: Tool, call: Call) -> Any:
-    return await tool.call(call.input)
+    taint = Taint(Policy(label=call.labels))  # which a tool may raise for what it returns
+    mark = call_taint.set(taint)
+    try:
+        return await tool.call(call.input)
+    finally:
+        call_taint.reset(mark)
+        call.raise_label(taint.label)
 
 
 async def _run_program(box: Sandbox | None, program: Program, milliseconds: int | None, call: Any) -> Any:
     given = _with_inputs(program, call.input)
     if box is not None:
+        if box.traits.labels and (label := Label(given.label, call.labels)) != PUBLIC:
+            given = replace(given, label=label)
         result = await box.run_alone(given, timeout=None if milliseconds is None else milliseconds / 1000)
+        call.raise_label(result.label)
     elif call.sandboxes is not None:
         result = await call.sandboxes.run(call, given)
     else:

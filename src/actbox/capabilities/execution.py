@@ -26,6 +26,7 @@ from actbox.core.result import ExecutionResult
 from actbox.review import Rules, check_readable, review
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Sandbox, Session
+from actbox.sandbox.dependencies import asks_for_packages
 from actbox.sandbox.guest import beneath
 from actbox.sandbox.opening import open_sandbox
 from actbox.sandbox.registry import TABLE
@@ -195,6 +196,11 @@ class Sandboxes:
             egress_bytes=1 if policy.domains else 0,  # how much nobody can say
         )
 
+    def label_of(self, caller: str, session: str) -> Label:
+        """Return the label of what a caller's session has read so far."""
+        shared = self._sessions.get((caller, session))
+        return PUBLIC if shared is None else shared.label
+
     async def close(self) -> None:
         """Close all sessions and sandboxes."""
         async with self._turn:
@@ -263,15 +269,17 @@ class Sandboxes:
                 "refused", "validate_input", "this registry has no sessions: standard_registry(sessions=…)"
             )
         shared = await self._session((call.caller, name), place)
-        async with shared.turn:
-            shared.label |= call.labels
-            call.raise_label(shared.label)
-            result = await shared.session.run(_labelled(program, call.labels, shared.box), timeout=wall)
-            shared.label |= result.label
-        if not shared.session.alive and self._sessions.get((call.caller, name)) is shared:
-            del self._sessions[call.caller, name]
-            await shared.box.stop()
-            call.warnings.append(f"the session {name!r} has ended; a later call begins a new one")
+        try:
+            async with shared.turn:
+                shared.label |= call.labels
+                call.raise_label(shared.label)
+                result = await shared.session.run(_labelled(program, call.labels, shared.box), timeout=wall)
+                shared.label |= result.label
+        finally:
+            if not shared.session.alive and self._sessions.get((call.caller, name)) is shared:
+                del self._sessions[call.caller, name]
+                await shared.box.stop()
+                call.warnings.append(f"the session {name!r} has ended; a later call begins a new one")
         return result
 
     async def _session(self, key: tuple[str, str], place: _Place) -> _Shared:
@@ -306,7 +314,11 @@ class Sandboxes:
 
 
 def _labelled(program: Program, label: Label, box: Sandbox) -> Program:
-    """Return a program with a label, on engines whose programs carry them; elsewhere nothing leaves with it anyway."""
+    """Return a program with a label besides its own, on engines whose programs carry them.
+
+    On the others nothing leaves with it anyway.
+    """
+    label |= Label(program.label)
     return replace(program, label=label) if box.traits.labels and label != PUBLIC else program
 
 
@@ -316,7 +328,9 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
     async def prepare(call: Invocation) -> Mapping[str, Any]:
         shown = await run_blocking(_reviewed, call, "python", settings.rules)
         wanted = call.input.get("input_files") or {}
+        call.raise_label(boxes.label_of(call.caller, call.input.get("session", "")))
         call.prepared = await run_blocking(_input_files, call, wanted, settings.input_roots) if wanted else {}
+        _check_packages(call, "python", settings)
         return shown
 
     async def handler(call: Invocation) -> dict[str, Any]:
@@ -354,6 +368,7 @@ def execute_javascript(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.javascript`."""
 
     async def prepare(call: Invocation) -> Mapping[str, Any]:
+        _check_packages(call, "javascript", settings)
         return await run_blocking(_reviewed, call, "javascript", settings.rules)
 
     async def handler(call: Invocation) -> dict[str, Any]:
@@ -429,6 +444,16 @@ def _reviewed(call: Invocation, language: str, rules: Rules | None) -> Mapping[s
     return {"review": told} if told else {}
 
 
+def _check_packages(call: Invocation, language: str, settings: Execution) -> None:
+    """Raise `StepFailed` if the names of packages would carry data to the package index that may not leave."""
+    most, packages = settings.policy.clearance(None), settings.packages
+    if most is None or packages is None or packages.offline or call.labels <= most:
+        return
+    if asks_for_packages(_program(call.input["code"], language, call.input, {})):
+        why = f"the package index may be sent data up to {most}, and this names packages with the label {call.labels}"
+        raise StepFailed("refused", "label", why, "name no packages, and an image that has them")
+
+
 def _program(
     code: str,
     language: str,
@@ -459,6 +484,7 @@ def _input_files(call: Invocation, given: Mapping[str, str], roots: Sequence[Inp
             why = f"input_files: {path} lies below none of the directories that may be read"
             raise StepFailed("refused", "validate_input", why)
         root = max(within, key=lambda one: len(one.path.parts))
+        call.raise_label(root.label)  # a refusal also says something about the directory
         try:
             with beneath.opened_folder(os.fspath(root.path)) as folder:
                 data = beneath.read_file(folder, os.fspath(where.relative_to(root.path)), left + 1)
@@ -469,7 +495,6 @@ def _input_files(call: Invocation, given: Mapping[str, str], roots: Sequence[Inp
             most = f"{_MOST_INPUT_BYTES // _MIB} MiB"
             raise StepFailed("refused", "validate_input", f"input_files: together they have more than {most}")
         files[name] = data
-        call.raise_label(root.label)
     return files
 
 
@@ -483,7 +508,7 @@ def output_of(call: Invocation, result: ExecutionResult, types: Iterable[str]) -
     done: dict[str, Any] = {"stdout": result.stdout, "stderr": result.stderr, "exit_code": result.exit_code}
     files, left_out = {}, []
     for artifact in result.artifacts:
-        if artifact.name.rpartition(".")[2].lower() in types:
+        if os.path.splitext(artifact.name)[1][1:].lower() in types:
             files[artifact.name] = base64.b64encode(artifact.data).decode()
         else:
             left_out.append(artifact.name)

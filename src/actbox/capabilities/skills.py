@@ -277,7 +277,7 @@ def _reading(skill: Skill, commands: Mapping[str, str]) -> Capability:
 
 
 def _running(skill: Skill, id: str, command: _Command, settings: _Settings, *, is_known: bool) -> Capability:
-    mount = FileMount(skill.copy, f"{_MOUNTED_AT}/{skill.name}")
+    mount = FileMount(skill.copy, f"{_MOUNTED_AT}/{skill.name}", label=skill.label)
     is_line = not command.words
 
     async def prepare(call: Invocation) -> Mapping[str, Any]:

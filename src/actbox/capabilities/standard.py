@@ -107,7 +107,8 @@ def standard_registry(
     """Return a registry with the specification's capabilities, which run code, have it written, send HTTP requests, use
     files and redact messages.
 
-    `policy` is that of all programs, by default `Policy.strict()`. `packages` says which packages they may ask for, and
+    `policy` is that of all programs, by default `Policy.strict()`; its `egress_max` and that of the registry are each
+    the other's default. `packages` says which packages they may ask for, and
     `environment` is that of programs that name no `image`; `javascript_environment` is that of JavaScript. `engine` is
     the one for the runtime `container`, by default the first of `linux` and `container` that works here. `input_roots`
     are the directories below which `input_files` may lie, with the labels of what is in them. `rules` are those of the
@@ -129,7 +130,9 @@ def standard_registry(
     given = input_roots if isinstance(input_roots, Mapping) else dict.fromkeys(input_roots, "public")
     roots = tuple(InputRoot(_root(path), Label(label)) for path, label in given.items())
     policy = policy or Policy.strict()
-    if egress_max is not None and policy.egress_max is None:
+    if egress_max is None:
+        egress_max = policy.egress_max
+    elif policy.egress_max is None:
         policy = replace(policy, egress_max=egress_max)
     settings = Execution(
         policy=policy,
