@@ -255,7 +255,7 @@ def _by_a_capability(what: str, code: str) -> None:
             ],
             egress_max=PUBLIC,
         )
-        box = await ground.open(Policy(label="internal", egress_max="internal"))
+        box = await ground.open(Policy())
         others = [*CapabilityTools(registry, only=["kit.fail"]), *CapabilityTools(registry, only=["web.post"])]
         result = await box.run(code, tools=[*others, *world.tools])
         return world.verdict() if result.usage.tool_calls == 2 else unproven(result)
