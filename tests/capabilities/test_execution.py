@@ -115,6 +115,22 @@ async def test_input_files_carry_the_labels_of_their_directories(registry: Stand
     assert not missing.ok and missing.labels == Label("pii.name")
 
 
+async def test_a_directory_that_becomes_a_link_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "a" / "root").mkdir(parents=True)
+    (tmp_path / "b" / "root").mkdir(parents=True)
+    (tmp_path / "b" / "root" / "x").write_text("secret")
+    folder = tmp_path / "a" / "root"
+    async with standard_registry(input_roots=[folder], workspace=folder, **GRANTED) as registry:
+        (tmp_path / "a").rename(tmp_path / "c")
+        (tmp_path / "a").symlink_to("b")
+        for id, given in (
+            ("execute.python", {"code": "1", "input_files": {"x": f"{folder}/x"}}),
+            ("files.read", {"path": "x"}),
+        ):
+            done = await registry.invoke(id, given)
+            assert done.error is not None and "secret" not in str(done), done
+
+
 async def test_calls_of_a_session_share_variables_labels_and_budget(registry: StandardRegistry) -> None:
     async def call(code: str, caller: str = "ann", **more: Any) -> Outcome:
         given = {"code": code, "session": "s1"}

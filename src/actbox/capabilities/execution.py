@@ -23,7 +23,7 @@ from actbox.core.packages import HOST, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
-from actbox.review import Rules, check_readable, review
+from actbox.review import Rules, Verdict, check_readable, review
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Sandbox, Session
 from actbox.sandbox.dependencies import asks_for_packages
@@ -326,7 +326,11 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.python`."""
 
     async def prepare(call: Invocation) -> Mapping[str, Any]:
-        shown = await run_blocking(_reviewed, call, "python", settings.rules)
+        rules, environment = settings.rules, call.input.get("image") or settings.environment
+        if rules is not None and environment != HOST and rules.verdict("not-read") is Verdict.BLOCK:
+            # Only the environment's own Python may be able to read it.
+            rules = replace(rules, verdicts={"syntax": Verdict.BLOCK, **rules.verdicts})
+        shown = await run_blocking(_reviewed, call, "python", rules)
         wanted = call.input.get("input_files") or {}
         call.raise_label(boxes.label_of(call.caller, call.input.get("session", "")))
         call.prepared = await run_blocking(_input_files, call, wanted, settings.input_roots) if wanted else {}
@@ -486,8 +490,8 @@ def _input_files(call: Invocation, given: Mapping[str, str], roots: Sequence[Inp
         root = max(within, key=lambda one: len(one.path.parts))
         call.raise_label(root.label)  # a refusal also says something about the directory
         try:
-            with beneath.opened_folder(os.fspath(root.path)) as folder:
-                data = beneath.read_file(folder, os.fspath(where.relative_to(root.path)), left + 1)
+            with beneath.opened_folder("/") as top:  # so that no link on the way to the root is followed either
+                data = beneath.read_file(top, os.fspath(where.relative_to("/")), left + 1)
         except OSError as error:
             why = f"input_files: {path} cannot be read: {error.strerror or 'it is no file'}"
             raise StepFailed("refused", "validate_input", why) from None

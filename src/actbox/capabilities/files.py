@@ -63,8 +63,9 @@ class Folder:
         Raises `InvalidValue` for a path that is none, or leads outside.
         """
         names = names_below(_ROOT, path)
-        with errors_naming(path), beneath.opened_folder(self.path) as top:
-            yield Tree(top), names
+        with errors_naming(path), beneath.opened_folder("/") as root:
+            with beneath.opened(root, os.path.relpath(self.path, "/")) as top:  # no link on the way is followed
+                yield Tree(top), names
 
 
 def workspace_files(folder: Folder | None) -> tuple[Capability, Capability, Capability]:
