@@ -133,6 +133,7 @@ async def test_a_verifier_says_yes_or_no_with_the_reason() -> None:
     for value, claimed, answer, reason in (
         (clean, "pii.redacted", True, "no e-mail address"),
         (Artifact("a.txt", clean.encode()), "pii.redacted", True, "no e-mail address"),
+        (Artifact("ann@example.com.txt", b""), "pii.redacted", False, "personal data is in its name"),
         (clean.encode(), "pii.redacted+internal", True, "no e-mail address"),
         ({"to": [clean, 1]}, "pii.redacted", True, "no e-mail address"),
         (dirty, "pii.redacted", False, "name in line 2, phone in line 2"),

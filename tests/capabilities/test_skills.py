@@ -243,6 +243,18 @@ def test_unknown_scripts_and_commands_ask(tmp_path: Path) -> None:
                 skills.capabilities(approved=[name])
 
 
+def test_an_interpreter_asks_though_its_skill_is_approved(tmp_path: Path) -> None:
+    tools = (
+        "Bash(bash:*) Bash(/usr/bin/python3.12 -c *) Bash(python input/a.py) Bash(env:*) Bash(seq 3) Bash(findent:*)"
+    )
+    text = f"---\nname: kit\ndescription: x\nallowed-tools: {tools}\n---\n"
+    with Skills.find(write(tmp_path / "kit", text, scripts__say_sh=SHELL)) as skills:
+        asking = {id for id, approvals in named(skills.capabilities(approved=["kit"])).items() if approvals}
+        also = {id for id, approvals in named(skills.capabilities(approved=["kit", "kit.bash"])).items() if approvals}
+    assert asking == {f"skills.kit.{name}" for name in ("bash", "_usr_bin_python3_12", "python", "env", "command")}
+    assert asking - also == {"skills.kit.bash"}
+
+
 def test_names_of_scripts_differ(tmp_path: Path) -> None:
     names = ("read.py", "Go Fast!.py", "go.py", "go.sh", "__init__.py", "data.txt")
     folder = write(tmp_path / "kit", "---\nname: kit\ndescription: x\nallowed-tools: Bash(go:*) Bash(*) Write\n---")

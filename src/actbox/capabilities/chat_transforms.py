@@ -169,6 +169,9 @@ class RedactionVerifier:
             return Verification(False, f"redaction brings personal data down to {REDACTED}, and {claimed} is lower")
         try:
             text = _text_of(value)
+            name = value.name if isinstance(value, Artifact) else ""
+            if found := await run_blocking(_find_however_written, name, self.names):
+                return Verification(False, "personal data is in its name")
             found = await run_blocking(_find_however_written, text, self.names)
         except (InvalidValue, TimeoutError) as error:
             return Verification(False, str(error))
