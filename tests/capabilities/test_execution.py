@@ -35,6 +35,9 @@ async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[St
         (root / name / "a.txt").write_text(name)
     (root / "open" / "out").symlink_to("/etc/hostname")
     (root / "open" / "staff").symlink_to(root / "staff")
+    with (root / "open" / "huge").open("wb") as huge:
+        huge.truncate(2**40)
+    os.mkfifo(root / "open" / "pipe")
     (root / "secret.txt").write_text("no")
     roots = {root / "open": "public", root / "staff": "pii.name"}
     async with standard_registry(input_roots=roots, sessions=True, **GRANTED) as opened:
@@ -91,6 +94,8 @@ async def test_a_program_that_fails_is_an_output(registry: StandardRegistry) -> 
         ({"input_files": {"x": "ROOT/open/out"}}, "validate_input", "cannot be read"),
         ({"input_files": {"x": "ROOT/open/staff/a.txt"}}, "validate_input", "cannot be read"),
         ({"input_files": {"x": "ROOT/open"}}, "validate_input", "cannot be read"),
+        ({"input_files": {"x": "ROOT/open/huge"}}, "validate_input", "more than 256 MiB"),
+        ({"input_files": {"x": "ROOT/open/pipe"}}, "validate_input", "not a regular file"),
         ({"input_files": {"../x": "ROOT/open/a.txt"}}, "validate_input", "must be a path below /input"),
     ],
 )

@@ -491,11 +491,14 @@ def _input_files(call: Invocation, given: Mapping[str, str], roots: Sequence[Inp
         call.raise_label(root.label)  # a refusal also says something about the directory
         try:
             with beneath.opened_folder("/") as top:  # so that no link on the way to the root is followed either
-                data = beneath.read_file(top, os.fspath(where.relative_to("/")), left + 1)
+                descriptor = beneath.open_file(top, os.fspath(where.relative_to("/")))
+            with open(descriptor, "rb", buffering=0) as file:
+                is_large = os.fstat(descriptor).st_size > left  # so that no more than may be is ever read
+                data = b"" if is_large else beneath.read_open(file.fileno(), left + 1)
         except OSError as error:
             why = f"input_files: {path} cannot be read: {error.strerror or 'it is no file'}"
             raise StepFailed("refused", "validate_input", why) from None
-        if (left := left - len(data)) < 0:
+        if is_large or (left := left - len(data)) < 0:
             most = f"{_MOST_INPUT_BYTES // _MIB} MiB"
             raise StepFailed("refused", "validate_input", f"input_files: together they have more than {most}")
         files[name] = data

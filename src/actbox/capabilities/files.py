@@ -8,7 +8,6 @@ it touches, what it may cost at most, a label that is raised before anything is 
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import errno
 import hashlib
@@ -161,7 +160,7 @@ class _Files:
         try:
             is_text = call.input.get("encoding", "utf-8") == "utf-8"
             data: bytes = content.encode() if is_text else base64.b64decode(content, validate=True)
-        except (UnicodeEncodeError, binascii.Error) as error:
+        except ValueError as error:
             raise StepFailed("invalid", "validate_input", f"the content cannot be written: {error}") from None
         if len(data) > MOST_WRITTEN:
             why = f"the content has {len(data):,} bytes, and {MOST_WRITTEN:,} are the most"
