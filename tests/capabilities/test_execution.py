@@ -144,6 +144,8 @@ async def test_calls_of_a_session_share_variables_labels_and_budget(registry: St
     first = await call("x = 1", labels="pii.email", budget=Budget(steps=4))
     second = await call("print(x)", budget=Budget(steps=1))
     assert second.output["stdout"] == "1\n" and second.labels == Label("pii.email"), second
+    for other in ({"user": "bob"}, {"run": "chat-2"}, {"caller": "bob"}):
+        assert "NameError" in (await call("print(x)", **other)).output["error"]
     other = await call("print(x)", caller="bob")
     assert "NameError" in other.output["error"] and other.labels == Label("public")
     await call("open('kept.txt', 'w').write('ann')")

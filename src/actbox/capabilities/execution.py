@@ -127,7 +127,7 @@ class Sandboxes:
         self._settings = settings
         self._open: dict[_Place, Sandbox] = {}
         self._in_use: dict[_Place, int] = {}
-        self._sessions: dict[tuple[str, str], _Shared] = {}
+        self._sessions: dict[tuple[str, ...], _Shared] = {}
         self._engines: dict[tuple[str, str], str] = {}
         self._turn = asyncio.Lock()
 
@@ -196,9 +196,9 @@ class Sandboxes:
             egress_bytes=1 if policy.domains else 0,  # how much nobody can say
         )
 
-    def label_of(self, caller: str, session: str) -> Label:
-        """Return the label of what a caller's session has read so far."""
-        shared = self._sessions.get((caller, session))
+    def label_of_session(self, call: Invocation, name: str) -> Label:
+        """Return the label of what the session of an invocation has read so far."""
+        shared = self._sessions.get(_session_key(call, name))
         return PUBLIC if shared is None else shared.label
 
     async def close(self) -> None:
@@ -268,7 +268,8 @@ class Sandboxes:
             raise StepFailed(
                 "refused", "validate_input", "this registry has no sessions: standard_registry(sessions=…)"
             )
-        shared = await self._session((call.caller, name), place)
+        key = _session_key(call, name)
+        shared = await self._session(key, place)
         try:
             async with shared.turn:
                 shared.label |= call.labels
@@ -276,13 +277,13 @@ class Sandboxes:
                 result = await shared.session.run(_labelled(program, call.labels, shared.box), timeout=wall)
                 shared.label |= result.label
         finally:
-            if not shared.session.alive and self._sessions.get((call.caller, name)) is shared:
-                del self._sessions[call.caller, name]
+            if not shared.session.alive and self._sessions.get(key) is shared:
+                del self._sessions[key]
                 await shared.box.stop()
                 call.warnings.append(f"the session {name!r} has ended; a later call begins a new one")
         return result
 
-    async def _session(self, key: tuple[str, str], place: _Place) -> _Shared:
+    async def _session(self, key: tuple[str, ...], place: _Place) -> _Shared:
         async with self._turn:
             if (found := self._sessions.get(key)) is None:
                 if len(self._sessions) >= _MOST_SESSIONS:
@@ -290,7 +291,7 @@ class Sandboxes:
                 box = await self._opened(place)  # sessions of one sandbox would share its files
                 found = self._sessions[key] = _Shared(box, box.session(), place)
         if found.place != place:
-            why = f"the session {key[1]!r} was begun with another image or other limits"
+            why = f"the session {key[-1]!r} was begun with another image or other limits"
             raise StepFailed("invalid", "validate_input", why, "give those of its first call, or another session")
         return found
 
@@ -313,6 +314,11 @@ class Sandboxes:
         return box
 
 
+def _session_key(call: Invocation, name: str) -> tuple[str, ...]:
+    """Return the identity of a session: nobody else, and no other conversation, has one of the same name."""
+    return (call.caller, call.user, call.run, name)
+
+
 def _labelled(program: Program, label: Label, box: Sandbox) -> Program:
     """Return a program with a label besides its own, on engines whose programs carry them.
 
@@ -332,7 +338,7 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
             rules = replace(rules, verdicts={"syntax": Verdict.BLOCK, **rules.verdicts})
         shown = await run_blocking(_reviewed, call, "python", rules)
         wanted = call.input.get("input_files") or {}
-        call.raise_label(boxes.label_of(call.caller, call.input.get("session", "")))
+        call.raise_label(boxes.label_of_session(call, call.input.get("session", "")))
         call.prepared = await run_blocking(_input_files, call, wanted, settings.input_roots) if wanted else {}
         _check_packages(call, "python", settings)
         return shown

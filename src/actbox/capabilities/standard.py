@@ -42,7 +42,7 @@ class StandardRegistry(Registry):
         self._boxes = Sandboxes(settings)
         made = [*(make(settings, self._boxes) for make in STANDARD), *more]
         super().__init__(made, sandboxes=self._boxes, **governance)
-        self._of_sessions: dict[tuple[str, str], Account] = {}
+        self._of_sessions: dict[tuple[str, ...], Account] = {}
 
     async def invoke(
         self, id: str, input: Mapping[str, Any], *, budget: Budget | Account | None = None, **more: Any
@@ -51,7 +51,7 @@ class StandardRegistry(Registry):
         session = input.get("session") if isinstance(input, Mapping) else None
         if not isinstance(session, str) or not session or isinstance(budget, Account):
             return await super().invoke(id, input, budget=budget, **more)
-        key = (str(more.get("caller", "")), session)
+        key = (*(str(more.get(name, "")) for name in ("caller", "user", "run")), session)
         if (shared := self._of_sessions.get(key)) is None:
             shared = self._of_sessions[key] = self._account(budget)
         elif budget is not None:
@@ -113,8 +113,8 @@ def standard_registry(
     the one for the runtime `container`, by default the first of `linux` and `container` that works here. `input_roots`
     are the directories below which `input_files` may lie, with the labels of what is in them. `rules` are those of the
     review before a program runs, by default `Rules.preset("spec")`; `None` for no review. JavaScript is read with the
-    extra `actbox[review]`. With `sessions` the calls of one caller that name the same `session` share its variables,
-    files, labels and budget.
+    extra `actbox[review]`. With `sessions` the calls of one caller, for one user, in one run, that name the
+    same `session` share its variables, files, labels and budget.
 
     `domains` and `secrets` are those of `network.http_request` alone, as `policy` has the programs'. `workspace` is the
     directory of `files.read`, `files.write` and `files.list`. `coding_agent` carries out `delegate.coding_agent`, and
