@@ -86,8 +86,8 @@ class CapabilityTools(Sequence[Tool]):
         search_above: int = SEARCH_ABOVE,
         on_outcome: Callable[[Outcome], object] | None = None,
     ) -> None:
-        """`caller` names the agent, `run` the conversation, by default one of its own. `budget` is for all calls together.
-        `labels` are those of what the agent has read before.
+        """`caller` names the agent, `run` the conversation, by default one of its own. `budget` is for all calls
+        together. `labels` are those of what the agent has read before.
 
         `only` are the ids of the capabilities that there are tools for, by default all that the registry has now and
         can carry out. It and `always` take patterns too, such as `skills.*.read`. `on_outcome`, sync or async, is
