@@ -148,6 +148,7 @@ async def test_a_verifier_says_yes_or_no_with_the_reason() -> None:
         ("④111111111111111", "pii.redacted", False, "card in line 1"),
         ("A\u200bn\u00adn", "pii.redacted", False, "name in line 1"),
         ("x" * 1_000_001, "pii.redacted", False, "1,000,000 are the most"),
+        ("\ufdfa" * 200_000, "pii.redacted", False, "2,000,000 characters"),
     ):
         told = await verify(verifier, value, Label(claimed))
         assert told.granted is answer and reason in told.reason, (value, told)

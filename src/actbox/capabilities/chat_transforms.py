@@ -35,6 +35,7 @@ MOST_CHARACTERS: Final = 1_000_000
 """The most characters of a message."""
 _MOST_NAMES: Final = 1000
 _SECONDS: Final = 10.0
+_AT_ONCE: Final = 10_000
 _REASONS: Final = 5
 _MOST_OF_A_BYTE: Final = 255
 
@@ -235,8 +236,15 @@ def verify_redaction() -> Capability:
 
 def _find_however_written(text: str, names: Iterable[str]) -> list[Found]:
     """Return what `find` does, or what it finds in the text without hidden characters and compatibility forms."""
-    plain = unicodedata.normalize("NFKC", regex.sub(f"[{_HIDDEN}]", "", text))
-    return find(text, names) or find(plain, names)
+    until, given = time.monotonic() + _SECONDS, tuple(names)
+    if found := find(text, given, until):
+        return found
+    shown, plain, left = regex.sub(f"[{_HIDDEN}]", "", text), "", 2 * MOST_CHARACTERS
+    for start in range(0, len(shown), _AT_ONCE):
+        plain += (piece := unicodedata.normalize("NFKC", shown[start : start + _AT_ONCE]))
+        if (left := left - len(piece)) < 0:  # one character may stand for eighteen
+            raise InvalidValue(f"it has more than {2 * MOST_CHARACTERS:,} characters once they are written plainly")
+    return [] if plain == text else find(plain, given, until)
 
 
 async def _done(work: Callable[[], tuple[str, dict[str, int]]], call: Invocation) -> tuple[str, dict[str, int]]:
