@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 import actbox
-from actbox.capabilities import Budget, Capability, CapabilityTools, Journal, Label
+from actbox.capabilities import Budget, Capability, CapabilityTools, Journal, Label, standard_registry
 from actbox.capabilities.outcome import Outcome
 from actbox.capabilities.registry import Registry
 from actbox.codeact import CallbackApprover, CodeAgent, ScriptedModel, SystemMessage
@@ -124,6 +124,14 @@ async def test_what_an_agent_has_read_is_the_label_of_its_next_input() -> None:
     with pytest.raises(ToolError, match=r"up to public, and this has the label pii.email \(step label\)"):
         await call(tools, "web_post", item="tea")
     assert CapabilityTools(registry).label == Label("public")
+
+
+async def test_two_conversations_share_no_session() -> None:
+    async with standard_registry(engine="linux", granted=["compute"], sessions=True) as registry:
+        first, second = CapabilityTools(registry), CapabilityTools(registry)
+        await call(first, "execute_python", code="x = 1", session="s")
+        assert (await call(first, "execute_python", code="print(x)", session="s"))["stdout"] == "1\n"
+        assert "NameError" in (await call(second, "execute_python", code="print(x)", session="s"))["error"]
 
 
 async def test_a_program_passes_its_label_on_and_has_that_of_each_outcome() -> None:

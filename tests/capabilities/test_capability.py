@@ -11,7 +11,18 @@ import pytest
 
 import actbox.capabilities
 from actbox import Program, tool
-from actbox.capabilities import PUBLIC, Account, Budget, Capability, Label, Registry, Resources, Runtime, Schema
+from actbox.capabilities import (
+    PUBLIC,
+    Account,
+    Budget,
+    Capability,
+    CapabilityTools,
+    Label,
+    Registry,
+    Resources,
+    Runtime,
+    Schema,
+)
 from actbox.core.errors import InvalidValue, ToolError
 
 
@@ -21,6 +32,9 @@ class GivenCall:
     caller: str = "ann"
     labels: Label = PUBLIC
     account: Account = field(default_factory=lambda: Account(Budget()))
+
+    def raise_label(self, label: Label | str) -> None:
+        self.labels |= Label(label)
 
 
 def add(left: int, right: int = 2) -> int:
@@ -56,6 +70,24 @@ async def test_a_tool_that_requires_approval_becomes_a_capability_that_does() ->
     assert capability.handler is not None
     with pytest.raises(ToolError, match="no such luck"):
         await capability.handler(GivenCall({"any": 1}))
+
+
+async def test_a_capability_keeps_the_label_and_the_clearance_of_its_tool() -> None:
+    @tool(label="pii.email", cleared="internal")
+    def customers(first: str = "") -> str:
+        """Return the customers."""
+        if first == "none":
+            raise ValueError("ann@example.com is none")
+        return f"ann@example.com {first}"
+
+    registry = Registry([Capability.from_tool(customers, data="internal")])
+    for given in ({}, {"first": "none"}):
+        assert (await registry.invoke("customers", given)).labels == Label("pii.email+internal")
+    refused = await registry.invoke("customers", {}, labels="pii.redacted")
+    assert refused.error is not None and refused.error.step == "label", refused
+    tools = CapabilityTools(registry)
+    again = Registry([Capability.from_tool(tools[0], "again")])
+    assert (await again.invoke("again", {})).labels == Label("pii.email+internal")
 
 
 async def test_a_program_becomes_a_capability() -> None:

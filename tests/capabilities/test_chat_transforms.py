@@ -24,6 +24,9 @@ FOUND = {
         "ann\u200b@exam\u200bple.com",
         "ann＠example.com",
         "ann%40example.com",
+        '"ann lee"@example.com',
+        "ann﹫example。com",
+        "a\0n\0n\0@\0e\0x\0.\0c\0o\0m",
     ],
     "iban": ["DE89370400440532013000", "DE89 3704 0044 0532 0130 00", "gb29-nwbk-6016-1331-9268-19"],
     "card": [
@@ -31,6 +34,7 @@ FOUND = {
         "4111 1111 1111 1111",
         "3782-822463-10005",
         "4\u200b111\u200b111111111\u200b111",
+        "4\ufe0f111\x00111111111\u034f111",
         "٤١١١ ١١١١ ١١١١ ١١١١",
     ],
     "ip": ["192.0.2.17", "2001:db8::8a2e:370:7334", "::ffff:192.0.2.1", "fe80::1"],
@@ -53,6 +57,7 @@ LEFT = [
     "std::vector<int> a::b; price 1,234,567.89 € and 4111 1111 1111 1112 of 9999.",
     "DE88370400440532013000 has wrong check digits, as has @someone, and me@localhost.",
     "An annex by Annika, 999.1.1.1, 10.0.0.0.1.",
+    'He said "hello"@work, and wrote 谢谢。谢谢@谢谢。',
 ]
 
 
@@ -128,6 +133,7 @@ async def test_a_verifier_says_yes_or_no_with_the_reason() -> None:
     for value, claimed, answer, reason in (
         (clean, "pii.redacted", True, "no e-mail address"),
         (Artifact("a.txt", clean.encode()), "pii.redacted", True, "no e-mail address"),
+        (Artifact("ann@example.com.txt", b""), "pii.redacted", False, "personal data is in its name"),
         (clean.encode(), "pii.redacted+internal", True, "no e-mail address"),
         ({"to": [clean, 1]}, "pii.redacted", True, "no e-mail address"),
         (dirty, "pii.redacted", False, "name in line 2, phone in line 2"),
@@ -136,7 +142,13 @@ async def test_a_verifier_says_yes_or_no_with_the_reason() -> None:
         (clean, "public", False, "and public is lower"),
         (clean, "internal", False, "and internal is lower"),
         (b"\x89PNG\xff", "pii.redacted", False, "neither text nor JSON"),
+        ("ann@example.com".encode("utf-16-le"), "pii.redacted", False, "email in line 1"),
+        ("+49 171 1234567".encode("utf-32-be"), "pii.redacted", False, "phone in line 1"),
+        ("at 192.0.\u200b2.17", "pii.redacted", False, "ip in line 1"),
+        ("④111111111111111", "pii.redacted", False, "card in line 1"),
+        ("A\u200bn\u00adn", "pii.redacted", False, "name in line 1"),
         ("x" * 1_000_001, "pii.redacted", False, "1,000,000 are the most"),
+        ("\ufdfa" * 200_000, "pii.redacted", False, "2,000,000 characters"),
     ):
         told = await verify(verifier, value, Label(claimed))
         assert told.granted is answer and reason in told.reason, (value, told)

@@ -6,20 +6,32 @@ import asyncio
 import base64
 import os
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from actbox.capabilities import Budget, Capability, Label, Outcome, Registry, StandardRegistry, standard_registry
+from actbox.capabilities import (
+    Approvals,
+    Budget,
+    Capability,
+    Label,
+    Outcome,
+    Registry,
+    StandardRegistry,
+    standard_registry,
+)
 from actbox.codeact import CallbackApprover
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
+from actbox.core.packages import PackagePolicy
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.review import Rules
+from actbox.sandbox.opening import open_sandbox
 
 FORMS = Path(__file__).with_name("execution_capabilities.rtfs").read_text()
 GRANTED: dict[str, Any] = {"granted": ["compute"], "engine": "linux", "javascript_environment": "host"}
@@ -33,6 +45,9 @@ async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[St
         (root / name / "a.txt").write_text(name)
     (root / "open" / "out").symlink_to("/etc/hostname")
     (root / "open" / "staff").symlink_to(root / "staff")
+    with (root / "open" / "huge").open("wb") as huge:
+        huge.truncate(2**40)
+    os.mkfifo(root / "open" / "pipe")
     (root / "secret.txt").write_text("no")
     (root / "named").symlink_to(root / "staff")
     roots = {root / "open": "public", root / "named": "pii.name"}
@@ -94,6 +109,8 @@ async def test_a_program_that_fails_is_an_output(registry: StandardRegistry) -> 
         ({"input_files": {"x": "ROOT/open/staff/a.txt"}}, "validate_input", "cannot be read"),
         ({"input_files": {"x": "ROOT/open"}}, "validate_input", "cannot be read"),
         ({"input_files": {"x": "ROOT/open/\0"}}, "validate_input", "cannot be read"),
+        ({"input_files": {"x": "ROOT/open/huge"}}, "validate_input", "more than 256 MiB"),
+        ({"input_files": {"x": "ROOT/open/pipe"}}, "validate_input", "not a regular file"),
         ({"input_files": {"../x": "ROOT/open/a.txt"}}, "validate_input", "must be a path below /input"),
     ],
 )
@@ -116,6 +133,8 @@ async def test_input_files_carry_the_labels_of_their_directories(registry: Stand
     assert (done.output["stdout"], done.labels) == ("staff\n", Label("pii.name"))
     done = await run(registry, read, input_files={"x": f"{root}/named/a.txt"})
     assert (done.output["stdout"], done.labels) == ("staff\n", Label("pii.name"))
+    missing = await run(registry, read, input_files={"x": f"{root}/staff/no.txt"})
+    assert not missing.ok and missing.labels == Label("pii.name")
 
 
 async def test_programs_with_personal_data_reach_no_host_that_is_not_cleared() -> None:
@@ -126,6 +145,22 @@ async def test_programs_with_personal_data_reach_no_host_that_is_not_cleared() -
     assert "403" in done.output["error"] and done.labels == Label("pii.email"), done
 
 
+async def test_a_directory_that_becomes_a_link_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "a" / "root").mkdir(parents=True)
+    (tmp_path / "b" / "root").mkdir(parents=True)
+    (tmp_path / "b" / "root" / "x").write_text("secret")
+    folder = tmp_path / "a" / "root"
+    async with standard_registry(input_roots=[folder], workspace=folder, **GRANTED) as registry:
+        (tmp_path / "a").rename(tmp_path / "c")
+        (tmp_path / "a").symlink_to("b")
+        for id, given in (
+            ("execute.python", {"code": "1", "input_files": {"x": f"{folder}/x"}}),
+            ("files.read", {"path": "x"}),
+        ):
+            done = await registry.invoke(id, given)
+            assert done.error is not None and "secret" not in str(done), done
+
+
 async def test_calls_of_a_session_share_variables_labels_and_budget(registry: StandardRegistry) -> None:
     async def call(code: str, caller: str = "ann", **more: Any) -> Outcome:
         given = {"code": code, "session": "s1"}
@@ -134,6 +169,8 @@ async def test_calls_of_a_session_share_variables_labels_and_budget(registry: St
     first = await call("x = 1", labels="pii.email", budget=Budget(steps=4))
     second = await call("print(x)", budget=Budget(steps=1))
     assert second.output["stdout"] == "1\n" and second.labels == Label("pii.email"), second
+    for other in ({"user": "bob"}, {"run": "chat-2"}, {"caller": "bob"}):
+        assert "NameError" in (await call("print(x)", **other)).output["error"]
     other = await call("print(x)", caller="bob")
     assert "NameError" in other.output["error"] and other.labels == Label("public")
     await call("open('kept.txt', 'w').write('ann')")
@@ -236,6 +273,43 @@ async def test_a_program_becomes_a_capability(registry: StandardRegistry) -> Non
     other.register(registry)  # its programs have the sandboxes of the first
     done = await other.invoke("kit.add", {"a": 1, "b": 2})
     assert (done.output, done.engine) == (3, "linux"), done.error
+
+
+async def test_a_program_that_becomes_a_capability_keeps_its_label(registry: StandardRegistry) -> None:
+    made = Capability.from_program(Program("a", label="pii.name"), "kit.one", "", "[:map [:a :int]]", ":int")
+    async with open_sandbox("linux", policy=Policy(label="internal")) as box:
+        other = Capability.from_program(Program("1 // a"), "kit.other", "", "[:map [:a :int]]", ":int", box=box)
+        registry.register(made, other)
+        done = await registry.invoke("kit.one", {"a": 1}, labels="internal")
+        assert (done.output, done.labels) == (1, Label("pii.name+internal")), done.error
+        for a in (0, 1):
+            done = await registry.invoke("kit.other", {"a": a}, labels="pii.email")
+            assert (done.ok, done.labels) == (a == 1, Label("pii.email+internal"))
+
+
+async def test_no_name_of_a_package_leaves_with_data() -> None:
+    packages = PackagePolicy(index="http://127.0.0.1:9/simple")
+    async with standard_registry(packages=packages, egress_max="public", sessions=True, **GRANTED) as registry:
+        for code, more in (("1", {"dependencies": ["ann"]}), ("# /// script\n# dependencies = ['ann']\n# ///\n", {})):
+            given = {"code": code, **more}
+            done = await registry.invoke("execute.python", given, labels="pii.name")
+            assert done.error is not None and (done.error.kind, done.error.step) == ("refused", "label"), done
+        await registry.invoke("execute.python", {"code": "1", "session": "s"}, labels="pii.name")
+        done = await registry.invoke("execute.python", {"code": "1", "dependencies": ["ann"], "session": "s"})
+        assert done.error is not None and done.error.step == "label", done
+
+
+async def test_somebody_who_is_asked_about_a_session_sees_what_it_has_read(tmp_path: Path) -> None:
+    with closing(Approvals.open(f"sqlite:///{tmp_path}/approvals.db")) as approvals:
+        async with standard_registry(approvals=approvals, sessions=True, engine="linux") as registry:
+            for label in ("pii.name", "public"):
+                given = {"code": "1", "session": "s"}
+                asked = asyncio.create_task(registry.invoke("execute.python", given, labels=label))
+                while not (waiting := await approvals.list("pending")):
+                    await asyncio.sleep(0)
+                assert waiting[0].labels == Label("pii.name")
+                await approvals.approve(waiting[0].id, by="ann")
+                assert (await asked).ok
 
 
 async def test_the_registrys_policy_bounds_every_program() -> None:

@@ -505,6 +505,9 @@ async def test_one_key_is_one_invocation(journal: Journal) -> None:
     assert first.entry == again.entry == 2
     other = await invoke("y")
     assert other.error is not None and "another input" in other.error.message
+    other = await invoke(labels="pii.email")
+    assert other.error is not None and "another input or label" in other.error.message
+    assert other.labels == Label("pii.email")
     assert len(count) == 1
     with pytest.raises(InvalidValue, match="needs a journal"):
         await Registry([capability()]).invoke("kit.echo", {"text": "x"}, idempotency_key="k")

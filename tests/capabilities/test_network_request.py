@@ -24,6 +24,8 @@ def answer(asked: Asked) -> bytes:
     """Return what the host answers: the request's own headers and body, a picture, or a redirect."""
     if asked.target == "/picture":
         return response(b"\x89PNG\xff")
+    if asked.target.startswith("/as?"):
+        return response(b"Mnchen-3ya", headers=f"Content-Type: text/plain; charset={asked.target[4:]}\r\n")
     if asked.target.startswith("/to?"):
         return response(status="302 Found", headers=f"Location: {asked.target[4:]}\r\n")
     return response(f"{asked.method} {asked.headers} {asked.body!r}".encode())
@@ -66,6 +68,12 @@ async def test_a_request_reaches_an_allowed_host_and_its_response_has_a_label(ho
     )
     picture = (await ask(asking, f"{host.url}/picture")).output
     assert (picture["encoding"], base64.b64decode(picture["body"])) == ("base64", b"\x89PNG\xff")
+
+
+@pytest.mark.parametrize("charset", ["punycode", "PunyCode", "idna", "zlib", "no-such"])
+async def test_a_response_is_decoded_by_character_sets_alone(charset: str, host: Host) -> None:
+    done = await ask(registry(entry(host)), f"{host.url}/as?{charset}")
+    assert done.output["body"] == "Mnchen-3ya", done
 
 
 async def test_the_checks_are_those_of_the_proxy(host: Host) -> None:

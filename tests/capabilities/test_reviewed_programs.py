@@ -19,8 +19,8 @@ JAVASCRIPT = "const {exec: go} = require('node:child_process')\ngo('ls')"
 async def outcome_of(code: str, *, capability: str = "execute.python", given: Any = None, **settings: Any) -> Outcome:
     async with standard_registry(
         engine="process",
+        policy=Policy(),  # the engine keeps no `disk_mib`
         allow_unisolated=True,
-        policy=Policy(),
         granted=["compute"],
         javascript_environment="host",
         **settings,
@@ -66,6 +66,11 @@ async def test_inputs_count_as_what_they_are() -> None:
 async def test_source_that_does_not_parse_runs_into_its_own_error() -> None:
     done = await outcome_of("print(")
     assert done.ok and "was never closed" in done.output["error"]
+
+
+async def test_source_that_only_the_image_may_parse_is_blocked() -> None:
+    done = await outcome_of("print(t\"{eval('1')}\"  1)", given={"image": "other"})
+    assert done.error is not None and (done.error.kind, done.error.step) == ("refused", "validate_input"), done
 
 
 async def test_javascript_is_blocked_before_an_engine_is_looked_for() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from actbox import AllowedDomain, Policy
 from actbox.capabilities import Capability, Label, Outcome, Registry, Skills, standard_registry
 from actbox.codeact import CallbackApprover
 from actbox.core.errors import InvalidValue
@@ -242,6 +243,18 @@ def test_unknown_scripts_and_commands_ask(tmp_path: Path) -> None:
                 skills.capabilities(approved=[name])
 
 
+def test_an_interpreter_asks_though_its_skill_is_approved(tmp_path: Path) -> None:
+    tools = (
+        "Bash(bash:*) Bash(/usr/bin/python3.12 -c *) Bash(python input/a.py) Bash(env:*) Bash(seq 3) Bash(findent:*)"
+    )
+    text = f"---\nname: kit\ndescription: x\nallowed-tools: {tools}\n---\n"
+    with Skills.find(write(tmp_path / "kit", text, scripts__say_sh=SHELL)) as skills:
+        asking = {id for id, approvals in named(skills.capabilities(approved=["kit"])).items() if approvals}
+        also = {id for id, approvals in named(skills.capabilities(approved=["kit", "kit.bash"])).items() if approvals}
+    assert asking == {f"skills.kit.{name}" for name in ("bash", "_usr_bin_python3_12", "python", "env", "command")}
+    assert asking - also == {"skills.kit.bash"}
+
+
 def test_names_of_scripts_differ(tmp_path: Path) -> None:
     names = ("read.py", "Go Fast!.py", "go.py", "go.sh", "__init__.py", "data.txt")
     folder = write(tmp_path / "kit", "---\nname: kit\ndescription: x\nallowed-tools: Bash(go:*) Bash(*) Write\n---")
@@ -310,6 +323,25 @@ async def test_scripts_run_in_the_sandbox(tmp_path: Path) -> None:
             skills.close()
             closed = await registry.invoke("skills.pdf.seq", {})
             assert closed.error is not None and closed.error.step == "run", closed
+
+
+@pytest.mark.slow
+async def test_what_a_skill_knows_reaches_no_host_that_is_not_cleared_for_it(tmp_path: Path) -> None:
+    engine("linux")
+    send = """import sys, urllib.error, urllib.request
+try:
+    urllib.request.urlopen("http://allowed.test/" + open(sys.argv[1]).read())
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+"""
+    write(tmp_path / "staff", scripts__send_py=send, names_txt="ann")
+    policy = Policy(egress_max="public", domains=(AllowedDomain("allowed.test"),))
+    with Skills.find(tmp_path, label="pii.name") as skills:
+        async with standard_registry(policy=policy) as registry:
+            registry.register(*skills.capabilities(approved=["staff"]))
+            done = await registry.invoke("skills.staff.send", {"args": ["/skills/staff/names.txt"]})
+    told = output(done)["stdout"]
+    assert told.startswith("403") and "labelled pii.name" in told and done.labels == Label("pii.name")
 
 
 @pytest.mark.slow

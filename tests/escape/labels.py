@@ -11,7 +11,20 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from actbox import AllowedDomain, ApprovalDecision, ApprovalRequest, FileMount, Policy, Program, Session, Toolset, tool
+from actbox import (
+    AllowedDomain,
+    ApprovalDecision,
+    ApprovalRequest,
+    FileMount,
+    PackagePolicy,
+    PackageRules,
+    Policy,
+    Program,
+    Session,
+    Toolset,
+    tool,
+)
+from actbox.capabilities import Call, Capability, CapabilityTools, Registry
 from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.settings import CodeActSettings
 from actbox.core.call_log import CallLog
@@ -219,6 +232,42 @@ _to_the_model("tell the model by a file", "open('/workspace/output/' + text, 'w'
 _to_the_model("tell the model by the name of a label", "raise_label('pii.' + 'ab'[bit])")
 
 
+# By capabilities
+
+
+def _by_a_capability(what: str, code: str) -> None:
+    """Add an attempt to have a capability send what a program has read, by tools of another conversation."""
+
+    @GROUP.function(what)
+    async def _(ground: Ground) -> Verdict:
+        world = _World()
+
+        async def fail(call: Call) -> None:
+            raise ValueError(_VALUE)
+
+        async def post(call: Call) -> None:
+            world.got.append(call.input["text"])
+
+        registry = Registry(
+            [
+                Capability("kit.fail", "", "[:map]", True, handler=fail, data="pii.email"),
+                Capability("web.post", "", "[:map [:text :string]]", True, handler=post, effects=["network"]),
+            ],
+            egress_max=PUBLIC,
+        )
+        box = await ground.open(Policy())
+        others = [*CapabilityTools(registry, only=["kit.fail"]), *CapabilityTools(registry, only=["web.post"])]
+        result = await box.run(code, tools=[*others, *world.tools])
+        return world.verdict() if result.usage.tool_calls == 2 else unproven(result)
+
+
+_by_a_capability("have a capability send what a tool has answered", "web_post(load())")
+_by_a_capability(
+    "have a capability send what the error of another says",
+    "try:\n    kit_fail()\nexcept Exception as error:\n    web_post(str(error))",
+)
+
+
 # Over the network
 
 
@@ -357,6 +406,19 @@ for request in (f"GET http://{place}/ HTTP/1.1", f"CONNECT {place}:443 HTTP/1.1"
 """
     result = await box.run(code, tools=world.tools)
     return escaped_if(any(_VALUE in name for name in names), names) if result.error is None else unproven(result)
+
+
+@GROUP.function("have the package index asked for a name that carries what it has read")
+async def _(ground: Ground) -> Verdict:
+    if not ground.traits.session_packages:
+        raise NotApplicable(f"sessions of the {ground.engine} engine get no packages")
+    with _answering("") as index:
+        rules = PackageRules(auto_approved=[_VALUE])
+        packages = PackagePolicy(python=rules, index=f"http://127.0.0.1:{index.port}/simple", cache="")
+        session, world = await ground.open_session(_policy(packages=packages)), _World()
+        await session.run("text = load()", tools=world.tools)
+        result = await session.run(f"%pip install {_VALUE}")
+        return escaped_if(any(_VALUE.encode() in asked for asked in index.asked), (index.asked, result.error))
 
 
 @GROUP.function("tell one host what another host with a label has answered")

@@ -85,6 +85,20 @@ def test_other_findings_of_the_preset_keep_the_verdicts_of_their_rules(program: 
     assert review(program, SPEC).verdict is Verdict.WARN
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import asyncio\nawait asyncio.create_subprocess_exec('ls')",
+        "from PIL import Image\nImage.open('/etc/logo.png')",
+        "open(*['/etc/passwd'])",
+        "open(**{'file': '/etc/passwd'})",
+        "import pandas as pd\npd.read_csv('file:///etc/passwd')",
+    ],
+)
+def test_other_ways_to_a_pattern_are_blocked_too(program: str) -> None:
+    assert review(program, SPEC).verdict is Verdict.BLOCK
+
+
 def test_a_program_that_is_not_read_is_blocked_too() -> None:
     assert review("#" * 3_000_000, SPEC).verdict is Verdict.BLOCK
     assert review("x", SPEC, language="cobol").verdict is Verdict.BLOCK

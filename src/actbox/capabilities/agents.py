@@ -26,7 +26,7 @@ from actbox.tools.signature_text import identifier
 
 from .budgets import Account, Budget
 from .capability import Capability
-from .invocation import labels_of
+from .invocation import labels_of, new_id
 from .outcome import InvocationError, Outcome, StepEvent
 from .registry import Registry
 
@@ -86,8 +86,8 @@ class CapabilityTools(Sequence[Tool]):
         search_above: int = SEARCH_ABOVE,
         on_outcome: Callable[[Outcome], object] | None = None,
     ) -> None:
-        """`caller` names the agent, `run` the conversation. `budget` is for all calls together. `labels` are those of
-        what the agent has read before.
+        """`caller` names the agent, `run` the conversation, by default one of its own. `budget` is for all calls
+        together. `labels` are those of what the agent has read before.
 
         `only` are the ids of the capabilities that there are tools for, by default all that the registry has now and
         can carry out. It and `always` take patterns too, such as `skills.*.read`. `on_outcome`, sync or async, is
@@ -99,7 +99,7 @@ class CapabilityTools(Sequence[Tool]):
         if isinstance(search_above, bool) or not isinstance(search_above, int) or search_above < 0:
             raise InvalidValue(f"search_above is a whole number from 0, not {search_above!r}")
         self._registry = registry
-        self._caller, self._run = caller, run
+        self._caller, self._run = caller, run or new_id()
         self._on_outcome = on_outcome
         if not isinstance(budget, Account):
             budget = Account(budget or Budget(), registry.account, on_limit=registry.account.on_limit)

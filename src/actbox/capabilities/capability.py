@@ -12,8 +12,10 @@ from typing import Any, Literal, Protocol, Self, get_args
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue, ToolError
 from actbox.core.labels import PUBLIC, Label
+from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.taint import Taint, call_taint
 from actbox.tools import Tool
 from actbox.tools.large_values import aside
 
@@ -253,9 +255,10 @@ class Capability:
     def from_tool(cls, tool: Tool, id: str | None = None, *, description: str | None = None, **declared: Any) -> Self:
         """Return a capability that calls a tool. `declared` are the other arguments of `Capability`.
 
-        Unless `declared` says otherwise, a tool whose calls require approval needs the approval `tool`, and `data` is
-        the tool's label. A tool that is `cleared` up to a label is given nothing above it.
+        A tool whose calls require approval needs the approval `tool` unless `declared` says otherwise. The label of
+        the tool is that of every output. A tool that is `cleared` up to a label is given nothing above it.
         """
+        declared = {**declared, "data": Label(tool.label, declared.get("data", PUBLIC))}
         return cls(
             tool.name if id is None else id,
             tool.description if description is None else description,
@@ -263,7 +266,6 @@ class Capability:
             True if tool.output_schema is None else Schema.of(tool.output_schema),
             **{
                 "approvals": ("tool",) if tool.approval == "always_require" else (),
-                "data": tool.label,
                 "prepare": None if tool.cleared is None else partial(_check_cleared, tool),
                 **declared,
             },
@@ -344,7 +346,7 @@ class Capability:
 
 
 async def _check_cleared(tool: Tool, call: Call) -> Mapping[str, Any]:
-    if tool.cleared is not None and not call.labels <= tool.cleared:
+    if tool.cleared is not None and not call.labels <= Label(tool.cleared):
         why = f"the tool {tool.name!r} is cleared up to {tool.cleared}, and this has the label {call.labels}"
         raise StepFailed("refused", "label", why)
     return {}
@@ -353,7 +355,13 @@ async def _check_cleared(tool: Tool, call: Call) -> Mapping[str, Any]:
 async def _call_tool(tool: Tool, call: Call) -> Any:
     from actbox.tools.json_form import spelled_out  # imports pydantic
 
-    return await aside(lambda result: _bytes_as_text(spelled_out(result)), await tool.call(call.input))
+    taint = Taint(Policy(label=call.labels))  # which a tool may raise for what it returns
+    mark = call_taint.set(taint)
+    try:
+        return await aside(lambda result: _bytes_as_text(spelled_out(result)), await tool.call(call.input))
+    finally:
+        call_taint.reset(mark)
+        call.raise_label(taint.label)
 
 
 def _bytes_as_text(value: Any) -> Any:
@@ -368,8 +376,8 @@ def _bytes_as_text(value: Any) -> Any:
 async def _run_program(box: Sandbox | None, program: Program, milliseconds: int | None, call: Any) -> Any:
     given = _with_inputs(program, call.input)
     if box is not None:
-        if box.traits.labels:
-            given = replace(given, label=Label(given.label) | call.labels)
+        if box.traits.labels and (label := Label(given.label, call.labels)) != PUBLIC:
+            given = replace(given, label=label)
         result = await box.run_alone(given, timeout=None if milliseconds is None else milliseconds / 1000)
         call.ran(result)
     elif call.sandboxes is not None:

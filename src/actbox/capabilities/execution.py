@@ -23,9 +23,10 @@ from actbox.core.packages import HOST, PackagePolicy
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
-from actbox.review import Rules, check_readable, review
+from actbox.review import Rules, Verdict, check_readable, review
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Sandbox, Session
+from actbox.sandbox.dependencies import asks_for_packages
 from actbox.sandbox.guest import beneath
 from actbox.sandbox.opening import open_sandbox
 from actbox.sandbox.registry import TABLE
@@ -132,7 +133,7 @@ class Sandboxes:
         self._settings = settings
         self._open: dict[_Place, Sandbox] = {}
         self._in_use: dict[_Place, int] = {}
-        self._sessions: dict[tuple[str, str], _Shared] = {}
+        self._sessions: dict[tuple[str, ...], _Shared] = {}
         self._engines: dict[tuple[str, str], str] = {}
         self._turn = asyncio.Lock()
 
@@ -194,6 +195,11 @@ class Sandboxes:
             storage_mib=disk,
             egress_bytes=1 if policy.domains else 0,  # how much nobody can say
         )
+
+    def label_of_session(self, call: Invocation, name: str) -> Label:
+        """Return the label of what the session of an invocation has read so far."""
+        shared = self._sessions.get(_session_key(call, name))
+        return PUBLIC if shared is None else shared.label
 
     async def close(self) -> None:
         """Close all sessions and sandboxes."""
@@ -262,19 +268,22 @@ class Sandboxes:
             raise StepFailed(
                 "refused", "validate_input", "this registry has no sessions: standard_registry(sessions=…)"
             )
-        shared = await self._session((call.caller, name), place)
-        async with shared.turn:
-            shared.label |= call.labels
-            call.raise_label(shared.label)
-            result = await shared.session.run(_labelled(program, call.labels, shared.box), timeout=wall)
-            shared.label |= result.label
-        if not shared.session.alive and self._sessions.get((call.caller, name)) is shared:
-            del self._sessions[call.caller, name]
-            await shared.box.stop()
-            call.warnings.append(f"the session {name!r} has ended; a later call begins a new one")
+        key = _session_key(call, name)
+        shared = await self._session(key, place)
+        try:
+            async with shared.turn:
+                shared.label |= call.labels
+                call.raise_label(shared.label)
+                result = await shared.session.run(_labelled(program, call.labels, shared.box), timeout=wall)
+                shared.label |= result.label
+        finally:
+            if not shared.session.alive and self._sessions.get(key) is shared:
+                del self._sessions[key]
+                await shared.box.stop()
+                call.warnings.append(f"the session {name!r} has ended; a later call begins a new one")
         return result
 
-    async def _session(self, key: tuple[str, str], place: _Place) -> _Shared:
+    async def _session(self, key: tuple[str, ...], place: _Place) -> _Shared:
         async with self._turn:
             if (found := self._sessions.get(key)) is None:
                 if len(self._sessions) >= _MOST_SESSIONS:
@@ -282,7 +291,7 @@ class Sandboxes:
                 box = await self._opened(place)  # sessions of one sandbox would share its files
                 found = self._sessions[key] = _Shared(box, box.session(), place)
         if found.place != place:
-            why = f"the session {key[1]!r} was begun with another image or other limits"
+            why = f"the session {key[-1]!r} was begun with another image or other limits"
             raise StepFailed("invalid", "validate_input", why, "give those of its first call, or another session")
         return found
 
@@ -305,9 +314,17 @@ class Sandboxes:
         return box
 
 
+def _session_key(call: Invocation, name: str) -> tuple[str, ...]:
+    """Return the identity of a session: nobody else, and no other conversation, has one of the same name."""
+    return (call.caller, call.user, call.run, name)
+
+
 def _labelled(program: Program, label: Label, box: Sandbox) -> Program:
-    """Return a program with a label, on engines whose programs carry them; elsewhere nothing leaves with it anyway."""
-    carried = label if box.traits.labels else PUBLIC
+    """Return a program with a label besides its own, on engines whose programs carry them.
+
+    On the others nothing leaves with it anyway.
+    """
+    carried = label | Label(program.label) if box.traits.labels else PUBLIC
     return program if program.label == carried else replace(program, label=carried)
 
 
@@ -315,9 +332,15 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.python`."""
 
     async def prepare(call: Invocation) -> Mapping[str, Any]:
-        shown = await _reviewed(call, "python", settings.rules)
+        rules, environment = settings.rules, call.input.get("image") or settings.environment
+        if rules is not None and environment != HOST and rules.verdict("not-read") is Verdict.BLOCK:
+            # Only the environment's own Python may be able to read it.
+            rules = replace(rules, verdicts={"syntax": Verdict.BLOCK, **rules.verdicts})
+        shown = await _reviewed(call, "python", rules)
         wanted = call.input.get("input_files") or {}
+        call.raise_label(boxes.label_of_session(call, call.input.get("session", "")))
         call.prepared = await run_blocking(_input_files, call, wanted, settings.input_roots) if wanted else {}
+        _check_packages(call, "python", settings)
         return shown
 
     async def handler(call: Invocation) -> dict[str, Any]:
@@ -355,6 +378,7 @@ def execute_javascript(settings: Execution, boxes: Sandboxes) -> Capability:
     """Return `execute.javascript`."""
 
     async def prepare(call: Invocation) -> Mapping[str, Any]:
+        _check_packages(call, "javascript", settings)
         return await _reviewed(call, "javascript", settings.rules)
 
     async def handler(call: Invocation) -> dict[str, Any]:
@@ -437,6 +461,16 @@ def _read(call: Invocation, language: str, rules: Rules | None) -> Mapping[str, 
     return {"review": told} if told else {}
 
 
+def _check_packages(call: Invocation, language: str, settings: Execution) -> None:
+    """Raise `StepFailed` if the names of packages would carry data to the package index that may not leave."""
+    most, packages = settings.policy.clearance(None), settings.packages
+    if most is None or packages is None or packages.offline or call.labels <= most:
+        return
+    if asks_for_packages(_program(call.input["code"], language, call.input, {})):
+        why = f"the package index may be sent data up to {most}, and this names packages with the label {call.labels}"
+        raise StepFailed("refused", "label", why, "name no packages, and an image that has them")
+
+
 def _program(
     code: str,
     language: str,
@@ -476,18 +510,21 @@ def _input_files(call: Invocation, given: Mapping[str, str], roots: Sequence[Inp
             why = f"input_files: {path} lies below none of the directories that may be read"
             raise StepFailed("refused", "validate_input", why)
         root = max(within, key=lambda one: len(one.path.parts))
+        call.raise_label(root.label)  # a refusal also says something about the directory
         try:
-            with beneath.opened_folder(os.fspath(root.path)) as folder:
-                data = beneath.read_file(folder, os.fspath(where.relative_to(root.path)), left + 1)
+            with beneath.opened_folder("/") as top:  # so that no link on the way to the root is followed either
+                descriptor = beneath.open_file(top, os.fspath(where.relative_to("/")))
+            with open(descriptor, "rb", buffering=0) as file:
+                is_large = os.fstat(descriptor).st_size > left  # so that no more than may be is ever read
+                data = b"" if is_large else beneath.read_open(file.fileno(), left + 1)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             why = f"input_files: {path} cannot be read: {reason or 'it is no file'}"
             raise StepFailed("refused", "validate_input", why) from None
-        if (left := left - len(data)) < 0:
+        if is_large or (left := left - len(data)) < 0:
             most = f"{_MOST_INPUT_BYTES // _MIB} MiB"
             raise StepFailed("refused", "validate_input", f"input_files: together they have more than {most}")
         files[name] = data
-        call.raise_label(root.label)
     return files
 
 

@@ -8,7 +8,6 @@ it touches, what it may cost at most, a label that is raised before anything is 
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import errno
 import hashlib
@@ -63,8 +62,9 @@ class Folder:
         Raises `InvalidValue` for a path that is none, or leads outside.
         """
         names = names_below(_ROOT, path)
-        with errors_naming(path), beneath.opened_folder(self.path) as top:
-            yield Tree(top), names
+        with errors_naming(path), beneath.opened_folder("/") as root:
+            with beneath.opened(root, os.path.relpath(self.path, "/")) as top:  # no link on the way is followed
+                yield Tree(top), names
 
 
 def workspace_files(folder: Folder | None) -> tuple[Capability, Capability, Capability]:
@@ -160,7 +160,7 @@ class _Files:
         try:
             is_text = call.input.get("encoding", "utf-8") == "utf-8"
             data: bytes = content.encode() if is_text else base64.b64decode(content, validate=True)
-        except (UnicodeEncodeError, binascii.Error) as error:
+        except ValueError as error:
             raise StepFailed("invalid", "validate_input", f"the content cannot be written: {error}") from None
         if len(data) > MOST_WRITTEN:
             why = f"the content has {len(data):,} bytes, and {MOST_WRITTEN:,} are the most"

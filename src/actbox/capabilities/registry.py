@@ -186,7 +186,7 @@ class Registry:
             capability = self.find(id)
         except InvalidValue as error:
             unknown = InvocationError("invalid", "validate_input", str(error))
-            return Outcome(id=number, capability=str(id)[:200], version="", error=unknown)
+            return Outcome(id=number, capability=str(id)[:200], version="", error=unknown, labels=labels_of(labels))
         made = Invocation(
             number,
             capability,
@@ -250,7 +250,7 @@ class Registry:
         while (running := self._running.get(here)) is not None:
             await asyncio.wait({running})
             if not running.cancelled() and running.exception() is None:
-                return replace(running.result(), repeated=True)
+                return _repeated(running.result(), call)
         self._running[here] = own = here[0].create_future()
         try:
             outcome = await self._first(call, journal, key)
@@ -265,15 +265,22 @@ class Registry:
         if known.is_other:
             return self._refused(call, "the idempotency key belongs to an invocation with another input or label")
         if known.outcome is not None:
-            return Outcome.from_dict({**known.outcome, "entry": known.seq, "repeated": True})
+            return _repeated(Outcome.from_dict({**known.outcome, "entry": known.seq}), call)
         if known.is_open and not call.capability.retry_safe:
             why = "an earlier invocation with this key has begun, and nobody knows whether it has ended"
             return self._refused(call, why, "look into the journal, and use another key")
         return await invoke(call, self._governance, key, is_again=known.is_open)
 
     def _refused(self, call: Invocation, why: str, hint: str = "") -> Outcome:
-        error = InvocationError("refused", "validate_input", why, hint)
-        return Outcome(id=call.id, capability=call.capability.id, version=call.capability.version, error=error)
+        error, capability = InvocationError("refused", "validate_input", why, hint), call.capability
+        return Outcome(
+            id=call.id, capability=capability.id, version=capability.version, error=error, labels=call.labels
+        )
+
+
+def _repeated(outcome: Outcome, call: Invocation) -> Outcome:
+    """Return an earlier outcome for an invocation, whose input may have a higher label than that of the first had."""
+    return replace(outcome, repeated=True, labels=outcome.labels | call.labels)
 
 
 def _words(text: str) -> set[str]:

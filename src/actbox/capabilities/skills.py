@@ -46,6 +46,11 @@ _SCRIPTS: Final = "scripts/"
 _INTERPRETERS: Final = {".py": "python", ".sh": "bash", ".bash": "bash", ".js": "node", ".mjs": "node", ".cjs": "node"}
 _ALLOWED: Final = re.compile(r"Bash\((.+)\)")
 _NO_WORD: Final = re.compile(r"[\s;&|<>$`()*?\"'\\]")
+_LAUNCHERS: Final = re.compile(
+    r"(.*/)?((ba|da|k|z|fi)?sh|python|pypy|node|deno|bun|perl|ruby|php|lua|awk|gawk|env|xargs|find|busybox|uv|uvx|npx"
+    r"|nohup|nice|timeout|time|setsid|sudo|make)[0-9.]*"
+)
+"""Programs that run whatever their arguments say."""
 _SCRIPT_BLOCK: Final = "# /// script"
 
 _READ: Final = "[:map [:path {:optional true} :string]]"
@@ -141,7 +146,8 @@ class Skills:
         first hundred have capabilities of their own.
 
         `approved` are the skills whose scripts and named programs may run, as they are now, without a question: a name
-        such as `pdf`, or that of one of them, such as `pdf.extract`. All else needs an approval of the kind `skill`,
+        such as `pdf`, or that of one of them, such as `pdf.extract`. A program that runs whatever it is given, such as
+        `bash` or `python`, needs a name of its own here. All else needs an approval of the kind `skill`,
         which shows the script; `command` always does. An approval that lasts covers a skill with exactly these files.
 
         `environment` is that of scripts. `output_types` are the extensions of the files that they return.
@@ -196,6 +202,12 @@ class _Command:
         """The language of the program that starts it."""
         return "javascript" if self.words[:1] == ("node",) and len(self.words) > 1 else "python"
 
+    @property
+    def runs_anything(self) -> bool:
+        """Whether it is any command line, or as good as one: an interpreter without a script of the skill."""
+        is_script = len(self.words) > 1 and self.words[1].startswith(f"{_MOUNTED_AT}/")
+        return not self.words or (not is_script and _LAUNCHERS.fullmatch(self.words[0]) is not None)
+
 
 def _capabilities(skill: Skill, settings: _Settings) -> Iterator[Capability]:
     commands = {f"skills.{skill.name}.{one.name}": one for one in _commands(skill)}
@@ -203,8 +215,9 @@ def _capabilities(skill: Skill, settings: _Settings) -> Iterator[Capability]:
     running = commands | ({f"skills.{skill.name}.{_COMMAND}": anything} if commands else {})
     yield _reading(skill, {id: one.what for id, one in running.items()})
     for id, one in running.items():
-        is_known = one is not anything and not {skill.name, id.removeprefix("skills.")}.isdisjoint(settings.approved)
-        yield _running(skill, id, one, settings, is_known=is_known)
+        is_named = id.removeprefix("skills.") in settings.approved
+        is_known = is_named or (skill.name in settings.approved and not one.runs_anything)
+        yield _running(skill, id, one, settings, is_known=one is not anything and is_known)
 
 
 def _commands(skill: Skill) -> Iterator[_Command]:
@@ -277,7 +290,7 @@ def _reading(skill: Skill, commands: Mapping[str, str]) -> Capability:
 
 
 def _running(skill: Skill, id: str, command: _Command, settings: _Settings, *, is_known: bool) -> Capability:
-    mount = FileMount(skill.copy, f"{_MOUNTED_AT}/{skill.name}")
+    mount = FileMount(skill.copy, f"{_MOUNTED_AT}/{skill.name}", label=skill.label)
     is_line = not command.words
 
     async def prepare(call: Invocation) -> Mapping[str, Any]:

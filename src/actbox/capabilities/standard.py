@@ -42,7 +42,7 @@ class StandardRegistry(Registry):
         self._boxes, self._settings = Sandboxes(settings), settings
         made = [*(make(settings, self._boxes) for make in STANDARD), *more]
         super().__init__(made, sandboxes=self._boxes, **governance)
-        self._of_sessions: dict[tuple[str, str], Account] = {}
+        self._of_sessions: dict[tuple[str, ...], Account] = {}
 
     async def invoke(
         self, id: str, input: Mapping[str, Any], *, budget: Budget | Account | None = None, **more: Any
@@ -51,7 +51,7 @@ class StandardRegistry(Registry):
         session = input.get("session") if isinstance(input, Mapping) and self._has_sessions(id) else None
         if not isinstance(session, str) or not session or isinstance(budget, Account):
             return await super().invoke(id, input, budget=budget, **more)
-        key = (str(more.get("caller", "")), session)
+        key = (*(str(more.get(name, "")) for name in ("caller", "user", "run")), session)
         if (shared := self._of_sessions.get(key)) is None:
             shared = self._of_sessions[key] = self._account(budget)
         elif budget is not None:
@@ -110,13 +110,14 @@ def standard_registry(
     """Return a registry with the specification's capabilities, which run code, have it written, send HTTP requests, use
     files and redact messages.
 
-    `policy` is that of all programs, by default `Policy.strict()`. `packages` says which packages they may ask for, and
+    `policy` is that of all programs, by default `Policy.strict()`; its `egress_max` and that of the registry are each
+    the other's default. `packages` says which packages they may ask for, and
     `environment` is that of programs that name no `image`; `javascript_environment` is that of JavaScript. `engine` is
     the one for the runtime `container`, by default the first of `linux` and `container` that works here. `input_roots`
     are the directories below which `input_files` may lie, with the labels of what is in them. `rules` are those of the
     review before a program runs, by default `Rules.preset("spec")`; `None` for no review. JavaScript is read with the
-    extra `actbox[review]`. With `sessions` the calls of one caller that name the same `session` share its variables,
-    files, labels and budget.
+    extra `actbox[review]`. With `sessions` the calls of one caller, for one user, in one run, that name the
+    same `session` share its variables, files, labels and budget.
 
     `domains` and `secrets` are those of `network.http_request` alone, as `policy` has the programs'. `workspace` is the
     directory of `files.read`, `files.write` and `files.list`. `coding_agent` carries out `delegate.coding_agent`, and
@@ -134,7 +135,9 @@ def standard_registry(
     given = input_roots if isinstance(input_roots, Mapping) else dict.fromkeys(input_roots, "public")
     roots = tuple(_root(path, Label(label)) for path, label in given.items())
     policy = policy or Policy.strict()
-    if egress_max is not None and policy.egress_max is None:
+    if egress_max is None:
+        egress_max = policy.egress_max
+    elif policy.egress_max is None:
         policy = replace(policy, egress_max=egress_max)
     settings = Execution(
         policy=policy,

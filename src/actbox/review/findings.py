@@ -19,6 +19,7 @@ Tools = Toolset | Iterable[str] | None
 _UNREADABLE: Final = frozenset(["syntax", "not-read", "code", "dynamic", "introspection", "unpickle", "native"])
 """Rules about code that cannot be followed, whose findings may stand for any tool call."""
 _URL: Final = re.compile(r"(https?|ftps?|s3|s3a|gs|gcs|az|abfss?|hdfs|sftp|ssh)://", re.IGNORECASE)
+_FILE_URL: Final = re.compile(r"file:(//[^/]*)?(?=/)", re.IGNORECASE)
 _ACCESS: Final = {
     "reads": ("system-read", "reads"),
     "writes": ("system-write", "writes to or changes"),
@@ -92,5 +93,6 @@ def _outside(text: Text) -> str:
     It is empty for any other path, and for one of which not enough is known.
     """
     known = text.value if text.whole else text.value.rpartition("/")[0]  # the last name could go on
+    known = _FILE_URL.sub("", known)
     path = posixpath.normpath(known if known.startswith("~") else posixpath.join("/workspace", known))
     return "" if _OWN.match(path) else path.replace("//", "/")

@@ -23,6 +23,7 @@ from .values import (
     DICT,
     NONE,
     UNKNOWN,
+    Items,
     Names,
     Number,
     Ref,
@@ -110,6 +111,11 @@ class _Arguments:
         self.nodes: dict[int | str, ast.expr] = dict([*positional, *named])
         self.values = {place: names.values(node, scope) for place, node in self.nodes.items()}
         self.spread = len(self.nodes) < len(call.args) + len(call.keywords)
+        hiding = [one.value for one in call.args if isinstance(one, ast.Starred)]
+        hiding += [one.value for one in call.keywords if not one.arg]
+        held = (one.values for node in hiding for one in names.values(node, scope) if isinstance(one, Items))
+        self.hidden = NONE.union(*held)
+        """The possible values of arguments that `*` or `**` hides, as far as they are known."""
 
     def at(self, *places: int | str) -> Values:
         """Return the possible values of the argument at the first of several places that is given; an empty set if none
@@ -277,6 +283,8 @@ class _Reading(Findings):
                 self._add("code", node, f"calls {name}, which runs the text that it is given", name)
         elif name in catalogue.METHOD_WRITES and not isinstance(base, Text):
             self._paths(f".{name}", NONE.union(*given.values.values()), node, "writes")
+        elif name == "open" and not (isinstance(base, Ref) and f"{base.path}.open" in catalogue.FILES):
+            self._paths("open", NONE.union(given.hidden, *given.values.values()), node, "reads")
 
     def _runs(self, text: Value) -> bool:
         """Return True if `.eval` or `.query` with this text does more than compute with columns.
@@ -296,6 +304,8 @@ class _Reading(Findings):
         for place, values in given.values.items() if access else ():
             if catalogue.FILES[path] != "opens" or place in (0, "file", "filename", "name", "path"):
                 self._paths(path, values, node, "reads" if place in catalogue.SOURCES.get(path, ()) else access)
+        if access:
+            self._paths(path, given.hidden, node, access)
         if path in catalogue.TAKE_NAMES:
             self._names_given(path, node, given)
         if deciding is not None and not _is_harmless(deciding, given):

@@ -86,7 +86,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
 """Every rule by its name, with the verdict that holds unless `Rules` says another."""
 
 _SPEC: Final = (
-    *("process:subprocess", "dynamic:subprocess", "process:child_process", "dynamic:child_process"),
+    *("process:subprocess", "dynamic:subprocess", "process:asyncio", "process:child_process", "dynamic:child_process"),
     "process:os.system",
     *("code:builtins.exec", "code:Function", "code:import", "code:vm", "dynamic:vm"),
     *("code:builtins.eval", "code:eval"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from typing import Final
 
@@ -30,5 +31,14 @@ def charset_of(headers: Mapping[str, str]) -> str:
     for parameter in headers.get("content-type", "").split(";")[1:]:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":
-            return value.strip(" \"'") or "utf-8"
+            value = value.strip(" \"'")
+            return "utf-8" if _is_no_charset(value) else value
     return "utf-8"
+
+
+def _is_no_charset(name: str) -> bool:
+    """Return True for "", and for the codecs of domain names, which take quadratic time."""
+    try:
+        return not name or codecs.lookup(name).name in ("punycode", "idna")
+    except (LookupError, ValueError):
+        return False
