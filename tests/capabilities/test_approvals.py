@@ -147,6 +147,22 @@ async def test_a_question_expires_and_is_withdrawn(address: str, monkeypatch: py
     approvals.close()
 
 
+async def test_a_question_whose_caller_is_cancelled_while_it_is_written_expires(
+    approvals: Approvals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = approvals._database.write
+
+    async def write_and_be_cancelled(work: Any) -> None:
+        monkeypatch.undo()
+        await write(work)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(approvals._database, "write", write_and_be_cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await approvals.require(ASKED)
+    assert [one.state for one in await approvals.list()] == ["expired"]
+
+
 async def test_an_approval_ends_at_its_time_and_no_clock_that_is_set_back_revives_it(
     approvals: Approvals, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ async def test_an_error_names_its_step(
     registry = Registry([made], journal=journal, egress_max="public", budget=Budget(usd=1))
     done = await registry.invoke("kit.echo", given, labels="pii")
     assert done.error is not None and (done.error.step, done.error.kind) == (step, kind), done.error
-    assert done.output is None and __import__("re").search(message, done.error.message), done.error
+    assert done.output is None and re.search(message, done.error.message), done.error
     has_begun = step in ("run", "validate_output")
     assert await kinds(journal) == (["begun", "ended"] if has_begun else ["refused"])
     assert registry.account.left == Budget(usd=1)
@@ -223,7 +224,7 @@ async def test_an_output_that_is_too_large_is_refused() -> None:
     assert "64 MiB are the most" in done.error.message
 
 
-async def test_an_approver_is_asked_once_for_each_call(tmp_path: Path) -> None:
+async def test_an_approver_is_asked_once_for_each_call() -> None:
     seen: list[Any] = []
     approver = CallbackApprover(lambda request: seen.append(request.arguments) or True)
     made = capability(approvals=("compute",))

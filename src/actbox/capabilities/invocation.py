@@ -58,7 +58,7 @@ class Invocation:
     sandboxes: Any = None
     """The registry's `Sandboxes`, if it has some."""
     prepared: Any = None
-    """What the capability's `prepare` keeps for its handler."""
+    """A value that the capability's `prepare` keeps for its handler."""
     asks: list[str] = field(default_factory=list)
     """Kinds of approval that this input needs besides those of the capability; `prepare` adds them."""
     reservation: Reservation | None = None
@@ -118,7 +118,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governance:
-    """What decides about the invocations of one registry.
+    """The rules and stores that govern the invocations of one registry.
 
     `granted` are the kinds of approval that need no question. `egress_max` is the highest label that a capability with
     the effects `network` or `llm` may be given, `None` for any; a place that has a clearance of its own counts by that.
@@ -181,6 +181,8 @@ async def invoke(call: Invocation, governance: Governance, key: str = "", *, is_
 
 
 class _Pipeline:
+    """The steps of one invocation, in the order of `outcome`."""
+
     def __init__(self, call: Invocation, governance: Governance, key: str, is_again: bool) -> None:
         self._call = call
         self._is_again = is_again

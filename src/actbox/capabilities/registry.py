@@ -56,6 +56,7 @@ class Registry:
         """
         self._capabilities: dict[str, Capability] = {}
         self.account = Account(budget or Budget(), on_limit=on_limit)
+        """The account of all invocations, above the account of each."""
         self._sandboxes = sandboxes
         self._running: dict[str, asyncio.Future[Outcome]] = {}
         """The invocations with idempotency keys that run here now."""
@@ -160,7 +161,7 @@ class Registry:
         retries: int = 0,
         on_event: Callable[[StepEvent], object] | None = None,
     ) -> Outcome:
-        """Use a capability, and return what it came to; failures are outcomes, too.
+        """Use a capability, and return the outcome; failures are outcomes, too.
 
         `caller` names the agent, `user` the person for whom it acts, `run` the conversation. `budget` bounds this
         invocation, or is the account of several. `labels` are those of the input: one, or some by field. Two
