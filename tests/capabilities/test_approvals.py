@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from actbox.capabilities.approval_questions import as_approved, coverage, fits
+from actbox.capabilities.approval_view import parts
 from actbox.capabilities.approvals import AlreadyAnswered, Approval, Approvals, Question
 from actbox.core.errors import InvalidValue
 from actbox.core.labels import Label
@@ -362,6 +363,14 @@ async def test_only_elevated_approvers_are_asked_about_packages_in_no_list(appro
 )
 def test_a_pattern_fits_only_what_it_says(text: object, pattern: str, fitting: bool) -> None:
     assert fits(text, pattern) == fitting
+
+
+def test_the_findings_of_a_review_are_shown_once() -> None:
+    shown = {"arguments": {"code": "import os"}, "bound": {}, "reason": "", "risk": "high"}
+    asked = Approval(**{**dict.fromkeys(Approval.__slots__, ""), "labels": Label(), "shown": shown})  # type: ignore[arg-type]
+    for one in (asked, replace(asked, shown={**shown, "review": ["line 1: imports os (rule import)"]})):
+        lines = [line for part in parts(one) for line in part.lines]
+        assert [line for line in lines if "imports os" in line] == ["line 1: imports os (rule import)"]
 
 
 def test_coverage_says_what_an_approval_covers() -> None:

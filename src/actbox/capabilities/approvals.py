@@ -106,7 +106,7 @@ class Approvals:
         asked = _pending(question, self._timeout)
         try:
             given = await self._database.write(lambda connection: _asked(connection, asked))
-        except asyncio.CancelledError:  # it may have been written all the same
+        except asyncio.CancelledError:  # the question is written down all the same
             await asyncio.shield(self._withdraw(asked.id))
             raise
         if given is not None:
