@@ -9,7 +9,6 @@ import pytest
 from actbox.capabilities.outcome import Outcome
 from actbox.capabilities.standard import standard_registry
 from actbox.codeact import CallbackApprover
-from actbox.core.policy import Policy
 from actbox.review import Rules, javascript_tree
 
 PYTHON = "import subprocess as s\nprint(s.run(['true']).returncode)"
@@ -17,8 +16,9 @@ JAVASCRIPT = "const {exec: go} = require('node:child_process')\ngo('ls')"
 
 
 async def outcome_of(code: str, *, capability: str = "execute.python", given: Any = None, **settings: Any) -> Outcome:
-    settings = {"policy": Policy(), "granted": ["compute"], "javascript_environment": "host", **settings}
-    async with standard_registry(engine="process", allow_unisolated=True, **settings) as registry:
+    async with standard_registry(
+        engine="process", allow_unisolated=True, granted=["compute"], javascript_environment="host", **settings
+    ) as registry:
         return await registry.invoke(capability, {"code": code, **(given or {})})
 
 
