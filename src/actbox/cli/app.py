@@ -555,7 +555,7 @@ def approvals_list(
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """List questions and answers, the newest first."""
-    from .governance import list_approvals
+    from .approvals import list_approvals
 
     return list_approvals(database, state, form)
 
@@ -565,7 +565,7 @@ def approvals_show(
     id: Annotated[str, _APPROVAL], form: Annotated[str, _FORM] = "text", database: Annotated[str, _DATABASE] = ""
 ) -> int:
     """Show all that a question is about."""
-    from .governance import show_approval
+    from .approvals import show_approval
 
     return show_approval(database, id, form)
 
@@ -593,7 +593,7 @@ def approvals_approve(
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Approve a question."""
-    from .governance import approve
+    from .approvals import approve
 
     patterns = pattern or ()
     return approve(database, id, by=by, scope=scope, pattern=patterns, reason=reason, hours=hours, sure=sure)
@@ -607,7 +607,7 @@ def approvals_deny(
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Refuse a question."""
-    from .governance import deny
+    from .approvals import deny
 
     return deny(database, id, by=by, reason=reason)
 
@@ -620,7 +620,7 @@ def approvals_revoke(
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Take an approval back, also while something runs by it."""
-    from .governance import revoke
+    from .approvals import revoke
 
     return revoke(database, id, by=by, reason=reason)
 
@@ -640,7 +640,7 @@ def approvals_serve(
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Serve a web page for approvers, and print its address: whoever has it can answer."""
-    from .governance import serve
+    from .approvals import serve
 
     return serve(database, host=host, port=port, names=names or (), cleared=cleared, token_file=token_file)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from actbox.content.safe_text import spelt_out
 
+from .approvals import database_address, local_time
 from .errors import BROKEN_PIPE, UsageError
-from .governance import database_address, local_time
 from .output import print_document, print_text
 
 if TYPE_CHECKING:
