@@ -243,7 +243,8 @@ class _Pipeline:
             hint = f"registry.describe({capability.id!r}) has the schema"
             raise StepFailed("invalid", "validate_input", f"the input does not fit {capability.id}: {why}", hint)
         if capability.handler is None:
-            raise StepFailed("unavailable", "validate_input", f"nothing here carries out {capability.id}")
+            hint = "give the capability a handler, or standard_registry the setting for it"
+            raise StepFailed("unavailable", "validate_input", f"nothing here carries out {capability.id}", hint)
         if call.retries and not capability.retry_safe:
             raise StepFailed("refused", "validate_input", f"{capability.id} does not say that a second run is safe")
         if capability.prepare is not None:
@@ -322,7 +323,7 @@ class _Pipeline:
             decision = await decision_of(self._governance.approver, request)
             approved, why, by = decision.approved, decision.reason, decision.by
         else:
-            approved, why, by = False, "nobody can be asked", ""
+            approved, why, by = False, f"nobody can be asked, since this registry has no approvals ({reason})", ""
         if not approved:
             who = f" by {by}" if by else ""
             raise StepFailed("refused", step, f"{capability.id} was refused{who}: {why or 'no reason was given'}")
