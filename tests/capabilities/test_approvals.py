@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from actbox.capabilities.approval_questions import as_approved, coverage, fits
+from actbox.capabilities.approval_view import parts
 from actbox.capabilities.approvals import AlreadyAnswered, Approval, Approvals, Question
 from actbox.core.errors import InvalidValue
 from actbox.core.labels import Label
@@ -145,6 +146,22 @@ async def test_a_question_expires_and_is_withdrawn(address: str, monkeypatch: py
     await asyncio.gather(answer, return_exceptions=True)
     assert (await approvals.find(waiting.id)).state == "expired"
     approvals.close()
+
+
+async def test_a_question_whose_caller_is_cancelled_while_it_is_written_expires(
+    approvals: Approvals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = approvals._database.write
+
+    async def write_and_be_cancelled(work: Any) -> None:
+        monkeypatch.undo()
+        await write(work)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(approvals._database, "write", write_and_be_cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await approvals.require(ASKED)
+    assert [one.state for one in await approvals.list()] == ["expired"]
 
 
 async def test_an_approval_ends_at_its_time_and_no_clock_that_is_set_back_revives_it(
@@ -346,6 +363,14 @@ async def test_only_elevated_approvers_are_asked_about_packages_in_no_list(appro
 )
 def test_a_pattern_fits_only_what_it_says(text: object, pattern: str, fitting: bool) -> None:
     assert fits(text, pattern) == fitting
+
+
+def test_the_findings_of_a_review_are_shown_once() -> None:
+    shown = {"arguments": {"code": "import os"}, "bound": {}, "reason": "", "risk": "high"}
+    asked = Approval(**{**dict.fromkeys(Approval.__slots__, ""), "labels": Label(), "shown": shown})  # type: ignore[arg-type]
+    for one in (asked, replace(asked, shown={**shown, "review": ["line 1: imports os (rule import)"]})):
+        lines = [line for part in parts(one) for line in part.lines]
+        assert [line for line in lines if "imports os" in line] == ["line 1: imports os (rule import)"]
 
 
 def test_coverage_says_what_an_approval_covers() -> None:

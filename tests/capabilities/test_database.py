@@ -65,7 +65,7 @@ async def test_what_was_answered_is_there_when_it_is_opened_again(address: str) 
         opened.close()
     with pytest.raises(StoreError, match="closed"):
         await opened.write(add("x"))
-    with pytest.raises(StoreError, match="is 1, and this version of actbox knows form 0"):
+    with pytest.raises(StoreError, match="have version 1, and this actbox knows version 0"):
         Database.open(address, TABLES, part="names", version=0)
 
 

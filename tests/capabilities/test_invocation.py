@@ -79,7 +79,13 @@ def raises(call: Invocation) -> Any:
         (capability(), {"text": "x", "more": 1}, "validate_input", "invalid", "more"),
         (capability(), {"text": float("nan")}, "validate_input", "invalid", "JSON"),
         (Capability("kit.echo", "", TAKES, True), {"text": "x"}, "validate_input", "unavailable", "nothing here"),
-        (capability(effects=("network",)), {"text": "x"}, "label", "refused", "up to public, and this has .* pii"),
+        (
+            capability(effects=("network",)),
+            {"text": "x"},
+            "label",
+            "refused",
+            "up to public, and this has the label pii",
+        ),
         (capability(estimates=Budget(usd=2)), {"text": "x"}, "budget", "exceeded", "usd: 2 asked for, 1 of 1 left"),
         (capability(approvals=("compute",)), {"text": "x"}, "approval", "refused", "nobody can be asked"),
         (capability(raises), {"text": "x"}, "run", "failed", "ValueError: no luck"),
@@ -94,7 +100,7 @@ async def test_an_error_names_its_step(
     registry = Registry([made], journal=journal, egress_max="public", budget=Budget(usd=1))
     done = await registry.invoke("kit.echo", given, labels="pii")
     assert done.error is not None and (done.error.step, done.error.kind) == (step, kind), done.error
-    assert done.output is None and __import__("re").search(message, done.error.message), done.error
+    assert done.output is None and message in done.error.message, done.error
     has_begun = step in ("run", "validate_output")
     assert await kinds(journal) == (["begun", "ended"] if has_begun else ["refused"])
     assert registry.account.left == Budget(usd=1)
@@ -429,7 +435,7 @@ async def test_an_output_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
     assert done.error is not None and (done.error.step, done.error.kind) == ("validate_output", "invalid")
 
 
-async def test_an_approver_is_asked_once_for_each_call(tmp_path: Path) -> None:
+async def test_an_approver_is_asked_once_for_each_call() -> None:
     seen: list[Any] = []
     approver = CallbackApprover(lambda request: seen.append(request.arguments) or True)
     made = capability(approvals=("compute",))

@@ -130,7 +130,7 @@ def test_a_journal_of_a_newer_version_or_of_none_is_refused(tmp_path: Path) -> N
         plain.execute("UPDATE actbox_versions SET version = 2")
         plain.commit()
     for read_only in (False, True):
-        with pytest.raises(StoreError, match="form of the journal is 2, and this version of actbox knows form 1"):
+        with pytest.raises(StoreError, match="journal have version 2, and this actbox knows version 1"):
             Journal.open(address, read_only=read_only)
 
 

@@ -15,6 +15,7 @@ from actbox.cli.app import run_app
 from actbox.cli.environment import contents, lines_of
 from actbox.core.packages import Environment, PackagePolicy, PackageRules
 from actbox.packages import provider
+from actbox.packages.environments import EnvironmentRecords
 from actbox.packages.interpreters import find_python
 from actbox.sandbox.dependencies import Target
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
@@ -90,6 +91,11 @@ async def test_a_package_of_it_is_not_imported_before_there_is_a_sandbox(index: 
     result = await run(policy, "import sys\n['kit_words' in sys.modules, 'colorsys' in sys.modules]")
     assert result.value == [False, True]
     assert any("kit_words" in warning for warning in result.warnings)
+
+
+def test_the_advice_about_an_unknown_environment_names_its_language(tmp_path: Path) -> None:
+    said = EnvironmentRecords(tmp_path).unknown("nodejs-tools", "javascript")
+    assert "`actbox environment build nodejs-tools --language javascript --with PACKAGE`" in said
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 from actbox.core.errors import InvalidValue
 from actbox.core.labels import Label
 
+from .canonical_json import canonical
+
 State = Literal["pending", "approved", "used", "denied", "revoked", "expired"]
 """A question is `pending` until it is answered or `expired`. An answer for one call is `used` by that call. Every
 approval can be `revoked`."""
@@ -203,14 +205,6 @@ def coverage(given: Approval, ends: str = "") -> tuple[str, ...]:
     if given.pattern:
         lines.append(r"where ** is any text, and * and ? are any text and any character without / \ ? # @ : %")
     return (*lines, ends or "until it is revoked")
-
-
-def canonical(value: object) -> str:
-    """Return JSON data as text, the same for equal data. Raises `InvalidValue` for anything else."""
-    try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValue(f"what an approver is shown is JSON data: {error}") from None
 
 
 def _is_plain(character: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table, Text
 
-FORM = 1
+SCHEMA_VERSION = 1
 """The version of this table."""
 
 TABLES = MetaData()

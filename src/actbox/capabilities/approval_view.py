@@ -42,7 +42,9 @@ def parts(asked: Approval) -> tuple[Part, ...]:
             source = arguments.pop(name)
     if source:
         tools = [*_texts(shown.get("tools")), *_texts(bound.get("tools"))]
-        found += _program(Program(source, language=_language(asked.capability)), tools)
+        found += _program(
+            Program(source, language=_language(asked.capability)), tools, _texts(shown.pop("review", None))
+        )
     if isinstance(files, Mapping):
         found += [_change(str(path), change) for path, change in files.items()]
     texts = {name: value for name, value in arguments.items() if isinstance(value, str) and "\n" in value}
@@ -52,15 +54,18 @@ def parts(asked: Approval) -> tuple[Part, ...]:
     found += [Part(f"Argument {name}", _lines(value)) for name, value in texts.items()]
     rest = [f"{name} = {_json(value)}" for name, value in {**shown, **bound}.items() if value not in (None, "", [])]
     if rest:
-        found.append(Part("Besides", tuple(rest)))
+        found.append(Part("Other facts", tuple(rest)))
     return tuple(found)
 
 
-def _program(program: Program, tools: Sequence[str]) -> list[Part]:
+def _program(program: Program, tools: Sequence[str], reviewed: list[str]) -> list[Part]:
+    """Return a program with the findings of the review that it has had, or of one now."""
     lines = _lines(program.code)
     width = len(str(len(lines)))
     calls = [_call(one) for one in tool_calls(program, tools)]
-    findings = [f"line {one.line}: {one.message} ({one.rule})" for one in review(program, tools=tools).findings]
+    findings = reviewed or [
+        f"line {one.line}: {one.message} (rule {one.rule})" for one in review(program, tools=tools).findings
+    ]
     return [
         Part("The program", tuple(f"{number:{width}}  {line}" for number, line in enumerate(lines, 1))),
         Part("The tools that it names", tuple(calls or ("none",))),

@@ -29,8 +29,9 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.tools import ApprovalDecision, ApprovalRequest
 from actbox.tools.approval import NOT_ELEVATED
 
-from .approval_questions import Answer, Approval, Question, Scope, State, as_approved, canonical, covers
-from .approval_tables import FORM, REQUESTS, TABLES
+from .approval_questions import Answer, Approval, Question, Scope, State, as_approved, covers
+from .approval_tables import REQUESTS, SCHEMA_VERSION, TABLES
+from .canonical_json import canonical
 from .database import Database, StoreError
 
 __all__ = ["AlreadyAnswered", "Answer", "Approval", "Approvals", "Question", "Scope", "State"]
@@ -93,7 +94,7 @@ class Approvals:
         """
         if timeout is not None and not 0 < timeout < float("inf"):
             raise InvalidValue(f"an approval's timeout is seconds above zero, or None, not {timeout!r}")
-        database = Database.open(address, TABLES, part="approvals", version=FORM, read_only=read_only)
+        database = Database.open(address, TABLES, part="approvals", version=SCHEMA_VERSION, read_only=read_only)
         return cls(database, timeout, tuple(notify), elevated)
 
     async def require(self, question: Question) -> Answer:
@@ -313,7 +314,7 @@ def _pending(question: Question, timeout: float | None) -> Approval:
     """Return a question as it is written down. Raises `InvalidValue`."""
     _check_texts(capability=question.capability, version=question.version, caller=question.caller, run=question.run)
     data = {"arguments": question.arguments, "bound": question.bound, "reason": question.reason}
-    shown = canonical({**question.shown, **data})
+    shown = canonical({**question.shown, **data}, "the question")
     if len(shown) > _MOST_SHOWN:
         raise InvalidValue(f"an approver can be shown at most {_MOST_SHOWN:,} characters, and this has {len(shown):,}")
     created = _now()

@@ -112,7 +112,7 @@ class Warned:
 
 @dataclass(slots=True)
 class _Spent:
-    """What an account has spent and reserved of one dimension, exactly."""
+    """The exact amounts of one dimension that an account has used and reserved."""
 
     used: Fraction = Fraction(0)
     reserved: Fraction = Fraction(0)
@@ -120,7 +120,7 @@ class _Spent:
 
 
 class Account:
-    """What one caller has spent of its budget. Threads and event loops may share it."""
+    """The use of one budget: amounts that are spent, reserved and left. Threads and event loops may share it."""
 
     def __init__(
         self,
@@ -151,13 +151,13 @@ class Account:
 
     @property
     def used(self) -> dict[str, float]:
-        """What was used, by dimension; of memory the most at a time."""
+        """The amounts used, by dimension; of memory the most at a time."""
         with self._lock:
             return {name: _number(spent.used) for name, spent in self._spent.items()}
 
     @property
     def left(self) -> Budget:
-        """What may still be reserved, here and in all accounts above; `None` where nothing limits it."""
+        """The amounts that can still be reserved, here and in all accounts above; `None` where nothing limits them."""
         with self._lock:
             found: dict[str, float] = {}
             for account in self._chain():
@@ -237,7 +237,7 @@ class Account:
 
 
 class Reservation:
-    """What an account has set aside for one invocation. Settle or release it, once."""
+    """The amounts that an account has set aside for one invocation. Settle or release them, once."""
 
     def __init__(self, account: Account, amounts: Mapping[str, Fraction]) -> None:
         self._account = account

@@ -67,6 +67,9 @@ class Call(Protocol):
     def account(self) -> Account:
         """The account that is charged. Handlers open children of it for what they invoke themselves."""
 
+    prepared: Any
+    """A value that `prepare` keeps for the handler; `None` without one."""
+
     def charge(self, **amounts: float) -> None:
         """Charge what the handler has used, by the dimensions of `Budget`. Raises if the budget does not cover it."""
 

@@ -97,9 +97,9 @@ class Database:
     def open(cls, address: str, tables: MetaData, *, part: str, version: int, read_only: bool = False) -> Database:
         """Open a database by its address, `sqlite:///path` or `postgresql://…`, and make its tables if need be. Blocks.
 
-        `version` is that of the form of `tables`, which the database keeps under the name `part`. Raises `InvalidValue`
-        for another kind of address, and `StoreError` for a database that cannot be used, or that a newer version has
-        written.
+        `version` is the schema version of `tables`, which the database keeps under the name `part`. Raises
+        `InvalidValue` for another kind of address, and `StoreError` for a database that cannot be used, or that a newer
+        version has written.
         """
         url, shown = _url(address)
         try:
@@ -356,6 +356,6 @@ def _check_version(connection: Connection, part: str, version: int) -> bool:
     found = connection.execute(text(f"SELECT version FROM {_VERSIONS} WHERE part = :part"), {"part": part}).scalar()
     if found is not None and found != version:
         raise StoreError(
-            f"the form of the {part} is {found}, and this version of actbox knows form {version}: update it"
+            f"the tables of the {part} have version {found}, and this actbox knows version {version}: update actbox"
         )
     return found is not None

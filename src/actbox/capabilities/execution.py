@@ -62,12 +62,13 @@ _PYTHON: Final = """[:map
   [:input_files {:optional true} [:map :string :string]]
   [:max_memory_mb {:optional true} :int]
   [:session {:optional true} :string]]"""
-_RESULT: Final = """[:map
+RESULT: Final = """[:map
   [:stdout :string]
   [:stderr :string]
   [:exit_code :int]
   [:files {:optional true} [:map :string :string]]
   [:error {:optional true} :string]]"""
+"""The schema of what a program returns."""
 _JAVASCRIPT: Final = """[:map
   [:code :string]
   [:inputs {:optional true} [:map]]
@@ -102,12 +103,12 @@ class Execution:
     """The rules of the review before a program in Python or JavaScript runs; `None` for no review."""
     output_types: tuple[str, ...] = OUTPUT_TYPES
     sessions: bool = False
-    """Whether calls may share a session."""
+    """True if calls may share a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a program runs: what one sandbox differs from the others in."""
+    """The engine and the settings of a sandbox. Programs with equal ones share it."""
 
     engine: str
     environment: str
@@ -127,7 +128,7 @@ class _Shared:
 
 
 class Sandboxes:
-    """The sandboxes of a registry, which stay open between invocations, those used last. Close them with `close()`."""
+    """The sandboxes of a registry. Those used last stay open between invocations. Close them with `close()`."""
 
     def __init__(self, settings: Execution) -> None:
         self._settings = settings
@@ -363,7 +364,7 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
         "execute.python",
         "Execute Python code in isolated sandbox",
         _PYTHON,
-        _RESULT,
+        RESULT,
         effects=("compute",),
         risk="high",
         approvals=("compute",),

@@ -70,7 +70,7 @@ class Invocation:
     sandboxes: Any = None
     """The registry's `Sandboxes`, if it has some."""
     prepared: Any = None
-    """What the capability's `prepare` keeps for its handler."""
+    """A value that the capability's `prepare` keeps for its handler."""
     asks: list[str] = field(default_factory=list)
     """Kinds of approval that this input needs besides those of the capability; `prepare` adds them."""
     reservation: Reservation | None = None
@@ -153,7 +153,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governance:
-    """What decides about the invocations of one registry.
+    """The rules and stores that govern the invocations of one registry.
 
     `granted` are the kinds of approval that need no question. `egress_max` is the highest label that a capability with
     the effects `network` or `llm` may be given, `None` for any; a place that has a clearance of its own counts by that.
@@ -226,6 +226,8 @@ async def invoke(call: Invocation, governance: Governance, key: str = "", *, is_
 
 
 class _Pipeline:
+    """The steps of one invocation, in the order of `outcome`."""
+
     def __init__(self, call: Invocation, governance: Governance, key: str, is_again: bool) -> None:
         self._call = call
         self._is_again = is_again
@@ -299,7 +301,8 @@ class _Pipeline:
             hint = f"registry.describe({capability.id!r}) has the schema"
             raise StepFailed("invalid", "validate_input", f"the input does not fit {capability.id}: {why}", hint)
         if capability.handler is None:
-            raise StepFailed("unavailable", "validate_input", f"nothing here carries out {capability.id}")
+            hint = "give the capability a handler, or standard_registry the setting for it"
+            raise StepFailed("unavailable", "validate_input", f"nothing here carries out {capability.id}", hint)
         if call.retries and not capability.retry_safe:
             raise StepFailed("refused", "validate_input", f"{capability.id} does not say that a second run is safe")
         if capability.prepare is not None:
@@ -389,7 +392,7 @@ class _Pipeline:
             if approved and decision.edited is not None and dict(decision.edited) != call.input:
                 approved, why = False, "the approver agreed to other arguments, with which it was not invoked"
         else:
-            approved, why, by = False, "nobody can be asked", ""
+            approved, why, by = False, f"nobody can be asked, since this registry has no approvals ({reason})", ""
         if not approved:
             who = f" by {by}" if by else ""
             raise StepFailed("refused", step, f"{capability.id} was refused{who}: {why or 'no reason was given'}")

@@ -26,13 +26,14 @@ from actbox.core.secrets import Secret
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.egress.redaction import Spellings
 
+from .canonical_json import canonical
 from .database import Database, Statement, StoreError
-from .journal_chain import BLOBS_FIELD, FIRST, Chain, Entry, Verification, blobs_of, canonical, hash_of, is_blob
+from .journal_chain import BLOBS_FIELD, FIRST, Chain, Entry, JournalVerification, blobs_of, hash_of, is_blob
 from .journal_export import Seal, verify_lines, write_lines
 from .journal_signing import Key, is_signed, read_key, sign
-from .journal_tables import ANCHORS, BLOBS, ENTRIES, FORM, HEADS, KEYS, TABLES
+from .journal_tables import ANCHORS, BLOBS, ENTRIES, HEADS, KEYS, SCHEMA_VERSION, TABLES
 
-__all__ = ["Entry", "Journal", "Remembered", "Verification", "verify_lines"]
+__all__ = ["Entry", "Journal", "JournalVerification", "Remembered", "verify_lines"]
 
 _AT_ONCE: Final = 5_000
 _LOCK: Final = 0x616374626F79  # any number that others will not take
@@ -61,7 +62,7 @@ _HeadRow = tuple[int, str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a journal knows of an idempotency key; all `False` and `None` for one that it has not seen."""
+    """The state of an idempotency key; all `False` and `None` for a key that the journal has not seen."""
 
     is_open: bool = False
     """True if an invocation with it has begun, and none has ended."""
@@ -102,7 +103,7 @@ class Journal:
         verify. A journal that a key has signed from its beginning takes entries only with that key. `secrets` are as
         for `hide`. Raises `InvalidValue`, and `StoreError` for a database that cannot be used.
         """
-        database = Database.open(address, TABLES, part="journal", version=FORM, read_only=read_only)
+        database = Database.open(address, TABLES, part="journal", version=SCHEMA_VERSION, read_only=read_only)
         try:
             journal = cls(database, None if key is None else read_key(Path(key), may_make=not read_only))
             journal.hide(secrets)
@@ -212,7 +213,7 @@ class Journal:
         found: bytes | None = await self._database.read(lambda connection: connection.execute(query).scalar())
         return found
 
-    async def verify(self, *, expect: str = "") -> Verification:
+    async def verify(self, *, expect: str = "") -> JournalVerification:
         """Read all of the journal, and say what was changed, dropped, swapped or cut off.
 
         `expect` is the `head` of an entry or an earlier verification that was kept elsewhere: the journal must still
@@ -328,7 +329,7 @@ class Journal:
         return entry
 
     def _text(self, body: Mapping[str, Any]) -> str:
-        said = canonical(body)
+        said = canonical(body, "the entry")
         if self._spellings is None or self._without_secrets(said.encode()) == said.encode():
             return said
         return canonical(self._cleaned(json.loads(said)))
@@ -348,7 +349,7 @@ class Journal:
     def _without_secrets(self, data: bytes) -> bytes:
         return data if self._spellings is None else self._spellings.redact(data)
 
-    def _verified(self, connection: Connection, expect: str) -> Verification:
+    def _verified(self, connection: Connection, expect: str) -> JournalVerification:
         anchor = connection.execute(select(ANCHORS.c.seq, ANCHORS.c.hash).order_by(ANCHORS.c.seq.desc())).first()
         chain = Chain((anchor.seq, anchor.hash) if anchor is not None else (0, FIRST), expect)
         trims = []

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
+
+from .canonical_json import canonical
 
 FIRST: Final = "0" * 64
 """The previous hash of the first entry."""
@@ -70,7 +71,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class JournalVerification:
     """The result of reading a whole journal, or exported files: how many entries there are, and what is wrong."""
 
     entries: int
@@ -148,7 +149,7 @@ class Chain:
             return True
         return False
 
-    def result(self, signed: bool) -> Verification:
+    def result(self, signed: bool) -> JournalVerification:
         """Return the result once all entries were given."""
         if self._expected is not None and not self._is_met:
             number = self._expected[0]
@@ -157,7 +158,7 @@ class Chain:
             else:
                 self.problem(f"entry {number} is expected, and is not there any more to be compared")
         head = f"{self.seq}:{self.hash}" if self.seq else ""
-        return Verification(self.entries, tuple(self.problems), signed, self.first, head)
+        return JournalVerification(self.entries, tuple(self.problems), signed, self.first, head)
 
     def _meet(self, seq: int, digest: str) -> None:
         if self._expected is None or seq != self._expected[0]:
@@ -174,14 +175,6 @@ def hash_of(seq: int, when: int, kind: str, invocation: str, text: str, previous
     return hashlib.sha256(f"{head}\n{text}".encode()).hexdigest()
 
 
-def canonical(data: object) -> str:
-    """Return JSON data as text, the same for equal data. Raises `InvalidValue` for anything else."""
-    try:
-        return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValue(f"an entry of the journal is JSON data: {error}") from None
-
-
 def blobs_of(body: Mapping[str, Any]) -> dict[str, str]:
     """Return the digests of the blobs of a body. Raises `KeyError` or `TypeError` for a body that nobody appended."""
     return {name: body[name] for name in body.get(BLOBS_FIELD, ())}
@@ -189,7 +182,7 @@ def blobs_of(body: Mapping[str, Any]) -> dict[str, str]:
 
 def row_of(said: Mapping[str, Any]) -> Row:
     """Return an entry that `Entry.to_dict` has written. Raises `KeyError`, `TypeError` and `ValueError`."""
-    text = json.dumps(said["body"], sort_keys=True, separators=(",", ":"))
+    text = canonical(said["body"])
     row = (said["seq"], said["time"], said["kind"], said["invocation"], text, said["previous"], said["hash"])
     if [type(one) for one in row] != [int, int, str, str, str, str, str]:
         raise TypeError

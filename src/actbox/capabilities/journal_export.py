@@ -16,7 +16,7 @@ from typing import IO, Any
 from actbox.core.errors import InvalidValue
 
 from .database import StoreError
-from .journal_chain import Chain, Entry, Verification, from_base64, is_blob, row_of
+from .journal_chain import Chain, Entry, JournalVerification, from_base64, is_blob, row_of
 from .journal_signing import Sealed, is_signed, read_key, sync_directory
 
 Seal = tuple[Sealed, int, str, bytes]
@@ -46,11 +46,11 @@ def write_lines(path: Path, entries: Iterable[Entry], blobs: Iterable[tuple[str,
 
 def verify_lines(
     *paths: str | os.PathLike[str], key: str | os.PathLike[str] | None = None, expect: str = ""
-) -> Verification:
+) -> JournalVerification:
     """Verify files that `Journal.export` or `Journal.trim` has written, each the continuation of the one before.
 
     With `key`, a signature must vouch for the last entry. Lines that lack at the beginning are no problem: see
-    `Verification.first`. Raises `InvalidValue` for a key or file that cannot be used.
+    `JournalVerification.first`. Raises `InvalidValue` for a key or file that cannot be used.
     """
     public = None if key is None else read_key(Path(key))
     chain = Chain(None, expect)

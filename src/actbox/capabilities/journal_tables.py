@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-FORM = 1
+SCHEMA_VERSION = 1
 """The version of these tables."""
 
 TABLES = MetaData()

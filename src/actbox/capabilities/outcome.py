@@ -41,7 +41,7 @@ class StepFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an invocation came to.
+    """The result of an invocation, also of one that has failed.
 
     `usage` is what was charged, by the dimensions of `Budget`. `entry` is the number of its last entry in the journal,
     0 without a journal. `engine` and `environment` say where it ran, "" for a handler in this process. `approval` is

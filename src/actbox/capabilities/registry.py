@@ -58,6 +58,7 @@ class Registry:
             raise InvalidValue(f"granted is a list of kinds such as ['compute'], not {granted!r}")
         self._capabilities: dict[str, Capability] = {}
         self.account = Account(budget or Budget(), on_limit=on_limit)
+        """The account of all invocations, above the account of each."""
         self._sandboxes = sandboxes
         self._sandboxes_of: dict[str, Any] = {}
         """Those of the registries whose capabilities this one has, by their names."""
@@ -167,7 +168,7 @@ class Registry:
         retries: int = 0,
         on_event: Callable[[StepEvent], object] | None = None,
     ) -> Outcome:
-        """Use a capability, and return what it came to; failures are outcomes, too.
+        """Use a capability, and return the outcome; failures are outcomes, too.
 
         `caller` names the agent, `user` the person for whom it acts, `run` the conversation. `budget` bounds this
         invocation, or is the account of several, below that of the registry. `labels` are those of the input: one, or

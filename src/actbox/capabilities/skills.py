@@ -27,7 +27,7 @@ from actbox.core.program import Program
 
 from .budgets import Budget
 from .capability import Capability, Resources, Runtime
-from .execution import OUTPUT_TYPES, output_of
+from .execution import OUTPUT_TYPES, RESULT, output_of
 from .invocation import Invocation
 from .outcome import StepFailed
 from .skill_files import Copies, Skill, SkillProblem, find_skills
@@ -64,12 +64,6 @@ _RUN: Final = """[:map {first}
   [:files {{:optional true}} [:map :string :string]]
   [:timeout_ms {{:optional true}} :int]]"""
 _ARGUMENTS: Final = "[:args {:optional true} [:vector :string]]"
-_RESULT: Final = """[:map
-  [:stdout :string]
-  [:stderr :string]
-  [:exit_code :int]
-  [:files {:optional true} [:map :string :string]]
-  [:error {:optional true} :string]]"""
 
 _PYTHON: Final = """\
 import os, shutil, subprocess, sys
@@ -188,14 +182,14 @@ class _Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """Something of a skill that runs: the words before its arguments, and what an approver is shown of it."""
+    """A script or program of a skill: the words before its arguments, and the source that an approver is shown."""
 
     name: str
     words: tuple[str, ...]
     what: str
     source: str
     is_open: bool = True
-    """Whether a call may add arguments."""
+    """True if a call may add arguments."""
 
     @property
     def language(self) -> Literal["python", "javascript"]:
@@ -329,7 +323,7 @@ def _running(skill: Skill, id: str, command: _Command, settings: _Settings, *, i
         f"{command.what} in the sandbox. Files are given by name as base64, and lie below input/; those written below"
         f" output/ are returned so. The skill's own folder is {_MOUNTED_AT}/{skill.name}",
         _RUN.format(first=first),
-        _RESULT,
+        RESULT,
         effects=("compute",),
         risk="high",
         approvals=() if is_known else (APPROVAL,),

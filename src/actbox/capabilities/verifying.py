@@ -24,7 +24,7 @@ class Verification:
 
 @runtime_checkable
 class Verifier(Protocol):
-    """Something that can tell whether a value has a label: a scanner, a model on this machine, a person's page.
+    """A judge of claimed labels: a scanner, a model on this machine, a person's page.
 
     It reads the value with its present label, so it must be cleared for that label itself.
     """

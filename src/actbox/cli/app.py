@@ -537,7 +537,7 @@ def environment_gc(
     return collect(days, gib)
 
 
-approvals = typer.Typer(help="Questions about governed capabilities: who may do what.")
+approvals = typer.Typer(help="List the questions of governed capabilities that wait for an approver, and answer them.")
 app.add_typer(approvals, name="approvals")
 _DATABASE = typer.Option(metavar="URL", help="sqlite:///path or postgresql://…; default: the variable ACTBOX_DATABASE.")
 _APPROVAL = typer.Argument(metavar="ID", help="The approval, as `list` shows it.", show_default=False)
@@ -555,7 +555,7 @@ def approvals_list(
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """List questions and answers, the newest first."""
-    from .governance import list_approvals
+    from .approvals import list_approvals
 
     return list_approvals(database, state, form)
 
@@ -565,7 +565,7 @@ def approvals_show(
     id: Annotated[str, _APPROVAL], form: Annotated[str, _FORM] = "text", database: Annotated[str, _DATABASE] = ""
 ) -> int:
     """Show all that a question is about."""
-    from .governance import show_approval
+    from .approvals import show_approval
 
     return show_approval(database, id, form)
 
@@ -574,7 +574,7 @@ def approvals_show(
 def approvals_approve(
     id: Annotated[str, _APPROVAL],
     scope: Annotated[
-        str, typer.Option(metavar="SCOPE", help="once; run or always, for the same arguments again.")
+        str, typer.Option(metavar="SCOPE", help="once, or for the same arguments again: run (in this run) or always.")
     ] = "once",
     pattern: Annotated[
         list[str] | None,
@@ -587,13 +587,13 @@ def approvals_approve(
     hours: Annotated[
         float | None, typer.Option(metavar="HOURS", help="How long an approval for more than one call holds.")
     ] = None,
-    sure: Annotated[bool, typer.Option("--yes", help="Do not ask once more what covers more than one call.")] = False,
+    sure: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     by: Annotated[str, _BY] = "",
     reason: Annotated[str, _REASON] = "",
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Approve a question."""
-    from .governance import approve
+    from .approvals import approve
 
     patterns = pattern or ()
     return approve(database, id, by=by, scope=scope, pattern=patterns, reason=reason, hours=hours, sure=sure)
@@ -607,7 +607,7 @@ def approvals_deny(
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Refuse a question."""
-    from .governance import deny
+    from .approvals import deny
 
     return deny(database, id, by=by, reason=reason)
 
@@ -620,7 +620,7 @@ def approvals_revoke(
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Take an approval back, also while something runs by it."""
-    from .governance import revoke
+    from .approvals import revoke
 
     return revoke(database, id, by=by, reason=reason)
 
@@ -631,23 +631,21 @@ def approvals_serve(
     port: Annotated[int, typer.Option(metavar="PORT", help="0 for any that is free.", min=0, max=65535)] = 8300,
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", metavar="HOST", help="A name by which the page is asked. May be repeated."),
+        typer.Option("--name", metavar="HOST", help="A host name of the page, beyond loopback. May be repeated."),
     ] = None,
-    cleared: Annotated[
-        str, typer.Option(metavar="LABEL", help="Show questions about data up to this label. Default: about all.")
-    ] = "",
+    cleared: Annotated[str, typer.Option(metavar="LABEL", help="Show arguments up to this label. Default: all.")] = "",
     token_file: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A file with the token; it is made if there is none.")
     ] = None,
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Serve a web page for approvers, and print its address: whoever has it can answer."""
-    from .governance import serve
+    from .approvals import serve
 
     return serve(database, host=host, port=port, names=names or (), cleared=cleared, token_file=token_file)
 
 
-log = typer.Typer(help="The journal of governed capabilities: what was done, and by whose leave.")
+log = typer.Typer(help="Show, verify, export and trim the journal of governed capabilities.")
 app.add_typer(log, name="log")
 
 
@@ -725,8 +723,12 @@ def log_trim(
     before: Annotated[
         str, typer.Option(metavar="TIME", help="A date and time such as 2026-11-29, or 30d.", show_default=False)
     ],
-    into: Annotated[Path | None, typer.Option(metavar="FILE", help="A new file that gets them first.")] = None,
-    key: Annotated[Path | None, _KEY] = None,
+    into: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A new file to which they are written first.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The private key that the registry signs with.")
+    ] = None,
     database: Annotated[str, _DATABASE] = "",
 ) -> int:
     """Remove the entries from before a time. The chain goes on, and an entry says what was removed."""

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from actbox.content.safe_text import spelt_out
 
+from .approvals import database_address, local_time
 from .errors import BROKEN_PIPE, UsageError
-from .governance import database_address, local_time
 from .output import print_document, print_text
 
 if TYPE_CHECKING:
-    from actbox.capabilities.journal import Entry, Journal, Verification
+    from actbox.capabilities.journal import Entry, Journal, JournalVerification
 
 Form = Literal["text", "json"]
 
 _LOOK_EVERY: Final = 0.5
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DIGITS: Final = 12
-"""How much of a digest is shown to people."""
+"""The digits of a digest that people are shown."""
 
 
 def show_log(database: str, form: str, *, since: str, blobs: bool, **filters: Any) -> int:
@@ -150,7 +150,7 @@ def _blob(name: str, data: bytes | None) -> str:
     return "\n".join(f"    {spelt_out(name)}: {spelt_out(line)}" for line in lines)
 
 
-def _print_verification(found: Verification, key: Path | None) -> int:
+def _print_verification(found: JournalVerification, key: Path | None) -> int:
     for problem in found.problems:
         print(spelt_out(problem))
     which = f"entries {found.first} to {found.head.partition(':')[0]}" if found.entries else "no entries"

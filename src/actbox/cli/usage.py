@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
@@ -68,8 +67,6 @@ _TITLES: Final = {
     "usd": "total $",
 }
 """The titles of the table by the fields of `UsageSum`."""
-_AGO: Final = re.compile(r"(\d{1,6})([mhd])")
-_SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400}
 _WIDE: Final = 250
 _UNITS: Final = ("B", "KiB", "MiB", "GiB")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")

@@ -103,13 +103,14 @@ class EnvironmentRecords:
             return False
         return True
 
-    def unknown(self, name: str) -> str:
-        """Return the sentence about an environment that nobody has defined."""
+    def unknown(self, name: str, language: str = "python") -> str:
+        """Return the sentence about an environment that nobody has defined, for programs in a language."""
         near = difflib.get_close_matches(name, [HOST, CLEAN, *self.names()], n=1, cutoff=0.6)
         meant = f" (did you mean {near[0]!r}?)" if near else ""
+        option = "" if language == "python" else f" --language {language}"
         return (
-            f"there is no environment {name!r}{meant}: define it with `actbox environment build {name} --with PACKAGE`,"
-            " or give Policy an Environment(…)"
+            f"there is no environment {name!r}{meant}: define it with `actbox environment build {name}{option} --with"
+            " PACKAGE`, or give Policy an Environment(…)"
         )
 
     def _path(self, name: str) -> Path:

@@ -102,7 +102,7 @@ class NamedEnvironments:
         try:
             definition = await run_blocking(self._definition, policy)
             if definition is None:
-                raise SandboxUnavailable(self.records.unknown(name))
+                raise SandboxUnavailable(self.records.unknown(name, language))
             if definition.language != language:
                 engine = "node" if definition.language == JAVASCRIPT else "linux"
                 raise SandboxUnavailable(

@@ -7,11 +7,10 @@ scope.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final
 
-from .javascript_tree import Node, name_of
+from .javascript_tree import Binding, Node, Scope, Step, name_of
 
 FUNCTIONS: Final = frozenset(
     [
@@ -37,40 +36,6 @@ CALLERS: Final[Mapping[str, tuple[str, ...]]] = {
 _MOST_STEPS: Final = 16
 _MAX_DEPTH: Final = 150
 """The most scopes in each other, of which every lookup of a name goes through all."""
-
-Step = str | Node
-"""A step from a value to a part of it: the name of a property, or the expression that makes the name."""
-
-
-class Binding(NamedTuple):
-    """The value that a name gets: that of an expression, or the part of it to which `steps` lead."""
-
-    expression: Node
-    steps: tuple[Step, ...] = ()
-
-
-@dataclass(eq=False, slots=True)
-class Scope:
-    """A program, function or block, and what its names are bound to: bindings, or `None` for an unknown value.
-
-    `has_this` is true where `this` may be the global object.
-    """
-
-    parent: Scope | None
-    is_function: bool
-    has_this: bool
-    names: dict[str, list[Binding | None]] = field(default_factory=dict)
-    depth: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.depth = 0 if self.parent is None else self.parent.depth + 1
-
-    def owner(self, name: str) -> Scope | None:
-        """Return the nearest scope that declares a name, or `None`."""
-        scope: Scope | None = self
-        while scope is not None and name not in scope.names:
-            scope = scope.parent
-        return scope
 
 
 class Scopes:

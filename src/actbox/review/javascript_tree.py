@@ -6,9 +6,9 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from actbox.core.errors import Unsupported
 from actbox.core.program import Program
@@ -48,6 +48,41 @@ class Node:
     def outer(self, kind: str) -> Node | None:
         """Return the parent if it is of a kind."""
         return self.parent if self.parent is not None and self.parent.kind == kind else None
+
+
+Step = str | Node
+"""A step from a value to a part of it: the name of a property, or the expression that makes the name."""
+
+
+class Binding(NamedTuple):
+    """The value that a name gets: that of an expression, or the part of it to which `steps` lead."""
+
+    expression: Node
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """A program, function or block, and what its names are bound to: bindings, or `None` for an unknown value.
+
+    `has_this` is true where `this` may be the global object.
+    """
+
+    parent: Scope | None
+    is_function: bool
+    has_this: bool
+    names: dict[str, list[Binding | None]] = field(default_factory=dict)
+    depth: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.depth = 0 if self.parent is None else self.parent.depth + 1
+
+    def owner(self, name: str) -> Scope | None:
+        """Return the nearest scope that declares a name, or `None`."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.names:
+            scope = scope.parent
+        return scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from itertools import chain, product
 from typing import Final
 
 from . import javascript_catalogue as catalogue
-from .javascript_scopes import ELEMENT, FUNCTIONS, MODULE, Binding, Scopes, Step, arguments, given_to
-from .javascript_tree import Node, name_of, pieces_of
+from .javascript_scopes import ELEMENT, FUNCTIONS, MODULE, Scopes, arguments, given_to
+from .javascript_tree import Binding, Node, Step, name_of, pieces_of
 from .values import (
     NONE,
     UNKNOWN,
