@@ -77,6 +77,17 @@ async def test_two_writers_of_one_database_wait_for_each_other(address: str) -> 
         one.close()
 
 
+def test_a_new_database_that_another_process_makes_just_now_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE other (id INTEGER)")
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr("actbox.capabilities.database.time.sleep", lambda seconds: other.rollback())
+        Database.open(f"sqlite:///{tmp_path}/store.db", TABLES, part="names", version=1).close()
+        assert not other.in_transaction
+
+
 @pytest.mark.parametrize("address", ["", "mysql://h/x", "sqlite://", "sqlite:///:memory:", 3, "sqlite:///a?mode=ro"])
 def test_other_addresses_are_refused(address: Any) -> None:
     with pytest.raises(InvalidValue, match="sqlite:///path"):

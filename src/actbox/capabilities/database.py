@@ -11,7 +11,9 @@ import contextlib
 import os
 import queue
 import re
+import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -30,6 +32,7 @@ _Hook = Callable[[Connection], None]
 
 _MOST_TOGETHER = 256
 _BUSY_SECONDS = 10.0
+_AGAIN_SECONDS = 0.01
 _HINTS: Final = {
     "SQLITE_FULL": "nothing of this was written; make room on the disk",
     "SQLITE_BUSY": "another process has kept it locked for {seconds:g} seconds",
@@ -295,7 +298,7 @@ def _sqlite(url: URL, *, read_only: bool) -> Engine:
         connection.isolation_level = None  # the driver would begin transactions of its own, and none for a read
         connection.execute("PRAGMA foreign_keys = ON")
         if not read_only:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
 
     def begin(connection: Any) -> None:
@@ -304,6 +307,22 @@ def _sqlite(url: URL, *, read_only: bool) -> Engine:
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
+
+
+def _use_wal(connection: Any) -> None:
+    """Switch a database to a WAL, if it has none yet.
+
+    SQLite does not wait for its lock here, and another process may be doing the same.
+    """
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
+                raise
+        time.sleep(_AGAIN_SECONDS)
 
 
 def _is_unchanging(path: str) -> bool:
