@@ -210,6 +210,16 @@ async def test_an_approver_that_agrees_to_other_arguments_has_not_agreed() -> No
     assert done.error is not None and "agreed to other arguments" in done.error.message and not ran
 
 
+async def test_an_input_without_fields_takes_none() -> None:
+    async def one(call: object) -> int:
+        return 1
+
+    for schema, ok in (("[:map]", False), ({"type": "object"}, False), ("[:map :string :any]", True)):
+        registry = Registry([Capability("kit.one", "", schema, ":int", handler=one)])
+        assert (await registry.invoke("kit.one", {})).ok
+        assert (await registry.invoke("kit.one", {"more": 1})).ok is ok
+
+
 async def test_an_unknown_capability_names_the_nearest() -> None:
     done = await Registry([capability()]).invoke("kit.ecko", {"text": "x"})
     assert done.error is not None and "did you mean 'kit.echo'" in done.error.message
@@ -441,6 +451,10 @@ async def test_an_approver_is_asked_once_for_each_call() -> None:
     made = capability(approvals=("compute",))
     done = await Registry([made], approver=approver).invoke("kit.echo", {"text": "x"})
     assert done.ok and seen == [{"text": "x"}]
+    told: list[str] = []
+    approver = CallbackApprover(lambda request: bool(told.append(request.reason)))
+    await Registry([made], approver=approver).invoke("kit.echo", {"text": "x"}, labels="pii.email")
+    assert told == ["it needs the approval compute; its data has the label pii.email"]
     assert (await Registry([made], granted=["compute"]).invoke("kit.echo", {"text": "x"})).ok
 
 

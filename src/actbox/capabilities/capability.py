@@ -206,7 +206,7 @@ class Capability:
                 raise InvalidValue(f"{name} of {id} is a {kind.__name__}, not {value!r}")
         if handler is not None and not callable(handler):
             raise InvalidValue(f"the handler of {id} is an async function of a call, not {handler!r}")
-        takes = _schema(id, "input", input_schema)
+        takes = _schema(id, "input", input_schema).closed()
         if takes.fields is None:
             raise InvalidValue(f"the input of {id} is an object with named fields, and its schema is that of one")
         touched = _texts(id, "effects", effects)

@@ -383,7 +383,7 @@ class _Pipeline:
                 id=call.id,
                 what="call",
                 program=str(self._shown.get("program", call.input.get("code", ""))),
-                reason=reason,
+                reason=reason if call.labels == PUBLIC else f"{reason}; its data has the label {call.labels}",
                 tool=capability.id if step == "approval" else f"{capability.id}:{step}",
                 arguments=call.input,
             )

@@ -95,6 +95,13 @@ class Schema:
             return tuple(map(_name, self.node.entries))
         return () if isinstance(self.node, MapOf) else None
 
+    def closed(self) -> Schema:
+        """Return the schema without other properties than it names, unless it says of which type others are."""
+        node = self.node
+        return (
+            Schema(dataclasses.replace(node, closed=True)) if isinstance(node, MapWith) and node.rest is None else self
+        )
+
     def problems(self, value: object) -> tuple[str, ...]:
         """Return what is wrong with JSON data, each with its place; empty if the data fits. Names ten at most."""
         try:
