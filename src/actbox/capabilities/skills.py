@@ -211,7 +211,7 @@ def _capabilities(skill: Skill, settings: _Settings) -> Iterator[Capability]:
     for id, one in running.items():
         is_named = id.removeprefix("skills.") in settings.approved
         is_known = is_named or (skill.name in settings.approved and not one.runs_anything)
-        yield _running(skill, id, one, settings, is_known=one is not anything and is_known)
+        yield _running(skill, id, one, settings, is_known=is_known)
 
 
 def _commands(skill: Skill) -> Iterator[_Command]:
