@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -17,6 +18,7 @@ from actbox.capabilities import (
     Approvals,
     Budget,
     Capability,
+    Journal,
     Label,
     Outcome,
     Registry,
@@ -30,6 +32,7 @@ from actbox.core.limits import Limits
 from actbox.core.packages import PackagePolicy
 from actbox.core.policy import Policy
 from actbox.core.program import Program
+from actbox.core.secrets import Secret
 from actbox.review import Rules
 from actbox.sandbox.opening import open_sandbox
 
@@ -83,6 +86,20 @@ open("output/txt", "w").write("x")
     assert done.warnings == ("output files of other types were left out: t.exe, txt",)
     assert (done.engine, done.environment) == ("linux", "host")
     assert done.usage["wall_seconds"] > 0 and done.usage["memory_mib"] > 0 and done.usage["steps"] == 1
+
+
+async def test_the_journal_has_the_policy_of_a_program(tmp_path: Path) -> None:
+    key = Secret("service", "hunter2", ["api.example.com"])
+    policy = Policy(domains=[AllowedDomain("api.example.com")], secrets=[key])
+    journal = Journal.open(f"sqlite:///{tmp_path}/journal.db")
+    with closing(journal):
+        async with standard_registry(policy=policy, journal=journal, **GRANTED) as registry:
+            assert (await run(registry, "print(1)", max_memory_mb=100)).ok
+        *_, ended = [entry async for entry in journal.entries()]
+        kept = await journal.blob(ended.body["policy"])
+    assert kept is not None and b"hunter2" not in kept
+    said = json.loads(kept)
+    assert (said["engine"], said["secrets"], said["limits"]["memory_mib"]) == ("linux", ["service"], 100)
 
 
 async def test_a_program_that_fails_is_an_output(registry: StandardRegistry) -> None:

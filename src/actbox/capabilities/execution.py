@@ -11,7 +11,7 @@ import base64
 import keyword
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ from actbox.tools.typescript import RESERVED_WORDS
 
 from .budgets import Budget
 from .capability import Capability, Resources, Runtime
-from .invocation import Invocation
+from .invocation import Invocation, canonical
 from .outcome import StepFailed
 
 OUTPUT_TYPES: Final = ("png", "jpg", "jpeg", "svg", "gif", "csv", "json", "txt", "md", "html", "pdf", "xlsx", "parquet")
@@ -160,6 +160,7 @@ class Sandboxes:
         wall, place = await self._place(call.capability, program.language, environment, timeout_ms, memory_mb)
         place = replace(place, mounts=mounts)
         call.raise_label(program.label)
+        call.kept["policy"] = self._told(place)
         try:
             if session:
                 result = await self._run_in_session(call, session, place, program, wall)
@@ -234,6 +235,22 @@ class Sandboxes:
             packages=self._settings.packages,
             mounts=(*policy.mounts, *place.mounts),
         )
+
+    def _told(self, place: _Place) -> bytes:
+        """Return what the journal keeps of the policy that holds at a place: all but the values of secrets."""
+        policy = self._policy(place)
+        said = {
+            "engine": place.engine,
+            "environment": place.environment,
+            "limits": {name: value for name, value in asdict(policy.limits).items() if value is not None},
+            "domains": [str(one) for one in policy.domains],
+            "mounts": [f"{one.mount_path} from {one.host_path}, {one.mode}" for one in policy.mounts],
+            "secrets": [one.name for one in policy.secrets],
+            "label": str(policy.read_label),
+            "egress_max": None if policy.egress_max is None else str(policy.egress_max),
+            "packages": policy.packages is not None,
+        }
+        return canonical(said)
 
     async def _engine(self, runtime: Runtime, language: str) -> str:
         """Return the engine for a runtime; never one that isolates less. Raises `StepFailed` if none works here."""

@@ -73,6 +73,8 @@ class Invocation:
     """A value that the capability's `prepare` keeps for its handler."""
     asks: list[str] = field(default_factory=list)
     """Kinds of approval that this input needs besides those of the capability; `prepare` adds them."""
+    kept: dict[str, bytes] = field(default_factory=dict)
+    """What the journal keeps of the run besides input and output, such as its policy, by its name."""
     reservation: Reservation | None = None
     user: str = ""
     meter: Meter = field(default_factory=Meter)
@@ -575,7 +577,7 @@ class _Pipeline:
                 kind,
                 said,
                 invocation=call.id,
-                blobs={"output": data} if error is None else {},
+                blobs={**call.kept, **({"output": data} if error is None else {})},
                 closes=closes,
                 outcome=outcome.to_dict() if closes else None,
             )
