@@ -59,6 +59,7 @@ class Budget:
 
 DIMENSIONS = tuple(spec.name for spec in fields(Budget))
 """The names of all dimensions."""
+_NOTHING = dict.fromkeys(DIMENSIONS, Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,12 @@ class Account:
                     found[name] = min(found.get(name, math.inf), _number(max(account._left(name), Fraction(0))))
         return Budget(**found)  # type: ignore[arg-type]  # whole numbers stay whole
 
+    def left_of(self, name: str) -> float | None:
+        """Return what may still be reserved of one dimension, here and in all accounts above; `None`: no limit."""
+        with self._lock:
+            found = [account._left(name) for account in self._chain() if name in account._limits]
+        return _number(max(min(found), Fraction(0))) if found else None
+
     def reserve(self, worst: Budget) -> Reservation:
         """Set aside the worst case of an invocation. A dimension that is `None` sets nothing aside.
 
@@ -165,7 +172,7 @@ class Account:
         """
         amounts = {name: _exact(value) for name, value in worst.amounts().items()}
         with self._lock:
-            self._check_left({**dict.fromkeys(DIMENSIONS, Fraction(0)), **amounts})
+            self._check_left({**_NOTHING, **amounts})
             for account in self._chain():
                 account._set_aside(amounts, 1)
         return Reservation(self, amounts)
@@ -187,8 +194,8 @@ class Account:
         may_ask = True
         for account in self._chain():
             for name, asked in amounts.items():
-                left, limit = account._left(name), account._limits.get(name)
-                if limit is None or asked <= left:
+                limit = account._limits.get(name)
+                if limit is None or asked <= (left := account._left(name)):
                     continue
                 may_ask = may_ask and account.on_limit == "ask"
                 if name not in lacks or left < lacks[name].left:

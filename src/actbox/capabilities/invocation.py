@@ -299,18 +299,18 @@ class _Pipeline:
             worst = worst_case(call.capability, call.input)
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", str(error)) from None
+        more: dict[str, float] = {"tool_calls": (worst.tool_calls or 0) + 1}
         if self._governance.prices is not None:
-            worst = replace(worst, usd=float(self._governance.prices.cost(worst.amounts(), {}).usd))
-        bounds_wall = worst.wall_seconds is None and call.account.left.wall_seconds is not None
+            more["usd"] = float(self._governance.prices.cost(worst.amounts(), {}).usd)
+        bounds_wall = worst.wall_seconds is None and call.account.left_of("wall_seconds") is not None
         if bounds_wall:
-            worst = replace(worst, wall_seconds=_LEAST_SECONDS)
-        worst = replace(worst, tool_calls=(worst.tool_calls or 0) + 1)
-        self._worst = worst
+            more["wall_seconds"] = _LEAST_SECONDS
+        self._worst = worst = replace(worst, **more)  # type: ignore[arg-type]  # numbers by their dimension
         while True:
             try:
                 call.reservation = call.account.reserve(worst)
                 if bounds_wall:
-                    self._wall_left = (call.account.left.wall_seconds or 0) + _LEAST_SECONDS
+                    self._wall_left = (call.account.left_of("wall_seconds") or 0) + _LEAST_SECONDS
                 return
             except BudgetExceeded as error:
                 bounds_wall = False  # once somebody has agreed to more, the time is not bounded by what is left
