@@ -89,7 +89,7 @@ open("output/txt", "w").write("x")
 
 
 async def test_the_journal_has_the_policy_of_a_program(tmp_path: Path) -> None:
-    key = Secret("service", "hunter2", ["api.example.com"])
+    key = Secret("service", "hunter2hunter2", ["api.example.com"])
     policy = Policy(domains=[AllowedDomain("api.example.com")], secrets=[key])
     journal = Journal.open(f"sqlite:///{tmp_path}/journal.db")
     with closing(journal):

@@ -161,22 +161,6 @@ async def test_a_follower_that_fails_changes_nothing() -> None:
     assert done.ok and account.left == Budget(steps=0)
 
 
-async def test_a_handler_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actbox.capabilities.invocation._STOPS_WITHIN", 0.01)
-    ends = asyncio.Event()
-
-    async def stubborn(call: Invocation) -> None:
-        while not ends.is_set():
-            with contextlib.suppress(asyncio.CancelledError):
-                await ends.wait()
-
-    made = capability(stubborn, resources=Resources(timeout_ms=1))
-    done = await Registry([made]).invoke("kit.echo", {"text": "x"})
-    ends.set()
-    assert done.error is not None and done.error.kind == "timeout"
-    assert done.warnings == ("kit.echo does not stop, and goes on",)
-
-
 async def test_wall_time_that_nobody_declared_is_bounded_by_what_is_left() -> None:
     registry = Registry([capability(slow)], budget=Budget(wall_seconds=0.05))
     done = await registry.invoke("kit.echo", {"text": "x"})
@@ -357,7 +341,7 @@ async def test_functions_of_others_that_fail_leave_no_gap(journal: Journal) -> N
 
 
 async def test_a_handler_that_does_not_stop_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actbox.capabilities.invocation._STOP_WITHIN", 0.01)
+    monkeypatch.setattr("actbox.capabilities.invocation._STOPS_WITHIN", 0.01)
     ends, late = asyncio.Event(), []
 
     async def stubborn(call: Invocation) -> None:
@@ -372,10 +356,11 @@ async def test_a_handler_that_does_not_stop_holds_nobody_up(monkeypatch: pytest.
 
     registry = Registry([capability(stubborn, resources=Resources(timeout_ms=1))], budget=Budget(usd=2))
     done = await registry.invoke("kit.echo", {"text": "x"})
-    assert done.error is not None and done.error.kind == "timeout" and "did not stop" in done.warnings[0]
     ends.set()
     while not late:
         await asyncio.sleep(0)
+    assert done.error is not None and done.error.kind == "timeout"
+    assert done.warnings == ("kit.echo does not stop, and goes on",)
     assert registry.account.left == Budget(usd=1)  # it happened
 
 

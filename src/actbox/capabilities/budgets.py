@@ -62,6 +62,7 @@ class Budget:
 
 DIMENSIONS = tuple(spec.name for spec in fields(Budget))
 """The names of all dimensions."""
+_NOTHING = dict.fromkeys(DIMENSIONS, Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,8 @@ class Lack:
     asked: float
     left: float
     limit: float
-
-    @property
-    def lacking(self) -> float:
-        """How much more the limit would have to be."""
-        return _number(_exact(self.asked) - _exact(self.left))
+    lacking: float
+    """How much more the limit would have to be; more than was asked for, where more is used than there was."""
 
     def __str__(self) -> str:
         if not self.asked:
@@ -169,6 +167,12 @@ class Account:
         """Return True if this is another account, or one below it."""
         return any(account is other for account in self._chain())
 
+    def left_of(self, name: str) -> float | None:
+        """Return what may still be reserved of one dimension, here and in all accounts above; `None`: no limit."""
+        with self._lock:
+            found = [account._left(name) for account in self._chain() if name in account._limits]
+        return _number(max(min(found), Fraction(0))) if found else None
+
     def reserve(self, worst: Budget) -> Reservation:
         """Set aside the worst case of an invocation. A dimension that is `None` sets nothing aside.
 
@@ -177,7 +181,7 @@ class Account:
         """
         amounts = {name: _exact(value) for name, value in worst.amounts().items()}
         with self._lock:
-            self._check_left({**dict.fromkeys(DIMENSIONS, Fraction(0)), **amounts})
+            self._check_left({**_NOTHING, **amounts})
             for account in self._chain():
                 account._set_aside(amounts, 1)
         return Reservation(self, amounts)
@@ -202,12 +206,15 @@ class Account:
         may_ask = True
         for account in self._chain():
             for name, asked in amounts.items():
-                left, limit = account._left(name), account._limits.get(name)
-                if limit is None or asked <= left:
+                limit = account._limits.get(name)
+                if limit is None or asked <= (left := account._left(name)):
                     continue
                 may_ask = may_ask and account.on_limit == "ask"
                 if name not in lacks or left < lacks[name].left:
-                    lacks[name] = Lack(name, _number(asked), _number(max(left, Fraction(0))), _number(limit))
+                    nothing = Fraction(0)
+                    lacks[name] = Lack(
+                        name, _number(asked), _number(max(left, nothing)), _number(limit), _number(asked - left)
+                    )
         if lacks:
             raise BudgetExceeded(tuple(lacks.values()), may_ask=may_ask)
 

@@ -259,10 +259,6 @@ class _Pipeline:
             data = await self._do("validate_output", partial(self._validate_output, output))
         except StepFailed as failure:
             return await self._ended(None, b"", failure.error)
-        except Exception as error:  # of a function that the capability, the budget or the approver brings
-            _log.exception("the step %s of %s failed", self._step, self._call.capability.id)
-            why = f"{self._call.capability.id}: {_text_of(error)}"
-            return await self._ended(None, b"", InvocationError("failed", self._step, why))
         return await self._ended(output, data, None)
 
     async def cancelled(self) -> None:
@@ -283,8 +279,9 @@ class _Pipeline:
         except StepFailed as failure:
             self._call.event(step, "failed", failure.error.message)
             raise
-        except Exception as error:  # such as of a function that tells the worst case
-            why = f"{self._call.capability.id} failed: {type(error).__name__}: {error}"[:10_000]
+        except Exception as error:  # of a function that the capability, the budget or the approver brings
+            _log.exception("the step %s of %s failed", step, self._call.capability.id)
+            why = f"{self._call.capability.id} failed: {_text_of(error)}"
             self._call.event(step, "failed", why)
             raise StepFailed("failed", step, why) from error
         self._call.event(step, "done")
@@ -327,16 +324,16 @@ class _Pipeline:
             worst = priced(worst_case(call.capability, call.input), self._governance.prices)
         except InvalidValue as error:
             raise StepFailed("invalid", "validate_input", str(error)) from None
-        bounds_wall = worst.wall_seconds is None and call.account.left.wall_seconds is not None
+        more: dict[str, float] = {"tool_calls": (worst.tool_calls or 0) + 1}
+        bounds_wall = worst.wall_seconds is None and call.account.left_of("wall_seconds") is not None
         if bounds_wall:
-            worst = replace(worst, wall_seconds=_LEAST_SECONDS)
-        worst = replace(worst, tool_calls=(worst.tool_calls or 0) + 1)
-        self._worst = worst
+            more["wall_seconds"] = _LEAST_SECONDS
+        self._worst = worst = replace(worst, **more)  # type: ignore[arg-type]  # numbers by their dimension
         while True:
             try:
                 call.reservation = call.account.reserve(worst)
                 if bounds_wall:
-                    self._wall_left = (call.account.left.wall_seconds or 0) + _LEAST_SECONDS
+                    self._wall_left = (call.account.left_of("wall_seconds") or 0) + _LEAST_SECONDS
                 return
             except BudgetExceeded as error:
                 bounds_wall = False  # once somebody has agreed to more, the time is not bounded by what is left

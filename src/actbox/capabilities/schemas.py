@@ -97,10 +97,9 @@ class Schema:
 
     def closed(self) -> Schema:
         """Return the schema without other properties than it names, unless it says of which type others are."""
-        node = self.node
-        return (
-            Schema(dataclasses.replace(node, closed=True)) if isinstance(node, MapWith) and node.rest is None else self
-        )
+        if isinstance(self.node, MapWith) and self.node.rest is None:
+            return Schema(dataclasses.replace(self.node, closed=True))
+        return self
 
     def problems(self, value: object) -> tuple[str, ...]:
         """Return what is wrong with JSON data, each with its place; empty if the data fits. Names ten at most."""
