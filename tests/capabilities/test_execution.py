@@ -207,6 +207,18 @@ async def test_a_session_that_has_ended_begins_anew(registry: StandardRegistry) 
     assert (await run(registry, "print('new')", session="s2")).output["stdout"] == "new\n"
 
 
+async def test_sessions_that_nobody_uses_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actbox.capabilities.execution._MOST_SESSIONS", 1)
+    async with standard_registry(sessions=True, **GRANTED) as registry:
+        assert (await run(registry, "x = 1", session="a")).ok
+        refused = await run(registry, "x = 1", session="b")
+        assert refused.error is not None and "1 sessions are open" in refused.error.message
+        monkeypatch.setattr("actbox.capabilities.execution._IDLE_SECONDS", -1)
+        assert (await run(registry, "x = 2", session="b")).ok
+        monkeypatch.undo()
+        assert "NameError" in (await run(registry, "x", session="a")).output["error"]
+
+
 async def test_sessions_are_off_unless_allowed() -> None:
     async with standard_registry(**GRANTED) as registry:
         done = await run(registry, "print(1)", session="s")

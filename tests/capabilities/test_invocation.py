@@ -204,9 +204,16 @@ async def test_an_input_without_fields_takes_none() -> None:
         assert (await registry.invoke("kit.one", {"more": 1})).ok is ok
 
 
-async def test_an_unknown_capability_names_the_nearest() -> None:
-    done = await Registry([capability()]).invoke("kit.ecko", {"text": "x"})
+async def test_an_unknown_capability_names_the_nearest_and_is_written_down(journal: Journal) -> None:
+    done = await Registry([capability()], journal=journal).invoke("kit.ecko", {"text": "x"}, caller="ann")
     assert done.error is not None and "did you mean 'kit.echo'" in done.error.message
+    [entry] = [entry async for entry in journal.entries()]
+    assert (entry.kind, entry.seq, entry.body["capability"], entry.body["caller"]) == (
+        "refused",
+        done.entry,
+        "kit.ecko",
+        "ann",
+    )
 
 
 async def test_what_was_used_is_charged_to_all_accounts() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import keyword
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -46,6 +47,7 @@ _MOST_REVIEWED: Final = 2**18
 _WITHOUT_LABELS: Final = ("wasm", "monty", "hyperlight")
 _MOST_BOXES: Final = 8
 _MOST_SESSIONS: Final = 32
+_IDLE_SECONDS: Final = 3600.0
 _MOST_INPUT_BYTES: Final = 256 * 2**20
 _TIMEOUT_MS: Final = 30_000
 _MEMORY_MB: Final = 512
@@ -125,6 +127,8 @@ class _Shared:
     place: _Place
     label: Label = PUBLIC
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    used: float = field(default_factory=time.monotonic)
+    """When it was used last."""
 
 
 class Sandboxes:
@@ -294,6 +298,7 @@ class Sandboxes:
                 call.raise_label(shared.label)
                 result = await shared.session.run(_labelled(program, call.labels, shared.box), timeout=wall)
                 shared.label |= result.label
+                shared.used = time.monotonic()
         finally:
             if not shared.session.alive and self._sessions.get(key) is shared:
                 del self._sessions[key]
@@ -304,14 +309,24 @@ class Sandboxes:
     async def _session(self, key: tuple[str, ...], place: _Place) -> _Shared:
         async with self._turn:
             if (found := self._sessions.get(key)) is None:
+                await self._close_idle()
                 if len(self._sessions) >= _MOST_SESSIONS:
                     raise StepFailed("unavailable", "run", f"{_MOST_SESSIONS} sessions are open, and no more may be")
                 box = await self._opened(place)  # sessions of one sandbox would share its files
                 found = self._sessions[key] = _Shared(box, box.session(), place)
+            found.used = time.monotonic()
         if found.place != place:
             why = f"the session {key[-1]!r} was begun with another image or other limits"
             raise StepFailed("invalid", "validate_input", why, "give those of its first call, or another session")
         return found
+
+    async def _close_idle(self) -> None:
+        """Close the sessions that nobody has used for an hour."""
+        limit = time.monotonic() - _IDLE_SECONDS
+        for key, shared in list(self._sessions.items()):
+            if shared.used < limit and not shared.turn.locked():
+                del self._sessions[key]
+                await shared.box.stop()
 
     async def _box(self, place: _Place) -> Sandbox:
         """Return an open sandbox, which counts as in use until the caller says otherwise."""

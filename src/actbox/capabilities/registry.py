@@ -18,6 +18,7 @@ from .approvals import Approvals
 from .budgets import Account, Budget
 from .capability import FUNCTIONS, Capability
 from .invocation import Governance, Invocation, digest_of, invoke, labels_of, new_id
+from .database import StoreError
 from .journal import Journal
 from .metering import Metrics
 from .outcome import InvocationError, Outcome, StepEvent
@@ -187,7 +188,8 @@ class Registry:
             capability = self.find(id)
         except InvalidValue as error:
             unknown = InvocationError("invalid", "validate_input", str(error))
-            return Outcome(id=number, capability=str(id)[:200], version="", error=unknown, labels=labels_of(labels))
+            outcome = Outcome(id=number, capability=str(id)[:200], version="", error=unknown, labels=labels_of(labels))
+            return await self._written(outcome, caller=caller, user=user, run=run)
         made = Invocation(
             number,
             capability,
@@ -264,19 +266,33 @@ class Registry:
     async def _first(self, call: Invocation, journal: Journal, key: str) -> Outcome:
         known = await journal.remembered(key)
         if known.is_other:
-            return self._refused(call, "the idempotency key belongs to an invocation with another input or label")
+            return await self._refused(call, "the idempotency key belongs to an invocation with another input or label")
         if known.outcome is not None:
             return _repeated(Outcome.from_dict({**known.outcome, "entry": known.seq}), call)
         if known.is_open and not call.capability.retry_safe:
             why = "an earlier invocation with this key has begun, and nobody knows whether it has ended"
-            return self._refused(call, why, "look into the journal, and use another key")
+            return await self._refused(call, why, "look into the journal, and use another key")
         return await invoke(call, self._governance, key, is_again=known.is_open)
 
-    def _refused(self, call: Invocation, why: str, hint: str = "") -> Outcome:
+    async def _refused(self, call: Invocation, why: str, hint: str = "") -> Outcome:
         error, capability = InvocationError("refused", "validate_input", why, hint), call.capability
-        return Outcome(
+        outcome = Outcome(
             id=call.id, capability=capability.id, version=capability.version, error=error, labels=call.labels
         )
+        return await self._written(outcome, caller=call.caller, user=call.user, run=call.run)
+
+    async def _written(self, outcome: Outcome, **who: str) -> Outcome:
+        """Write down that something was refused before its first step, and return the outcome."""
+        if self.journal is None or outcome.error is None:
+            return outcome
+        about = {"capability": outcome.capability, "version": outcome.version, "labels": str(outcome.labels)}
+        try:
+            entry = await self.journal.append(
+                "refused", {**about, **who, "ok": False, "error": outcome.error.to_dict()}, invocation=outcome.id
+            )
+        except (StoreError, InvalidValue) as failure:
+            return replace(outcome, warnings=(f"the journal lacks this invocation: {failure}; it was not run",))
+        return replace(outcome, entry=entry.seq)
 
 
 def _repeated(outcome: Outcome, call: Invocation) -> Outcome:
