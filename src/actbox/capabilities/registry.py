@@ -17,8 +17,8 @@ from actbox.tools import Approver
 from .approvals import Approvals
 from .budgets import Account, Budget
 from .capability import FUNCTIONS, Capability
-from .invocation import Governance, Invocation, digest_of, invoke, labels_of, new_id
 from .database import StoreError
+from .invocation import Governance, Invocation, digest_of, invoke, labels_of, new_id
 from .journal import Journal
 from .metering import Metrics
 from .outcome import InvocationError, Outcome, StepEvent
