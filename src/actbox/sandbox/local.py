@@ -273,7 +273,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 limits=self.policy.limits,
                 forkable=forkable,
                 workspace=workspace,
-                taint=self._taint,
+                taint=self._label_state,
                 check_open=check_open,
                 start_guest=start_guest,
                 entered=self._entered,
@@ -383,7 +383,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             program=program,
             warnings=(*self._warnings, *packages.warnings),
             packages=packages,
-            taint=self._taint,
+            taint=self._label_state,
         )
 
     def _in_language(self, program: Program | str) -> Program:
@@ -400,7 +400,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         """Check a program and its tools, write its files, and return the frame that starts it and the frozen tools."""
         toolset = Toolset.for_run(tools)
         check_given(program, toolset, self.policy, self.guest_root)
-        check_tool_labels(toolset, self.traits)
+        if not self.traits.labels:
+            check_tool_labels(toolset, self.traits)
         if program.label is not PUBLIC:
             self._taint.raise_to(Label(program.label))
         frame = frame_of(run_message(program, toolset, self.guest_root))
@@ -422,7 +423,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         message = command_message(command, stdin, cwd, self.guest_root)
         frame = self._frame(message, command_variables(env, self.policy, self.root))
         engine, limits = self.traits.engine, self.policy.limits
-        return Request(engine=engine, limits=limits, wall=wall, frame=frame, stdin=stdin, taint=self._taint)
+        return Request(engine=engine, limits=limits, wall=wall, frame=frame, stdin=stdin, taint=self._label_state)
 
     def _frame(
         self,

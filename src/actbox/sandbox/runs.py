@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
-from actbox.core.labels import PUBLIC
+from actbox.core.labels import PUBLIC, Label
 from actbox.core.limits import Limits
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult, Usage
@@ -232,7 +232,9 @@ class Run:
             artifacts, warnings = await self._collect()
         except (OSError, RuntimeError) as error:  # the latter where no thread can be started
             artifacts, warnings = [], [f"output/ was not collected: {reason_of(error)}"]
-        result = self._labelled(self._result(artifacts, warnings))
+        result = self._result(artifacts, warnings)
+        if self._request.taint is not None and self._request.taint.label != PUBLIC:
+            result = self._labelled(result, self._request.taint.label)
         if self._guest.overlays is None:
             return result
         try:
@@ -550,11 +552,8 @@ class Run:
             distributions=request.packages.distributions,
         )
 
-    def _labelled(self, result: ExecutionResult) -> ExecutionResult:
-        """Return a result with the label of the workspace, and its files with what the program claims of them."""
-        label = PUBLIC if self._request.taint is None else self._request.taint.label
-        if label == PUBLIC:  # there is nothing lower to claim
-            return result
+    def _labelled(self, result: ExecutionResult, label: Label) -> ExecutionResult:
+        """Return a result with a label above `public`, and its files with what the program claims of them."""
         claims = self._calls.claims
         files = tuple(replace(file, label=label, claimed=claims.get(file.name)) for file in result.artifacts)
         return replace(result, label=label, artifacts=files)

@@ -52,20 +52,16 @@ class Taint:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._most = policy.clearance(None)
-        self._label = policy.read_label
-        self._start = self._label
+        self.label = policy.read_label
+        """The join of what programs of the workspace could have read so far."""
+        self._start = self.label
         self._lock = threading.Lock()
         self._outlets: dict[Outlet, asyncio.AbstractEventLoop] = {}
 
     @property
-    def label(self) -> Label:
-        """The join of what programs of the workspace could have read so far."""
-        return self._label
-
-    @property
     def has_risen(self) -> bool:
         """True if the label is another one than programs have from their start."""
-        return self._label is not self._start
+        return self.label is not self._start
 
     def clearance(self, own: Label | None) -> Label | None:
         """Return the clearance of an exit that has this clearance of its own, if any; `None` is no limit."""
@@ -73,13 +69,13 @@ class Taint:
 
     def allows(self, cleared: Label | None) -> bool:
         """Return True if the sandbox may send something to where data up to this label may go."""
-        return cleared is None or self._label <= cleared
+        return cleared is None or self.label <= cleared
 
     def refusal(self, what: str, cleared: Label | None) -> str:
         """Return the sentence about an exit that is not cleared; "" if it is."""
         if self.allows(cleared):
             return ""
-        return f"this sandbox has read data labelled {self._label}, and {what} is cleared up to {cleared}"
+        return f"this sandbox has read data labelled {self.label}, and {what} is cleared up to {cleared}"
 
     def check(self, label: Label) -> None:
         """Raise `LabelRefused` if programs of the workspace must not receive data of a label."""
@@ -92,15 +88,15 @@ class Taint:
         Once this returns nothing that programs send leaves over those connections: each looks at the label before it
         sends. Raises `LabelRefused` as `check` does.
         """
-        if label is PUBLIC or label <= self._label:
+        if label is PUBLIC or label <= self.label:
             return
         self.check(label)
         with self._lock:
-            self._label |= label
+            self.label |= label
             uncleared = [(one, loop) for one, loop in self._outlets.items() if not self.allows(one.cleared)]
         for outlet, loop in uncleared:
             if outlet is not keep:
-                _cut(outlet, loop, f"this sandbox has read data labelled {self._label} meanwhile")
+                _cut(outlet, loop, f"this sandbox has read data labelled {self.label} meanwhile")
 
     def attach(self, outlet: Outlet) -> None:
         """Have a connection of the running event loop closed once the label rises above its clearance."""

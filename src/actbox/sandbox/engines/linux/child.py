@@ -178,7 +178,7 @@ class Child(GuestProcess):
             self._killed = True
 
     def dismiss(self, used_ms: float) -> bool:
-        if self._has_left_files():
+        if self.remove_left is not None and self._has_left_files():
             return False
         self.dismissed_ms = used_ms
         self.kill()
@@ -216,7 +216,7 @@ class Child(GuestProcess):
             ending = self._find_ending()
         except Exception as error:
             ending = Ending(failure=f"{type(error).__name__}: {error}")
-        if self._has_left_files():
+        if self.remove_left is not None and self._has_left_files():
             try:  # so that the ends of other sandboxes do not wait for it
                 threading.Thread(target=self._remove_and_tell_end, args=(ending,), daemon=True).start()
             except RuntimeError:  # this process may have no more threads

@@ -233,7 +233,7 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stored = self._stored
-        if stored is None or start.forkable or not stored.ahead or stored.dismissed():
+        if stored is None or start.forkable or not stored.ahead or (stored.guests and stored.dismissed()):
             return None
         packages: list[int] | None = []
         if start.packages is not None:  # no other run will have the directory of a session
@@ -245,7 +245,8 @@ class LinuxSandbox(LocalSandbox):
             close_all(packages)
             return None
         mounts = stored.take_mounts() or stored.make_mounts()
-        stored.give(mounts, child)
+        if mounts.run:
+            stored.give(mounts, child)
         mounts[FIRST_MOUNT:FIRST_MOUNT] = packages
         try:
             return self._begin(child, mounts, start)
@@ -263,7 +264,8 @@ class LinuxSandbox(LocalSandbox):
                 mounts = stored.take_mounts()
                 if mounts is None:
                     mounts = await run_blocking(stored.make_mounts)
-                stored.give(mounts, child)
+                if mounts.run:
+                    stored.give(mounts, child)
                 if start.packages is not None:
                     try:
                         mounts[FIRST_MOUNT:FIRST_MOUNT] = await run_blocking(

@@ -86,7 +86,7 @@ class StoredWorkspace:
         self.ahead: deque[RunMounts] = deque()
         """Mounts made ahead, each entry for one call of `take_mounts`."""
         self._wanted = 1
-        self._guests: set[Child] = set()
+        self.guests: set[Child] = set()
         """The guests whose runs have a directory beside the workspace."""
         self._packages: tuple[Path, tuple[int, int], list[int]] | None = None
         """The mount of packages that was made ahead: the directory, its identity, and the descriptors."""
@@ -140,22 +140,20 @@ class StoredWorkspace:
     def give(self, mounts: RunMounts, guest: Child) -> None:
         """Remove what a guest leaves outside the workspace, but in its file system, when the guest has ended."""
         run = mounts.run
-        if not run:
-            return
 
         def give_back(_: Ending) -> None:
-            self._guests.discard(guest)
+            self.guests.discard(guest)
             with contextlib.suppress(OSError):  # what is left could not be removed: no other run gets the directory
                 if self._remove_left(run, files=False):
                     self._give_back(run)
 
         guest.remove_left = partial(self._remove_left, run)
-        self._guests.add(guest)
+        self.guests.add(guest)
         guest.when_buried(give_back)
 
     def dismissed(self) -> list[Child]:
         """Return the dismissed guests that may still take room in the file system: by open files without a name."""
-        guests = [guest for guest in list(self._guests) if guest.dismissed_ms is not None and not guest.ended]
+        guests = [guest for guest in list(self.guests) if guest.dismissed_ms is not None and not guest.ended]
         system = os.statvfs(self.folder) if guests else None
         return guests if system is not None and system.f_bfree < system.f_blocks else []
 
