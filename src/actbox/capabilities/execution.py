@@ -47,6 +47,7 @@ _MOST_REVIEWED: Final = 2**18
 _WITHOUT_LABELS: Final = ("wasm", "monty", "hyperlight")
 _MOST_BOXES: Final = 8
 _MOST_SESSIONS: Final = 32
+_MOST_POLICIES: Final = 256
 _IDLE_SECONDS: Final = 3600.0
 _MOST_INPUT_BYTES: Final = 256 * 2**20
 _TIMEOUT_MS: Final = 30_000
@@ -140,6 +141,8 @@ class Sandboxes:
         self._in_use: dict[_Place, int] = {}
         self._sessions: dict[tuple[str, ...], _Shared] = {}
         self._engines: dict[tuple[str, str], str] = {}
+        self._policies: dict[_Place, bytes] = {}
+        """What the journal keeps of the policies of the last places."""
         self._turn = asyncio.Lock()
 
     async def run(
@@ -242,6 +245,8 @@ class Sandboxes:
 
     def _told(self, place: _Place) -> bytes:
         """Return what the journal keeps of the policy that holds at a place: all but the values of secrets."""
+        if (known := self._policies.get(place)) is not None:
+            return known
         policy = self._policy(place)
         said = {
             "engine": place.engine,
@@ -254,7 +259,10 @@ class Sandboxes:
             "egress_max": None if policy.egress_max is None else str(policy.egress_max),
             "packages": policy.packages is not None,
         }
-        return canonical(said)
+        while len(self._policies) >= _MOST_POLICIES:
+            del self._policies[next(iter(self._policies))]
+        self._policies[place] = canonical(said)
+        return self._policies[place]
 
     async def _engine(self, runtime: Runtime, language: str) -> str:
         """Return the engine for a runtime; never one that isolates less. Raises `StepFailed` if none works here."""
