@@ -348,7 +348,7 @@ async def test_functions_of_others_that_fail_leave_no_gap(journal: Journal) -> N
 
 
 async def test_a_handler_that_does_not_stop_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actbox.capabilities.invocation._STOPS_WITHIN", 0.01)
+    monkeypatch.setattr("actbox.capabilities.pipeline._STOPS_WITHIN", 0.01)
     ends, late = asyncio.Event(), []
 
     async def stubborn(call: Invocation) -> None:
@@ -430,7 +430,7 @@ async def test_an_output_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
     done = await Registry([capability(lambda call: "x" * (65 * 2**20))]).invoke("kit.echo", {"text": "x"})
     assert done.error is not None and (done.error.step, done.error.kind) == ("validate_output", "invalid")
     assert "64 MiB are the most" in done.error.message
-    monkeypatch.setattr("actbox.capabilities.invocation.MOST_OUTPUT_VALUES", 2_000)
+    monkeypatch.setattr("actbox.capabilities.pipeline.MOST_OUTPUT_VALUES", 2_000)
     itself: dict[str, Any] = {}
     itself["itself"] = itself
     done = await Registry([capability(lambda call: itself, output=True)]).invoke("kit.echo", {"text": "x"})
@@ -451,7 +451,7 @@ async def test_an_approver_is_asked_once_for_each_call() -> None:
 
 
 async def test_a_revoked_approval_stops_what_runs_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actbox.capabilities.invocation._LOOK_EVERY", 0.01)
+    monkeypatch.setattr("actbox.capabilities.pipeline._LOOK_EVERY", 0.01)
     approvals = Approvals.open(f"sqlite:///{tmp_path}/approvals.db")
     runs = asyncio.Event()
 

@@ -18,10 +18,11 @@ from .approvals import Approvals
 from .budgets import Account, Budget
 from .capability import FUNCTIONS, Capability
 from .database import StoreError
-from .invocation import Governance, Invocation, digest_of, invoke, labels_of, new_id
+from .invocation import Governance, Invocation, digest_of, labels_of, new_id
 from .journal import Journal
 from .metering import Metrics
 from .outcome import InvocationError, Outcome, StepEvent
+from .pipeline import invoke
 from .prices import Prices
 
 _PREFIX = "ccos."
@@ -62,7 +63,7 @@ class Registry:
         """The account of all invocations, above the account of each."""
         self._sandboxes = sandboxes
         self._sandboxes_of: dict[str, Any] = {}
-        """Those of the registries whose capabilities this one has, by their names."""
+        """The sandboxes of other registries whose capabilities are registered here, by the capabilities' names."""
         self._running: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Outcome]] = {}
         """The invocations with idempotency keys that run here now, by their event loops."""
         self._governance = Governance(

@@ -67,7 +67,7 @@ def search_tools_of(toolset: Toolset, groups: Mapping[str, str]) -> tuple[Tool, 
 def _over_nothing() -> tuple[Tool, Tool]:
     """Return the two tools without a toolset. Reading their signatures costs milliseconds, so it is done once."""
     search = _Search(Toolset(), {})
-    # What they are asked stays in this process, so it may have any label.
+    # Queries of these tools stay in this process, so they may have any label.
     return (
         Tool.from_function(search.search_tools, cleared="secret"),
         Tool.from_function(search.describe_tool, cleared="secret"),
