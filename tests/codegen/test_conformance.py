@@ -83,7 +83,7 @@ def test_output_requirements_become_checks_where_they_can() -> None:
     )
     assert left == ("be quick",)
     named = [one.name if isinstance(one, FileCheck) else getattr(one, "__name__", "") for one in checks]
-    assert named == ["chart.png", "writes_png_file", "_prints_something", "report.md", "chart.png"]
+    assert named == ["chart.png", "writes_png_file", "prints_something", "report.md"]
     png, prints = checks[1], checks[2]
     assert callable(png) and callable(prints)
     assert png(ExecutionResult()) == "the program wrote no PNG file below output/"
@@ -104,6 +104,7 @@ def test_output_requirements_become_checks_where_they_can() -> None:
         ({"1": "a"}, ExecutionResult(value={1: "a "})),
         ({"a": 1}, ExecutionResult(stdout='{"a": 1}')),
         (None, ExecutionResult(stdout="None")),
+        (None, ExecutionResult()),
         (True, ExecutionResult(value=True)),
         ("yes", ExecutionResult(stdout=" yes\n")),
     ],
@@ -116,6 +117,7 @@ def test_an_example_that_does_not_hold_says_what_came_instead() -> None:
     said = example_problem(Example([1, 2], 3), ExecutionResult(value=4))
     assert said == "for the input [1, 2] the output was 4 instead of 3"
     assert "was nothing instead of" in example_problem(Example(1, 2), ExecutionResult())
+    assert 'was "words" instead of null' in example_problem(Example(1, None), ExecutionResult(stdout="words"))
     assert "1 instead of true" in example_problem(Example(1, True), ExecutionResult(value=1))
     error = ErrorInfo(kind=ErrorKind.RUNTIME, type="ValueError", message="no")
     assert "failed: ValueError: no" in example_problem(Example(1, 2), ExecutionResult(exit_code=1, error=error))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import actbox
-from actbox import Sandbox
+from actbox import InvalidValue, Sandbox
 from actbox.codegen import InputFile, Task
 from actbox.codegen.file_reading.looking import look_at
 from actbox.codegen.input_schemas import MOST_CHARS, FileSchema, describe, describe_inputs, schemas_text
@@ -259,10 +259,9 @@ def test_schemas_in_a_prompt_are_bounded() -> None:
 def test_a_request_has_the_schemas_and_withholds_what_may_not_be_read() -> None:
     task = Task("total by region", inputs={"a.csv": b"x", "limit": 3}, outputs=["chart.png"], label="internal")
     schemas = [FileSchema("a.csv", "csv", 1, label=Label("pii"))]
-    text = first_request(task, schemas)
-    assert "- a.csv: csv, 1 byte" in text
+    text = first_request(task, schemas, cleared=Label("internal"))
+    assert "- a.csv: csv, 1 byte; its content has the label pii, which you may not read" in text
     assert "- limit = 3" in text
     assert "the file output/chart.png" in text
-    withheld = first_request(task, schemas, cleared=Label("public"))
-    assert "the label pii, which you may not read" in withheld
-    assert "limit = 3" not in withheld
+    with pytest.raises(InvalidValue, match="the task has the label internal"):
+        first_request(task, schemas, cleared=Label("public"))

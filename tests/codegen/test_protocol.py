@@ -60,7 +60,7 @@ def test_a_call_of_a_tool_that_does_not_exist_is_taken_only_with_code_in_it() ->
 def test_a_block_has_the_program_and_the_words_around_it_explain() -> None:
     found = read("I group by region.\n\n```python\nprint(1)\n```\n\nThat is all.")
     assert (found.code, found.form, found.language) == ("print(1)\n", "blocks", "python")
-    assert found.explanation.split("\n\n\n\n") == ["I group by region.", "That is all."]
+    assert found.explanation == "I group by region.\n\nThat is all."
 
 
 @pytest.mark.parametrize(

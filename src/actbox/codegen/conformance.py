@@ -18,9 +18,13 @@ from .task import Check, Example, FileCheck, Task
 
 _COMMENTS: Final = {"python": "#", "rtfs": ";"}
 _MOST_SHOWN: Final = 200
+_MOST_REQUIREMENT_CHARS: Final = 1_000
 _CLOSE: Final = 1e-9
+_ENDINGS: Final = (
+    "png|jpe?g|gif|webp|svg|pdf|csv|tsv|jsonl?|ndjson|html?|md|txt|log|xlsx|parquet|db|sqlite3?|zip|xml|ya?ml|toml|npy"
+)
 _FILE_NAME: Final = re.compile(
-    r"(?<![\w/.*-])(?:/?(?:workspace/)?output/)?([\w-]+(?:[./][\w-]+)*\.(?!\d)\w{1,8})(?![\w/])"
+    rf"(?<![\w/.*-])(?:/?(?:workspace/)?output/)?([\w-]+(?:[./][\w-]+)*\.(?:{_ENDINGS}))(?![\w/])", re.IGNORECASE
 )
 _STDOUT: Final = re.compile(r"\b(?:stdout|standard output|prints?|printed|console)\b", re.IGNORECASE)
 _FORMATS: Final[Mapping[str, tuple[tuple[str, ...], bytes]]] = {
@@ -92,8 +96,8 @@ def required_checks(task: Task) -> tuple[tuple[Check, ...], tuple[str, ...]]:
     checks: list[Check] = [FileCheck(name) for name in task.outputs]
     left = []
     for text in task.output_requirements:
-        found = _checks_of(text, task.outputs)
-        checks += found
+        found = _checks_of(text)
+        checks += [one for one in found if one not in checks]
         if not found:
             left.append(text)
     return tuple(checks), tuple(left)
@@ -113,9 +117,10 @@ def example_problem(example: Example, result: ExecutionResult, answer: Any = Non
         return f"{given} the program ended with exit code {result.exit_code}"
     printed = result.stdout.strip()
     found = [one for one in (answer, result.value) if one is not None]
-    for one in [*found, printed, printed.rpartition("\n")[2], _parsed(printed)]:
-        if is_same(one, wanted):
-            return ""
+    last = printed.rpartition("\n")[2]
+    said = [printed, last, *_parsed(printed), *_parsed(last)] if printed else [] if found else [None]
+    if any(is_same(one, wanted) for one in [*found, *said]):
+        return ""
     had = _shown(found[0]) if found else _shown(printed) if printed else "nothing"
     return f"{given} the output was {had} instead of {_shown(wanted)}"
 
@@ -123,7 +128,7 @@ def example_problem(example: Example, result: ExecutionResult, answer: Any = Non
 def is_same(found: Any, wanted: Any) -> bool:
     """Return True if two values are equal as JSON data, or as text."""
     if isinstance(wanted, bool) or isinstance(found, bool) or wanted is None or found is None:
-        return found is wanted or (isinstance(wanted, str) and str(found) == wanted.strip())
+        return found is wanted or ((isinstance(wanted, str) or isinstance(found, str)) and str(found) == str(wanted))
     if isinstance(found, int | float) and isinstance(wanted, int | float):
         return found == wanted or math.isclose(found, wanted, rel_tol=_CLOSE)
     if isinstance(found, str) and isinstance(wanted, str):
@@ -170,14 +175,11 @@ def _is_superset(language: str, other: str) -> bool:
     return language == "typescript" and other == "javascript"
 
 
-def _checks_of(text: str, outputs: Iterable[str]) -> list[Check]:
-    names = [name for name in _FILE_NAME.findall(text) if name not in outputs]
-    if named := [name for name in _FILE_NAME.findall(text) if name in outputs]:
-        return [FileCheck(name) for name in named]
-    found: list[Check] = [FileCheck(name) for name in names]
-    prints = _STDOUT.search(text) is not None
-    if prints:
-        found.append(_prints_something)
+def _checks_of(text: str) -> list[Check]:
+    text = text[:_MOST_REQUIREMENT_CHARS]
+    found: list[Check] = [FileCheck(name) for name in _FILE_NAME.findall(text)]
+    if _STDOUT.search(text):
+        found.append(prints_something)
     elif not found:
         for words, (suffixes, begin) in _FORMATS.items():
             if re.search(rf"\b(?:{words})\b", text, re.IGNORECASE) and (_A_FILE.search(text) or len(text.split()) <= 3):
@@ -186,7 +188,8 @@ def _checks_of(text: str, outputs: Iterable[str]) -> list[Check]:
     return found
 
 
-def _prints_something(result: ExecutionResult) -> bool | str:
+def prints_something(result: ExecutionResult) -> bool | str:
+    """Check that a program has printed something."""
     return bool(result.stdout.strip()) or "the program printed nothing, and the task asks for printed output"
 
 
@@ -204,11 +207,12 @@ def _writes(words: str, suffixes: tuple[str, ...], begin: bytes) -> Callable[[Ex
     return writes_a_file
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> list[Any]:
+    """Return the JSON data that a text is, in a list, or an empty list."""
     try:
-        return json.loads(text)
+        return [json.loads(text)]
     except (ValueError, RecursionError):
-        return None
+        return []
 
 
 def _shown(value: Any) -> str:

@@ -22,6 +22,7 @@ _REQUIREMENT: Final = re.compile(
 _NPM: Final = re.compile(rf"{NPM_NAME}(?:@\S+)?")
 _SCRIPT_BLOCK: Final = re.compile(r"(?m)^# /// script\s*$\n((?:^#(?:| .*)$\n)+?)^# ///\s*$")
 _JAVASCRIPT_IMPORT: Final = re.compile(r"""\b(?:require\s*\(|import\s*\(|from|import)\s*["']([^"'\n]+)["']""")
+_MOST_CHARS: Final = 300
 _NONE: Final = frozenset(("none", "n/a", "na", "null", "nil", "-", "standard library", "stdlib", "built-in", "no"))
 _NODE: Final = frozenset(
     (
@@ -46,6 +47,9 @@ def cleaned(dependencies: Iterable[str], language: str) -> tuple[tuple[str, ...]
     for one in dependencies:
         text = one.strip().lstrip("-*• ").strip("`'\"")
         if not text or text.lower().rstrip(".") in _NONE:
+            continue
+        if len(text) > _MOST_CHARS:
+            notes.append(f"{text[:60]}… is no requirement, so it was left out of the dependencies")
             continue
         if language == "python":
             found = re.match(PACKAGE_NAME, text)

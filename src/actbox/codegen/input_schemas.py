@@ -109,7 +109,7 @@ class FileSchema:
         head = f"- {self.name}: {self._about()}"
         if not self._may_read(cleared):
             return f"{head}; its content has the label {self.label}, which you may not read"
-        lines = [head + (f"; {self.note}" if self.note else "")]
+        lines = [head + (f"; {self.note}" if self.note and self.kind != "missing" else "")]
         for table in self.tables:
             count = f"{'' if table.is_whole else 'more than '}{counted(table.rows, 'row' if table.columns else 'line')}"
             lines.append(

@@ -77,7 +77,7 @@ def layout_of(response: CodingResponse) -> Layout:
         name = next((path for path, text in files.items() if text == response.code), "program.py")
         files.pop(name, None)
         return Layout(name, response.code, files)
-    own = [path for path in files if language_named(path.rpartition(".")[2]) == response.language] or list(files)
+    own = [path for path in files if language_named(_suffix(path)) == response.language] or list(files)
     entry = response.entry_point.strip()
     module = _RUN_MODULE.fullmatch(entry)
     named = _ENTRY.fullmatch(entry)
@@ -112,6 +112,7 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
         layout = _out_of_package(layout, response.entry_point)
         source, problems = _called_in_python(_plain(layout.source), response.entry_point, task)
         before = [f"__import__('sys').path.insert(0, {_absolute(FOLDER)})"] if layout.others else []
+        before += [text for path in layout.others if not language_named(_suffix(path)) for text in _copied(path)]
         if by_argument and task.inputs:
             given = map(_absolute, arguments) if arguments else map(repr, map(_as_text, task.values.values()))
             before.append(f"__import__('sys').argv[1:] = [{', '.join(given)}]")
@@ -311,6 +312,17 @@ def _plain(source: str) -> str:
 def _absolute(name: str) -> str:
     """Return an expression of the absolute path of an input file, which also holds in another directory."""
     return f"__import__('os').path.abspath({f'input/{name}'!r})"
+
+
+def _copied(path: str) -> list[str]:
+    """Return the statements that put a program's data file where the program looks for it: where it starts."""
+    folder = path.rpartition("/")[0]
+    made = [f"__import__('os').makedirs({folder!r}, exist_ok=True)"] if folder else []
+    return [*made, f"__import__('shutil').copyfile({f'input/{FOLDER}/{path}'!r}, {path!r})"]
+
+
+def _suffix(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def _first_named(words: str, files: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from actbox.core.labels import Label
 
 from .dependencies import cleaned
 from .input_schemas import FileSchema
-from .reply_blocks import Pieces, blocks_of, commented, pieces_of
+from .reply_blocks import Block, Pieces, blocks_of, commented, pieces_of, words_outside
 from .request import CodingRequest, ConstraintsForm, ContextForm, ExampleForm, InputFileForm
 from .response import RESPONSE, CodingResponse, Form
 from .task import Task
@@ -42,8 +42,10 @@ _CUT: Final = "the answer ended in the middle of its program"
 def request_of(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label | None = None) -> CodingRequest:
     """Return the request for a task, with the schemas of its input files as they were found.
 
-    `cleared` is the highest label that the model may read, `None` for any; no schema above it is in the request.
+    `cleared` is the highest label that the model may read, `None` for any; no schema above it is in the request. Raises
+    `InvalidValue` if the task's own words are above it.
     """
+    task.check_cleared(cleared)
     found = {one.name: one.summary(cleared) for one in schemas}
     names = dict.fromkeys((*task.files, *task.declared))
     bounds = task.constraints
@@ -91,11 +93,12 @@ def _read(reply: ModelReply, language: str) -> CodingResponse:
     if length > MOST_CHARS:
         return _without("too_long", f"the answer has {length:,} characters; at most {MOST_CHARS:,} are read")
     empty: list[CodingResponse] = []
-    for found in _structured(reply):
+    blocks = blocks_of(reply.text)
+    for found in _structured(reply, blocks):
         if found.has_program:
             return found
         empty.append(found)
-    if found_in_blocks := _of_blocks(reply.text, language):
+    if found_in_blocks := _of_blocks(reply.text, blocks, language):
         return found_in_blocks
     if empty:
         return empty[0].model_copy(update={"form": "nothing", "noted": (*empty[0].noted, "the answer had no code")})
@@ -112,13 +115,13 @@ def _read(reply: ModelReply, language: str) -> CodingResponse:
     return _without("words", "the answer was words without a program")
 
 
-def _structured(reply: ModelReply) -> Iterator[CodingResponse]:
+def _structured(reply: ModelReply, blocks: tuple[Block, ...]) -> Iterator[CodingResponse]:
     """Yield the responses that a reply has as JSON or as a call, with or without a program."""
     for call in reply.tool_calls:
         if (found := _of_call(call)) is not None:
             yield found
     places = [reply.text] if reply.text.lstrip().startswith("{") else []
-    places += [one.source for one in blocks_of(reply.text) if one.word in ("json", "json5", "")]
+    places += [one.source for one in blocks if one.word in ("json", "json5", "")]
     for text in places:
         if text.lstrip().startswith("{") and (found := _of_fields(_json(text), "json")) is not None:
             yield found
@@ -164,9 +167,8 @@ def _of_call(call: ToolCall) -> CodingResponse | None:
     return response.model_copy(update={"noted": (*response.noted, note)})
 
 
-def _of_blocks(text: str, language: str) -> CodingResponse | None:
+def _of_blocks(text: str, blocks: tuple[Block, ...], language: str) -> CodingResponse | None:
     """Return the response in the fenced blocks of an answer, `None` if no block has a program."""
-    blocks = blocks_of(text)
     found = pieces_of(blocks, language)
     if not found.language:
         # A block without a language counts only if it looks like a program.
@@ -174,13 +176,12 @@ def _of_blocks(text: str, language: str) -> CodingResponse | None:
         if source is None:
             return None
         found = Pieces(language, source, dependencies=found.dependencies)
-    explanation = re.sub(r"(?ms)^\s*(`{3,}|~{3,}).*?(?:^\s*\1[`~]*\s*$|\Z)", "", text).strip()
     return CodingResponse(
         code=found.code,
         files=found.files,
         language=found.language,
         dependencies=found.dependencies,
-        explanation=explanation,
+        explanation=words_outside(text, blocks),
         tests=found.tests,
         form="blocks",
         noted=(_CUT,) if found.is_cut else (),

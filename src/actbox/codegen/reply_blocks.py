@@ -26,14 +26,15 @@ _IN_COMMENT: Final = re.compile(rf"\s*(?:#|//|;+|--)\s*(?:file(?:name)?\s*:\s*)?
 _TESTS: Final = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|[^/]*\.(?:test|spec)|conftest)\.\w+|tests?/.*")
 _TEST_FUNCTION: Final = re.compile(r"^(?:async )?def test_|^class Test", re.MULTILINE)
 _INSTALL: Final = re.compile(
-    r"^\s*(?:[$!%]\s*)?(?:python3? -m |uv )?(?:pip3?|npm) (?:install|i|add)\s+(.+)$", re.MULTILINE
+    r"^[ \t]*(?:[$!%][ \t]*)?(?:python3? -m |uv )?(?:pip3?|npm) (?:install|i|add)\s+(.+)$", re.MULTILINE
 )
 _COMMENTED: Final = re.compile(
-    r"^\s*(?:#|//)\s*(?:requirements|dependencies|requires)\s*:\s*(.+)$", re.IGNORECASE | re.MULTILINE
+    r"^[ \t]*(?:#|//)[ \t]*(?:requirements|dependencies|requires)[ \t]*:[ \t]*(.+)$", re.IGNORECASE | re.MULTILINE
 )
-_COMMENTED_INSTALL: Final = re.compile(r"^\s*(?:#|//)\s*(?:pip3?|npm) install\s+(.+)$", re.MULTILINE)
+_COMMENTED_INSTALL: Final = re.compile(r"^[ \t]*(?:#|//)[ \t]*(?:pip3?|npm) install\s+(.+)$", re.MULTILINE)
 _REQUIREMENTS: Final = ("requirements", "requirements.txt", "pip-requirements", "dependencies")
 _HEAD_LINES: Final = 15
+_MOST_LINE_CHARS: Final = 200
 _MAIN: Final = {"python": "main.py", "javascript": "main.js", "typescript": "main.ts", "rtfs": "main.rtfs"}
 
 
@@ -47,6 +48,8 @@ class Block:
     source: str
     name: str = ""
     is_closed: bool = True
+    lines: tuple[int, int] = (0, 0)
+    """The lines of the answer that it takes, its fences included; the second is the one after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,7 @@ class Pieces:
 
 def blocks_of(answer: str) -> tuple[Block, ...]:
     """Return the fenced blocks of an answer."""
-    answer = answer.replace("\r\n", "\n").replace("\r", "\n")
-    lines = answer.split("\n")
+    lines = _lines(answer)
     found = []
     for token in _PARSER.parse(answer):
         if token.type == "fence" and token.map is not None:
@@ -77,8 +79,17 @@ def blocks_of(answer: str) -> tuple[Block, ...]:
             name = _name(word, rest or " ".join(words[1:]), before, token.content)
             is_closed = last - first > 1 and lines[last - 1].strip("> \t").startswith(token.markup)
             language = language_named(word) or language_named(name.rpartition(".")[2])
-            found.append(Block(language, word, token.content, name, is_closed))
+            found.append(Block(language, word, token.content, name, is_closed, (first, last)))
     return tuple(found)
+
+
+def words_outside(answer: str, blocks: Iterable[Block]) -> str:
+    """Return the text of an answer without its blocks."""
+    lines = _lines(answer)
+    for block in blocks:
+        first, last = block.lines
+        lines[first:last] = [""] * (last - first)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
 def pieces_of(blocks: Sequence[Block], language: str) -> Pieces:
@@ -157,15 +168,22 @@ def _is_data(block: Block) -> bool:
     return not block.language and block.word not in _REQUIREMENTS and not block.name.endswith("requirements.txt")
 
 
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text, divided as the parser divides them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
 def _first_line(source: str) -> str:
     return source.lstrip("\n").partition("\n")[0]
 
 
 def _name(word: str, info: str, before: str, source: str) -> str:
     """Return the path of a block's file, "" if nothing names one that fits its language."""
-    if found := re.fullmatch(_PATH, word):
+    # The patterns take time that grows with the square of a line.
+    info, before, first = (text[:_MOST_LINE_CHARS] for text in (info, before, _first_line(source)))
+    if found := re.fullmatch(_PATH, word[:_MOST_LINE_CHARS]):
         return safe_path(found[0])
-    for found in (_IN_INFO.search(info), _ON_LINE.fullmatch(before), _IN_COMMENT.fullmatch(_first_line(source))):
+    for found in (_IN_INFO.search(info), _ON_LINE.fullmatch(before), _IN_COMMENT.fullmatch(first)):
         if found:
             language, named = language_named(word), language_named(found[1].rpartition(".")[2])
             if language == named or (not language and word != "bash"):

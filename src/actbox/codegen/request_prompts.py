@@ -48,11 +48,11 @@ _FINAL: Final = f", or what it passes to {FINAL_ANSWER}(value)"
 _FIGURES: Final = "Write figures to files below output/; nobody sees a window."
 
 _TESTS: Final = (
-    "Write tests for a program that solves the task below. You do not see the program. Answer with one fenced ```python"
-    " block, a module for pytest. The program has run already: what it wrote is below output/, the input files are below"
-    " input/, its answer is in answer.json, and what it printed in stdout.txt. Its functions can be imported from the"
-    " module `solution`, if the task names them. Test only what the task demands, and compute what is right from the"
-    " inputs. Each test must fail for a program that does nothing."
+    "Write tests for a program that solves the task below. You do not see the program. Answer with one fenced"
+    " ```python block, a module for pytest. The program has run already: what it wrote is below output/, the input"
+    " files are below input/, its answer is in answer.json, and what it printed in stdout.txt. Its functions can be"
+    " imported from the module `solution`, if the task names them. Test only what the task demands, and compute what is"
+    " right from the inputs. Each test must fail for a program that does nothing."
 )
 
 
@@ -94,13 +94,12 @@ def instructions(
 def first_request(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label | None = None) -> str:
     """Return the request for a task's first program, with the schemas of its input files.
 
-    `cleared` is the highest label that the model may read, `None` for any; what is above it is not in the text.
+    `cleared` is the highest label that the model may read, `None` for any; nothing of a file above it is in the text.
+    Raises `InvalidValue` if the task's own words are above it.
     """
+    task.check_cleared(cleared)
     files = schemas_text(schemas, cleared)
-    may_read_values = cleared is None or Label(task.label) <= cleared
-    values = "\n".join(
-        f"- {name} = {_shown(value)}" if may_read_values else f"- {name}" for name, value in task.values.items()
-    )
+    values = "\n".join(f"- {name} = {_shown(value)}" for name, value in task.values.items())
     examples = [one for one in task.examples if not one.is_placeholder]
     shown = "\n".join(f"- {_shown(one.input)} gives {_shown(one.expected_output)}" for one in examples[:_MOST_EXAMPLES])
     wanted = [f"the file output/{name}" for name in task.outputs]

@@ -224,6 +224,11 @@ class Task:
         """The join of the task's own label and those of its files: the label of whatever a program makes of them."""
         return Label(self.label, *(one.label for one in self.files.values()))
 
+    def check_cleared(self, cleared: Label | None) -> None:
+        """Raise `InvalidValue` if a model that may read up to `cleared` may not read the task's words and values."""
+        if cleared is not None and not Label(self.label) <= cleared:
+            raise InvalidValue(f"the task has the label {self.label}, and the model may read up to {cleared}")
+
     def with_inputs(self, inputs: Mapping[str, Any]) -> Task:
         """Return the task with other inputs."""
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("goal", "inputs")}
