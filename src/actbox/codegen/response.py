@@ -17,8 +17,8 @@ Form = Literal["json", "call", "blocks", "code", "words", "nothing", "html", "un
 
 _MOST_FILES: Final = 200
 _LANGUAGES: Final = {
-    **dict.fromkeys(("python", "python3", "py", "ipython", "pycon"), "python"),
-    **dict.fromkeys(("javascript", "js", "node", "nodejs", "mjs", "cjs", "jsx"), "javascript"),
+    **dict.fromkeys(("python", "py", "ipython"), "python"),
+    **dict.fromkeys(("javascript", "js", "node", "nodejs", "node.js", "mjs", "cjs", "jsx"), "javascript"),
     **dict.fromkeys(("typescript", "ts", "tsx"), "typescript"),
     **dict.fromkeys(("rtfs", "clojure", "clj", "lisp"), "rtfs"),
     **dict.fromkeys(("bash", "sh", "shell", "zsh", "console", "shell-session"), "bash"),
