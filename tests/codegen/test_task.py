@@ -114,7 +114,7 @@ def test_inputs_are_files_by_their_name_and_variables_otherwise(tmp_path: Path) 
 
 
 def test_labels_of_inputs_are_kept_and_joined() -> None:
-    task = Task("do", inputs={"a.csv": InputFile(b"1", "pii.email"), "b.csv": InputFile("2", Label("internal"))})
+    task = Task("do", inputs={"a.csv": InputFile(b"1", "pii.email"), "b.csv": InputFile(b"2", Label("internal"))})
     assert task.files["a.csv"].label == Label("pii.email")
     assert task.joined_label == Label("pii.email", "internal")
     assert Task("do", label="secret").joined_label == Label("secret")

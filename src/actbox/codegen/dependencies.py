@@ -45,7 +45,8 @@ def cleaned(dependencies: Iterable[str], language: str) -> tuple[tuple[str, ...]
     kept: list[str] = []
     notes: list[str] = []
     for one in dependencies:
-        text = one.strip().lstrip("-*• ").strip("`'\"")
+        text = one.strip().lstrip("-*• ").strip("`")
+        text = text[1:-1] if text[:1] in "'\"" and text[:1] == text[-1:] else text
         if not text or text.lower().rstrip(".") in _NONE:
             continue
         if len(text) > _MOST_CHARS:

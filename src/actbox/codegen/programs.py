@@ -107,14 +107,15 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
     if not files and task.values and by_stdin:
         files[STDIN] = _as_text(next(iter(task.values.values())))
     stdin = _first_named(reading, files) if by_stdin and files else ""
-    source, problems = layout.source, []
+    source = layout.source
+    problems: list[str] = []
     if language == "python":
         layout = _out_of_package(layout, response.entry_point)
         source, problems = _called_in_python(_plain(layout.source), response.entry_point, task)
         before = [f"__import__('sys').path.insert(0, {_absolute(FOLDER)})"] if layout.others else []
         before += [text for path in layout.others if not language_named(_suffix(path)) for text in _copied(path)]
         if by_argument and task.inputs:
-            given = map(_absolute, arguments) if arguments else map(repr, map(_as_text, task.values.values()))
+            given = [_absolute(name) for name in arguments] or [repr(_as_text(one)) for one in task.values.values()]
             before.append(f"__import__('sys').argv[1:] = [{', '.join(given)}]")
         if stdin:
             before.append(f"__import__('os').dup2(__import__('os').open({f'input/{stdin}'!r}, 0), 0)")
@@ -122,8 +123,8 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
     elif language in ("javascript", "typescript"):
         source = _called_in_javascript(_RELATIVE.sub(rf"\1./input/{FOLDER}/", source), response.entry_point)
         if by_argument and task.inputs:
-            texts = [f"/input/{name}" for name in arguments] or list(map(_as_text, task.values.values()))
-            given = (f"process.cwd() + {json.dumps(one)}" if arguments else json.dumps(one) for one in texts)
+            given = [f"process.cwd() + {json.dumps(f'/input/{name}')}" for name in arguments]
+            given = given or [json.dumps(_as_text(one)) for one in task.values.values()]
             source = f"process.argv.splice(2, Infinity, {', '.join(given)}); {source}"
     others = {f"{FOLDER}/{path}": text for path, text in layout.others.items()}
     program = Program(
@@ -170,11 +171,12 @@ def _out_of_package(layout: Layout, entry_point: str) -> Layout:
         return layout
     if not any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
         return layout
-    module = layout.name.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
+    module = layout.name.removesuffix(".py").replace("/", ".")
     found = _ENTRY.fullmatch(entry_point.strip())
     if found is not None and not _calls(tree, found["name"]):
         source = f"from {module} import {found['name']}\n"
     else:
+        module = module.removesuffix(".__main__")
         source = f"import runpy\nrunpy.run_module({module!r}, run_name='__main__')\n"
     return Layout("program.py", source, {**layout.others, layout.name: layout.source})
 

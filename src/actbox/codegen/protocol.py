@@ -52,12 +52,12 @@ def request_of(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label
     return CodingRequest(
         task=task.goal,
         language=task.language,
-        outputs=task.outputs,
+        outputs=tuple(task.outputs),
         context=ContextForm(
             input_files=tuple(
-                InputFileForm(name=name, schema_=found.get(name) or task.declared.get(name, "")) for name in names
+                InputFileForm(name=name, schema=found.get(name) or task.declared.get(name, "")) for name in names
             ),
-            output_requirements=task.output_requirements,
+            output_requirements=tuple(task.output_requirements),
             constraints=ConstraintsForm(
                 language=task.language,
                 dependencies_allowed=bounds.dependencies_allowed,

@@ -26,7 +26,7 @@ class InputFileForm(_Strict):
     """An input file as a request names it, without its content."""
 
     name: str = Field(min_length=1)
-    schema_: str = Field("", alias="schema")
+    schema_: str = Field(default="", alias="schema")
     """The file's columns in words, such as `region,amount,date`."""
 
 
@@ -50,8 +50,8 @@ class ExampleForm(_Strict):
 class ContextForm(_Strict):
     """The circumstances of a task, in the nested shape."""
 
-    input_files: tuple[InputFileForm, ...] = Field((), max_length=_MOST_LISTED)
-    output_requirements: tuple[str, ...] = Field((), max_length=_MOST_LISTED)
+    input_files: tuple[InputFileForm, ...] = Field(default=(), max_length=_MOST_LISTED)
+    output_requirements: tuple[str, ...] = Field(default=(), max_length=_MOST_LISTED)
     constraints: ConstraintsForm = ConstraintsForm()
     background: str = ""
     """Further words on the task. The specification has no such field."""
@@ -66,11 +66,11 @@ class CodingRequest(_Strict):
 
     task: str = Field(min_length=1, max_length=MOST_GOAL_CHARS)
     language: str | None = None
-    inputs: tuple[str, ...] = Field((), max_length=_MOST_LISTED)
-    outputs: tuple[str, ...] = Field((), max_length=_MOST_LISTED)
+    inputs: tuple[str, ...] = Field(default=(), max_length=_MOST_LISTED)
+    outputs: tuple[str, ...] = Field(default=(), max_length=_MOST_LISTED)
     constraints: ConstraintsForm = ConstraintsForm()
     context: ContextForm = ContextForm()
-    examples: tuple[ExampleForm, ...] = Field((), max_length=_MOST_LISTED)
+    examples: tuple[ExampleForm, ...] = Field(default=(), max_length=_MOST_LISTED)
     profile: str = ""
     """The name of the profile of the model that is to write the code, "" for the one of the language."""
 

@@ -54,10 +54,10 @@ class CodingResponse(BaseModel):
     explanation: str = ""
     tests: str = ""
     estimated_runtime_ms: int | None = None
-    form: Form = Field("json", exclude=True)
-    noted: tuple[str, ...] = Field((), exclude=True)
+    form: Form = Field(default="json", exclude=True)
+    noted: tuple[str, ...] = Field(default=(), exclude=True)
     """Sentences on how the reply was read, such as that it was code alone."""
-    call_id: str = Field("", exclude=True)
+    call_id: str = Field(default="", exclude=True)
     """The id of the tool call that the response came in, "" if it came as text."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, Self, get_args
@@ -36,12 +36,12 @@ class InputFile:
     label: Label | str = PUBLIC  # a `Label` once it is made
 
     def __post_init__(self) -> None:
-        if isinstance(self.data, str):
-            object.__setattr__(self, "data", self.data.encode())
-        elif not isinstance(self.data, bytes):
-            if not isinstance(self.data, bytearray | memoryview):
-                raise InvalidValue(f"InputFile.data is bytes or text, not {type(self.data).__name__}")
-            object.__setattr__(self, "data", bytes(self.data))
+        given: object = self.data
+        if isinstance(given, str):
+            given = given.encode()
+        if not isinstance(given, bytes | bytearray | memoryview):
+            raise InvalidValue(f"InputFile.data is bytes or text, not {type(given).__name__}")
+        object.__setattr__(self, "data", bytes(given))
         object.__setattr__(self, "label", label_of(self.label, "InputFile.label"))
 
 
@@ -78,7 +78,7 @@ class Example:
     @property
     def is_placeholder(self) -> bool:
         """True for an example such as the specification prints, whose input and output are both `...`."""
-        return self.input == self.expected_output == "..."
+        return (self.input, self.expected_output) == ("...", "...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,13 @@ class Task:
     goal: str
     _: KW_ONLY
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    outputs: tuple[str, ...] = ()
+    outputs: Sequence[str] = ()  # a tuple once the task is made, as are those below
     language: str = "python"
-    checks: tuple[Check, ...] = ()
+    checks: Sequence[Check] = ()
     best_of: int = 1
     constraints: Constraints = Constraints()
-    examples: tuple[Example, ...] = ()
-    output_requirements: tuple[str, ...] = ()
+    examples: Sequence[Example] = ()
+    output_requirements: Sequence[str] = ()
     context: str = ""
     declared: Mapping[str, str] = field(default_factory=dict)
     profile: str = ""

@@ -29,10 +29,10 @@ def read_excel(path: str) -> dict[str, Any]:
             item.get("Id"): item.get("Target", "")
             for item in _elements(archive, "xl/_rels/workbook.xml.rels", "Relationship")
         }
-        sheets = list(_elements(archive, "xl/workbook.xml", "sheet"))
+        sheets = [dict(sheet.attrib) for sheet in _elements(archive, "xl/workbook.xml", "sheet")]
         tables = []
         for sheet in sheets[:MOST_TABLES]:
-            relation = next((value for key, value in sheet.attrib.items() if key.endswith("}id")), "")
+            relation = next((value for key, value in sheet.items() if key.endswith("}id")), "")
             target = targets.get(relation, "").lstrip("/")
             part = target if target.startswith("xl/") else "xl/" + target
             rows = _rows_of_sheet(archive, part, shared, dates)

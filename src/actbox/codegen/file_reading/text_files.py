@@ -124,7 +124,7 @@ def delimiter_of(text: str, is_cut: bool) -> str:
         if len(rows) < 2 or widths[0] < 2:
             continue
         same = sum(width == widths[0] for width in widths)
-        is_prose = any(len(cell) > 25 and " " in cell for cell in rows[0])
+        is_prose = widths[0] < 4 and any(cell.startswith(" ") and len(cell.split()) > 2 for cell in rows[0])
         if same * 10 >= len(widths) * 8 and widths[0] > most and not is_prose:
             best, most = delimiter, widths[0]
     return best
