@@ -28,6 +28,7 @@ MOST_CHARS: Final = 8_000
 """The most characters of all schemas together in a prompt."""
 _MOST_LISTED: Final = 1_000
 _MOST_TEXT: Final = 2_000
+_NOT_DESCRIBED: Final = "its description makes no sense, so it is damaged"
 _READER: Final = "file_reading"
 _FOLDER: Final = ".reader"
 _LOOKING: Final = f"""\
@@ -183,15 +184,20 @@ async def _looked_at(box: Sandbox, files: Mapping[str, InputFile], timeout: floa
     if result.error is not None:
         return f"nobody could look at it: {result.error.kind.value}: {result.error.message[:200]}"
     described = result.value if isinstance(result.value, list) else []
+    if len(described) != len(files):
+        return f"nobody could look at it: {_NOT_DESCRIBED}"
+    return [_schema(name, one) for name, one in zip(files, described, strict=True)]
+
+
+def _schema(name: str, given: Any) -> FileSchema:
+    """Return a schema from data that came out of a sandbox, and that a damaged file may have made strange."""
     try:
-        schemas = [_schema(name, one) for name, one in zip(files, described, strict=True)]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return "nobody could look at it: the sandbox gave no description"
-    return schemas
+        return _read(name, given)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+        return FileSchema(name, note=_NOT_DESCRIBED)
 
 
-def _schema(name: str, given: Mapping[str, Any]) -> FileSchema:
-    """Return a schema from data that came out of a sandbox."""
+def _read(name: str, given: Mapping[str, Any]) -> FileSchema:
     pixels = given.get("pixels")
     return FileSchema(
         name,

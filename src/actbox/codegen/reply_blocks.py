@@ -33,6 +33,7 @@ _COMMENTED: Final = re.compile(
 )
 _COMMENTED_INSTALL: Final = re.compile(r"^[ \t]*(?:#|//)[ \t]*(?:pip3?|npm) install\s+(.+)$", re.MULTILINE)
 _REQUIREMENTS: Final = ("requirements", "requirements.txt", "pip-requirements", "dependencies")
+MOST_BLOCKS: Final = 300
 _HEAD_LINES: Final = 15
 _MOST_LINE_CHARS: Final = 200
 _MAIN: Final = {"python": "main.py", "javascript": "main.js", "typescript": "main.ts", "rtfs": "main.rtfs"}
@@ -66,7 +67,7 @@ class Pieces:
 
 
 def blocks_of(answer: str) -> tuple[Block, ...]:
-    """Return the fenced blocks of an answer."""
+    """Return the fenced blocks of an answer, the first `MOST_BLOCKS` of them."""
     lines = _lines(answer)
     found = []
     for token in _PARSER.parse(answer):
@@ -75,11 +76,14 @@ def blocks_of(answer: str) -> tuple[Block, ...]:
             words = token.info.replace("{", " ").replace("}", " ").split()
             word, _, rest = words[0].partition(":") if words else ("", "", "")
             word = word.lower().lstrip(".")
-            before = next((line for line in reversed(lines[:first]) if line.strip()), "")
+            above = next((at for at in range(first - 1, -1, -1) if lines[at].strip()), None)
+            before = "" if above is None else lines[above]
             name = _name(word, rest or " ".join(words[1:]), before, token.content)
             is_closed = last - first > 1 and lines[last - 1].strip("> \t").startswith(token.markup)
             language = language_named(word) or language_named(name.rpartition(".")[2])
             found.append(Block(language, word, token.content, name, is_closed, (first, last)))
+            if len(found) == MOST_BLOCKS:
+                break
     return tuple(found)
 
 
