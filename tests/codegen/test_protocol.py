@@ -118,6 +118,8 @@ def test_another_language_is_a_program_in_that_language() -> None:
     found = read("```js\nconsole.log(1)\n```")
     assert (found.language, found.code) == ("javascript", "console.log(1)\n")
     assert read("```js\nconsole.log(1)\n```", language="typescript").code == "console.log(1)\n"
+    assert read("```js\nconsole.log(1)\n```", language="auto").language == "javascript"
+    assert read("print(1)", language="auto").language == "python"
 
 
 def test_the_language_that_was_asked_for_is_taken_out_of_several() -> None:

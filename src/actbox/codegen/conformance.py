@@ -14,7 +14,7 @@ from actbox.core.values import pack
 
 from .dependencies import dependencies_of
 from .response import CodingResponse
-from .task import Check, Example, FileCheck, Task
+from .task import ANY_LANGUAGE, Check, Example, FileCheck, Task
 
 _COMMENTS: Final = {"python": "#", "rtfs": ";"}
 _MOST_SHOWN: Final = 200
@@ -61,7 +61,7 @@ def lines_of(response: CodingResponse) -> int:
 def broken_constraints(response: CodingResponse, task: Task) -> tuple[str, ...]:
     """Return what a program breaks of a task's language and constraints, in sentences for its author."""
     bounds, problems = task.constraints, []
-    if response.language and response.language != task.language and not _is_superset(task.language, response.language):
+    if not _may_be_in(task.language, response.language):
         problems.append(f"The program is in {response.language}; write it in {task.language}.")
     if bounds.max_lines is not None and (lines := lines_of(response)) > bounds.max_lines:
         problems.append(f"The program has {lines} lines of code; at most {bounds.max_lines} are allowed.")
@@ -171,8 +171,9 @@ def output_schema(result: ExecutionResult, answer: Any = None) -> dict[str, Any]
     return {**found, "prints": bool(result.stdout.strip())}
 
 
-def _is_superset(language: str, other: str) -> bool:
-    return language == "typescript" and other == "javascript"
+def _may_be_in(asked: str, language: str) -> bool:
+    """Return True if a program in a language is one in the language that was asked for. JavaScript is TypeScript too."""
+    return language in ("", asked) or asked == ANY_LANGUAGE or (asked, language) == ("typescript", "javascript")
 
 
 def _checks_of(text: str) -> list[Check]:

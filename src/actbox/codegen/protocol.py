@@ -24,13 +24,15 @@ from .input_schemas import FileSchema
 from .reply_blocks import Block, Pieces, blocks_of, commented, pieces_of, words_outside
 from .request import CodingRequest, ConstraintsForm, ContextForm, ExampleForm, InputFileForm
 from .response import RESPONSE, CodingResponse, Form
-from .task import Task
+from .task import ANY_LANGUAGE, Task
 
 __all__ = ["RESPONSE", "CodingRequest", "CodingResponse", "request_of", "response_of"]
 
 MOST_CHARS: Final = 2**18
 """The most characters of a reply that is read. A longer one has no program."""
 
+_FIRST: Final = "python"
+"""The language of code that names none, where any may come."""
 _CALLS: Final = (RESPONSE.name, EXECUTE_CODE)
 _HTML: Final = re.compile(r"\s*(?:<!doctype html|<html[\s>])", re.IGNORECASE)
 _BEGINS_JSON: Final = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"(?:code|files|language|explanation)"\s*:')
@@ -73,11 +75,12 @@ def request_of(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label
 
 
 def response_of(reply: ModelReply, language: str = "python") -> CodingResponse:
-    """Return the response that a model's reply is; `language` is the one that it was asked for.
+    """Return the response that a model's reply is; `language` is the one that it was asked for, or `auto` for any.
 
     Nothing is raised: a reply without a program gives a response whose `form` says what it was instead.
     """
     response = _read(reply, language)
+    language = _FIRST if language == ANY_LANGUAGE else language
     notes = list(response.noted)
     if response.has_program and reply.cut and _CUT not in notes:
         notes.append(_CUT)
@@ -172,10 +175,11 @@ def _of_blocks(text: str, blocks: tuple[Block, ...], language: str) -> CodingRes
     found = pieces_of(blocks, language)
     if not found.language:
         # A block without a language counts only if it looks like a program.
-        source = program_in(text, language) if blocks else None
+        asked = _FIRST if language == ANY_LANGUAGE else language
+        source = program_in(text, asked) if blocks else None
         if source is None:
             return None
-        found = Pieces(language, source, dependencies=found.dependencies)
+        found = Pieces(asked, source, dependencies=found.dependencies)
     return CodingResponse(
         code=found.code,
         files=found.files,
@@ -190,6 +194,7 @@ def _of_blocks(text: str, blocks: tuple[Block, ...], language: str) -> CodingRes
 
 def _bare(text: str, language: str) -> str | None:
     """Return an answer that is a program without any block around it, else `None`."""
+    language = _FIRST if language == ANY_LANGUAGE else language
     if "```" in text or (language != "python" and _PROSE.search(text)):
         return None
     block = f"~~~~~~~~\n{text}\n~~~~~~~~\n"

@@ -21,6 +21,8 @@ MOST_INPUT_BYTES: Final = 256 * 2**20
 """The most bytes that a task's input files have together."""
 MOST_CANDIDATES: Final = 64
 """The most candidates of `best_of`."""
+ANY_LANGUAGE: Final = "auto"
+"""The language of a task that leaves it to the model."""
 _MOST_TEST_CHARS: Final = 2**20
 
 TestKind = Literal["pytest", "doctest"]
@@ -131,6 +133,8 @@ class Task:
     or data that is written as JSON; a path of the host (`Path`) is read when the task is made, so that every attempt
     has the same content. `InputFile` and the `Artifact` of an earlier result are files with a label. Anything else is
     the value of a variable. `outputs` are names of files that the program must write.
+
+    `language` is that of the program; `auto` leaves it to the model.
 
     `declared` has input files that somebody named without giving them, with their schema in words or "". `profile`
     names the model's profile, "" for the one of the language. `label` is the label of the goal, the context and the
