@@ -172,7 +172,7 @@ def output_schema(result: ExecutionResult, answer: Any = None) -> dict[str, Any]
 
 
 def _may_be_in(asked: str, language: str) -> bool:
-    """Return True if a program in a language is one in the language that was asked for. JavaScript is TypeScript too."""
+    """Return True if a program in a language is one in the language asked for. JavaScript is TypeScript too."""
     return language in ("", asked) or asked == ANY_LANGUAGE or (asked, language) == ("typescript", "javascript")
 
 

@@ -98,7 +98,10 @@ def first_request(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: La
     Raises `InvalidValue` if the task's own words are above it.
     """
     task.check_cleared(cleared)
-    files = schemas_text(schemas, cleared)
+    found = {one.name: one for one in schemas}
+    named = [found.get(name) or FileSchema(name, size=len(one.data)) for name, one in task.files.items()]
+    named += [found.get(name) or FileSchema(name, "missing", note=text) for name, text in task.declared.items()]
+    files = schemas_text(named, cleared)
     values = "\n".join(f"- {name} = {_shown(value)}" for name, value in task.values.items())
     examples = [one for one in task.examples if not one.is_placeholder]
     shown = "\n".join(f"- {_shown(one.input)} gives {_shown(one.expected_output)}" for one in examples[:_MOST_EXAMPLES])
@@ -114,7 +117,7 @@ def first_request(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: La
     )
 
 
-def tests_request(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label | None = None) -> str:
+def request_for_tests(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label | None = None) -> str:
     """Return the request for tests of a task, to a model that has not seen the program."""
     return joined(_TESTS, first_request(task, schemas, cleared=cleared))
 
