@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 100_000
 """The most rows of a table that are looked at."""
+MOST_CELLS = 1_000_000
+"""The most cells of a table that are looked at, about a second's work."""
 MOST_COLUMNS = 60
 """The most columns of a table that are described."""
 MOST_TABLES = 12
@@ -100,7 +102,7 @@ def table_of(name: str, names: list[str], rows: Iterable[Any], guess: bool = Fal
     for row in rows:
         if not row:
             continue
-        if count >= MOST_ROWS:
+        if count >= MOST_ROWS or count * len(columns) >= MOST_CELLS:
             is_whole = False
             break
         count += 1
@@ -131,7 +133,7 @@ def table_of_objects(name: str, objects: Iterable[Any]) -> dict[str, Any]:
     columns: dict[str, Column] = {}
     count, first, others, is_whole = 0, [], 0, True
     for one in objects:
-        if count >= MOST_ROWS:
+        if count >= MOST_ROWS or count * len(columns) >= MOST_CELLS:
             is_whole = False
             break
         if not isinstance(one, dict):
