@@ -16,8 +16,20 @@ from actbox.cli.demo import demo
 from actbox.cli.demo_case import SCRIPTED_REPLIES
 from actbox.codeact import CodeAgent, ScriptedModel
 from actbox.codeact.instructions import execute_code_spec
+from actbox.codeact.model import ToolSpec, UserMessage, complete, has_structured_output
 from actbox.integrations.pydantic_ai import PydanticAIModel
-from tests.integrations.model_wires import KEY, MODEL, WIRES, ChatCompletions, Reply, Responses, Wire, serving
+from tests.integrations.model_wires import (
+    KEY,
+    MODEL,
+    WIRES,
+    ChatCompletions,
+    Refused,
+    Reply,
+    Request,
+    Responses,
+    Wire,
+    serving,
+)
 
 EACH_WIRE = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.provider)
 
@@ -121,6 +133,42 @@ async def test_an_error_about_a_server_that_cannot_be_reached_names_its_address(
     )
     with pytest.raises(ActboxError, match=f"^the model {wire.provider}:{MODEL} at {address}/? did not answer: ."):
         await agent.run("?")
+
+
+class WithoutSchemas(ChatCompletions):
+    """A server that knows no schema of an answer, as many that are compatible do not."""
+
+    def check(self, request: Request) -> None:
+        super().check(request)
+        if "response_format" in request.body:
+            raise Refused(400, "unknown field: response_format")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wire", [ChatCompletions(), WithoutSchemas()], ids=["takes it", "refuses it"])
+async def test_a_model_gets_the_schema_of_its_answer_unless_its_server_refuses_that(
+    wire: ChatCompletions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(wire.variable, KEY)
+    schema = {
+        "type": "object",
+        "properties": {"code": {"type": "string"}},
+        "required": ["code"],
+        "additionalProperties": False,
+    }
+    output = ToolSpec("write_code", "Answer with a program.", schema)
+    refuses = isinstance(wire, WithoutSchemas)
+    with serving(wire, [Reply('{"code": "1"}')] * 2) as provider:
+        async with PydanticAIModel(f"openai-chat:{MODEL}", base_url=provider.base_url) as model:
+            assert has_structured_output(model)
+            for _ in range(2):
+                reply = await complete(model, [UserMessage("one?")], [], output)
+                assert (reply.text, reply.cut) == ('{"code": "1"}', False)
+            assert has_structured_output(model) is not refuses
+        await provider.wait_until_no_connection_is_open()
+    formats = [request.body.get("response_format", {}).get("json_schema") for request in provider.requests]
+    assert [form is not None for form in formats] == ([True, False, False] if refuses else [True, True])
+    assert (formats[0]["name"], formats[0]["schema"]) == ("write_code", schema)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 
 from actbox import ActboxError, Sandbox
 from actbox.codeact import CodeAgent
+from actbox.codeact.model import AssistantMessage, UserMessage
 from actbox.integrations.pydantic_ai import PydanticAIModel
 
 
@@ -61,6 +62,19 @@ async def test_an_agent_solves_a_task_with_a_model_of_pydantic_ais(box: Sandbox)
     assert isinstance(returned, ToolReturnPart)
     assert returned.tool_call_id == "id-1"
     assert "42" in str(returned.content)
+
+
+async def test_a_reply_says_if_the_model_ran_out_of_tokens() -> None:
+    from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([TextPart("half")], finish_reason="length" if len(messages) == 1 else "stop")
+
+    model = PydanticAIModel(FunctionModel(answer))
+    asked = UserMessage("?")
+    assert (await model.complete([asked], [])).cut
+    assert not (await model.complete([asked, AssistantMessage("half"), asked], [])).cut
 
 
 def test_a_missing_provider_package_names_what_to_install() -> None:

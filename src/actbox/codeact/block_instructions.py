@@ -101,15 +101,21 @@ def block_instructions(
         _ending(toolset, spoken),
     ]
     rules = "\n".join(f"- {line}" for line in lines if line)
-    tools = f"Your programs can call these functions. {spoken.how}" if len(toolset) else ""
     return joined(
         guidance.strip(),
         _OPENING.format(name=spoken.name, language=language),
         rules,
         PROMPT.rstrip() if language == "rtfs" else "",
-        tools,
-        spoken.declare(toolset) if len(toolset) else "",
+        declared_tools(toolset, language),
     )
+
+
+def declared_tools(toolset: Toolset, language: str) -> str:
+    """Return the declarations of tools in a language, and how its programs call them; "" without tools."""
+    if not len(toolset):
+        return ""
+    spoken = _LANGUAGES[language]
+    return joined(f"Your programs can call these functions. {spoken.how}", spoken.declare(toolset))
 
 
 def _folders(root: str, working_dir: str) -> str:

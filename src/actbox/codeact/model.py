@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from actbox.core.errors import ActboxError
 
@@ -42,11 +42,12 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """One answer of a model: text, tool calls, or both."""
+    """One answer of a model: text, tool calls, or both. `cut` is true if the model ran out of tokens for its answer."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     usage: TokenUsage = field(default_factory=TokenUsage)
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,35 @@ class ChatModel(Protocol):
     async def complete(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelReply:
         """Return the model's next answer. Its exceptions end the agent's run and reach the caller unchanged."""
         ...
+
+
+class StructuredChatModel(ChatModel, Protocol):
+    """A chat model that may have structured output: it can be held to answers in JSON that fit a schema."""
+
+    @property
+    def has_structured_output(self) -> bool:
+        """True if the model behind it can be held to a schema."""
+        ...
+
+    async def complete(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], output: ToolSpec | None = None
+    ) -> ModelReply:
+        """Return the model's next answer. With `output` its text is JSON that fits the schema of that, as a rule."""
+        ...
+
+
+def has_structured_output(model: ChatModel) -> TypeGuard[StructuredChatModel]:
+    """Return True if a model can be given the schema of its answer."""
+    return getattr(model, "has_structured_output", False) is True
+
+
+async def complete(
+    model: ChatModel, messages: Sequence[Message], tools: Sequence[ToolSpec], output: ToolSpec | None = None
+) -> ModelReply:
+    """Ask a model, by the schema of `output` if it has structured output."""
+    if output is not None and has_structured_output(model):
+        return await model.complete(messages, tools, output)
+    return await model.complete(messages, tools)
 
 
 class ScriptedModel:

@@ -46,6 +46,8 @@ _EXTRA: Final = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 _VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:API_KEY|BASE_URL)\b")
 _NO_SUCH_PATH: Final = frozenset({404, 405})
 """The HTTP statuses of a server that does not serve the API at all."""
+_NO_SUCH_FORM: Final = frozenset({400, 422})
+"""The HTTP statuses of a server that cannot read a request, such as one with the schema of the answer."""
 
 
 class PydanticAIModel(ConnectedModel):
@@ -73,6 +75,12 @@ class PydanticAIModel(ConnectedModel):
         else:
             self._model = model
         self._settings = settings
+        self._refuses_schemas = False
+
+    @property
+    def has_structured_output(self) -> bool:
+        """True if the model can be held to a schema, by what Pydantic AI knows of it and its server has not refused."""
+        return bool(self._model.profile.get("supports_json_schema_output")) and not self._refuses_schemas
 
     @property
     def name(self) -> str:
@@ -88,13 +96,44 @@ class PydanticAIModel(ConnectedModel):
     ) -> None:
         await self._model.__aexit__(kind, error, traceback)
 
-    async def complete(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelReply:
-        """Ask the model. Raises `ActboxError` with the provider's message if it refuses or cannot be reached."""
+    async def complete(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], output: ToolSpec | None = None
+    ) -> ModelReply:
+        """Ask the model. Raises `ActboxError` with the provider's message if it refuses or cannot be reached.
+
+        With `output` the answer is JSON by its schema, where the model has that. A server that refuses schemas is asked
+        once more without, and from then on without: many that serve Chat Completions know none.
+        """
+        from pydantic_ai.exceptions import AgentRunError, ModelHTTPError
+
+        by_schema = output is not None and self.has_structured_output
+        try:
+            try:
+                return _reply(await self._request(messages, tools, output if by_schema else None))
+            except ModelHTTPError as error:
+                if not by_schema or error.status_code not in _NO_SUCH_FORM:
+                    raise
+                reply = _reply(await self._request(messages, tools, None))
+                self._refuses_schemas = True
+                return reply
+        except AgentRunError as error:
+            raise ActboxError(
+                f"the model {self.name}{self._place(error)} did not answer: {error}{self._advice(error)}"
+            ) from error
+
+    async def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], output: ToolSpec | None
+    ) -> ModelResponse:
         from pydantic_ai.direct import model_request
-        from pydantic_ai.exceptions import AgentRunError
         from pydantic_ai.models import ModelRequestParameters
+        from pydantic_ai.output import OutputObjectDefinition
         from pydantic_ai.tools import ToolDefinition
 
+        schema = None
+        if output is not None:
+            schema = OutputObjectDefinition(
+                json_schema=dict(output.input_schema), name=output.name, description=output.description
+            )
         parameters = ModelRequestParameters(
             function_tools=[
                 ToolDefinition(
@@ -103,19 +142,15 @@ class PydanticAIModel(ConnectedModel):
                 for tool in tools
             ],
             allow_text_output=True,
+            output_mode="text" if schema is None else "native",
+            output_object=schema,
         )
-        try:
-            response = await model_request(
-                self._model,
-                _history(messages),
-                model_settings=self._settings or None,  # type: ignore[arg-type]
-                model_request_parameters=parameters,
-            )
-        except AgentRunError as error:
-            raise ActboxError(
-                f"the model {self.name}{self._place(error)} did not answer: {error}{self._advice(error)}"
-            ) from error
-        return _reply(response)
+        return await model_request(
+            self._model,
+            _history(messages),
+            model_settings=self._settings or None,  # type: ignore[arg-type]
+            model_request_parameters=parameters,
+        )
 
     def _place(self, error: AgentRunError) -> str:
         """Return " at" and the server's address if no HTTP answer came from it, "" for any other error."""
@@ -261,4 +296,5 @@ def _reply(response: ModelResponse) -> ModelReply:
         if isinstance(part, ToolCallPart)
     ]
     usage = TokenUsage(response.usage.input_tokens, response.usage.output_tokens)
-    return ModelReply(text="\n".join(texts), tool_calls=tuple(calls), usage=usage)
+    is_cut = response.finish_reason == "length"
+    return ModelReply(text="\n".join(texts), tool_calls=tuple(calls), usage=usage, cut=is_cut)
