@@ -117,6 +117,14 @@ def test_programs_are_counted_in_all_and_a_reply_without_one_counts_as_one() -> 
     assert "Your reply had no program" in story.prompts[0]
 
 
+def test_a_driver_may_say_how_to_send_a_program() -> None:
+    loop = Loop("goal", "", 2, after=Refinement().after)
+    loop.begin()
+    action = loop.on_reply(ModelReply("<html>"), [], text="That was a web page. Answer in JSON.")
+    assert isinstance(action, Ask)
+    assert action.messages[-1].text.endswith("\n\nThat was a web page. Answer in JSON.")
+
+
 def test_each_program_has_its_delay() -> None:
     assert ended([failed(), failed(), SOLVED]).delays == [0, 100, 500]
     assert told(["words", block("a")], in_turn([SOLVED])).delays == [100]

@@ -66,8 +66,8 @@ Action = Ask | Run | End
 class Step:
     """A step of the loop: a program with its observation, or a reply without a program.
 
-    `program` is `None` for a reply without one; its tool calls, if any, have been refused. `text` is the observation;
-    `answered` is true if the program called `final_answer` and succeeded, with `answer`. `outcome` is the driver's own
+    `program` is `None` for a reply without one; its tool calls, if any, have been refused. `text` is the observation,
+    or what the driver says about a reply without a program. `answered` is true if the program called `final_answer` and succeeded, with `answer`. `outcome` is the driver's own
     data for its policy.
     """
 
@@ -139,11 +139,11 @@ class Loop:
         self._expect("begin")
         return self._ask()
 
-    def on_reply(self, reply: ModelReply, programs: Sequence[Run] | None = None) -> Action:
+    def on_reply(self, reply: ModelReply, programs: Sequence[Run] | None = None, *, text: str = "") -> Action:
         """Add the model's reply, and return the next action.
 
         `programs` are those of the reply if the driver has read it in a way of its own. One that came in a tool call
-        has the call's id; the other calls are refused.
+        has the call's id; the other calls are refused. `text` is for the policy if there are none.
         """
         self._expect("reply")
         self._reply = reply
@@ -162,7 +162,7 @@ class Loop:
             self._programs.extend(programs)
         elif not reply.tool_calls and (program := program_in(reply.text, self._language)) is not None:
             self._programs.append(Run(program))
-        return self._next() if self._programs else self._decide(Step(reply))
+        return self._next() if self._programs else self._decide(Step(reply, text=text))
 
     def on_observation(self, text: str, *, answered: bool = False, answer: Any = None, outcome: Any = None) -> Action:
         """Add the observation of the program that was to be run, and return the next action; `answered` if it called

@@ -108,7 +108,7 @@ def _parts(failure: Failure) -> Iterator[str]:
     yield f"Attempt {failure.number} of {failure.most} did not solve the task{name}."
     if failure.result is not None:
         yield render(failure.result, program=failure.code)
-    if failure.failed_checks:
+    if failure.failed_checks and failure.error_class is not ErrorClass.NO_CODE:
         yield _listed("Checks that did not pass:", failure.failed_checks)
     if failure.happened:
         yield _listed(
@@ -119,7 +119,9 @@ def _parts(failure: Failure) -> Iterator[str]:
     if failure.tried:
         yield _listed("Tried before, without success:", failure.tried)
     if failure.error_class is ErrorClass.NO_CODE:
-        yield f"Your reply had no program. Send one whole program, in one fenced ```{failure.language} block."
+        yield "\n".join(failure.failed_checks) or (
+            f"Your reply had no program. Send one whole program, in one fenced ```{failure.language} block."
+        )
         return
     advice = "" if failure.error_class is None else _ADVICE.get(failure.error_class, "") + " "
     yield (

@@ -3,7 +3,8 @@
     refinement = Refinement(RetryPolicy())
     loop = Loop(question, instructions, refinement.policy.model_calls, after=refinement.after)
 
-The driver waits `refinement.delay_ms` before each `Run`, and gives `on_observation` an `AttemptResult` as `outcome`.
+The driver waits `refinement.delay_ms` before each `Run`, and gives `on_observation` an `AttemptResult` as `outcome`. It
+may give `on_reply` a `text` that says how to send a program, for replies without one.
 There is no I/O here, and no clock.
 """
 
@@ -95,7 +96,8 @@ class Refinement:
         """Return the decision after an attempt. Raises `TypeError` for a program without an `AttemptResult`."""
         self._attempts += 1
         if step.program is None:
-            return self._failure(ErrorClass.NO_CODE, step.reply.text, (), AttemptResult())
+            missing = AttemptResult(failed_checks=(step.text,) if step.text else ())
+            return self._failure(ErrorClass.NO_CODE, step.reply.text, (), missing)
         attempt = step.outcome
         if not isinstance(attempt, AttemptResult):
             raise TypeError(f"the outcome of a program is an AttemptResult, not {attempt!r}")
