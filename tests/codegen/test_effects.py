@@ -119,9 +119,9 @@ async def test_results_that_are_not_json_come_again() -> None:
 
 
 async def test_a_call_that_failed_is_not_made_again_and_says_so(shop: Shop, log: EffectLog) -> None:
-    with pytest.raises(ToolError, match="^ValueError: sold out$"):
+    with pytest.raises(ToolError, match=r"^ValueError: sold out$"):
         await called(log.attempt().tools, "order", item="nothing")
-    with pytest.raises(ToolError, match="sold out .so this call ended in attempt 1: it is not made a second") as again:
+    with pytest.raises(ToolError, match=r"sold out .so this call ended in attempt 1: it is not made a second") as again:
         await called(log.attempt().tools, "order", item="nothing")
     assert again.value.builtin == "ValueError"
     assert len(shop.orders) == 1
@@ -171,11 +171,11 @@ async def test_a_candidate_has_no_effects_of_its_own(shop: Shop, log: EffectLog)
     candidate, other = log.attempt(holds_back=True), log.attempt(holds_back=True)
     for tools in (candidate.tools, other.tools):
         assert await called(tools, "order", item="tea") == {"number": 1, "item": "tea"}
-    assert candidate.needed == ()
+    assert not candidate.needed
     with pytest.raises(NeedsEffect, match="'order' has effects"):
         await called(candidate.tools, "order", item="milk")
     assert candidate.needed == ('order({"item": "milk", "count": 1})',)
-    assert (other.needed, len(shop.orders)) == ((), 1)
+    assert (len(other.needed), len(shop.orders)) == (0, 1)
     await called(log.attempt().tools, "order", item="milk")
     assert len(shop.orders) == 2
 

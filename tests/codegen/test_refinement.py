@@ -251,7 +251,7 @@ def test_a_driver_must_say_what_came_of_a_program() -> None:
 
 
 def test_the_prompt_has_the_failing_lines_what_happened_outside_and_what_was_tried() -> None:
-    outcomes = [
+    outcomes: list[ExecutionResult | AttemptResult] = [
         AttemptResult(result=failed(line=2, message="no key 'x'"), happened=('mail({"to": "a"}) → returned',)),
         failed(ErrorKind.MISSING_DEPENDENCY, message="no module y"),
     ]

@@ -67,8 +67,8 @@ class Step:
     """A step of the loop: a program with its observation, or a reply without a program.
 
     `program` is `None` for a reply without one; its tool calls, if any, have been refused. `text` is the observation,
-    or what the driver says about a reply without a program. `answered` is true if the program called `final_answer` and succeeded, with `answer`. `outcome` is the driver's own
-    data for its policy.
+    or what the driver says about a reply without a program. `answered` is true if the program called `final_answer` and
+    succeeded, with `answer`. `outcome` is the driver's own data for its policy.
     """
 
     reply: ModelReply

@@ -140,9 +140,9 @@ class Refinement:
             return End(None, error_class.value, why)
         if self._is_seen("program", _without_blank_lines(code), *sorted(dependencies)):
             return End(None, "repetition", f"the model sent the same again, which fails: {why}")
-        if attempt.result is not None and (error := _error_with_place(attempt.result, code)) is not None:
-            if self._is_seen("error", *error):
-                return End(None, "repetition", f"the same error came at the same place again: {why}")
+        error = None if attempt.result is None else _error_with_place(attempt.result, code)
+        if error is not None and self._is_seen("error", *error):
+            return End(None, "repetition", f"the same error came at the same place again: {why}")
         further = self.policy.further(error_class)
         if further is not None and self._failed[error_class] > further:
             return End(None, error_class.value, f"no further program is tried after {why}")

@@ -78,7 +78,7 @@ CLASSES: Final[Mapping[ErrorKind, ErrorClass]] = MappingProxyType(
 _NO_FURTHER: Final = (ErrorClass.POLICY, ErrorClass.SANDBOX)
 """The classes after which no program follows, unless `error_specific` names them."""
 
-_FURTHER: Final = {
+_FURTHER: Final[Mapping[str, int]] = {
     ErrorClass.IMPORT_ERROR: 2,
     ErrorClass.SYNTAX_ERROR: 2,
     ErrorClass.TIMEOUT: 1,

@@ -103,9 +103,9 @@ class Tool:
         Names, types and defaults come from the signature, descriptions from `Annotated[..., Field(...)]`,
         `Annotated[..., "text"]` or the docstring. Programs neither see nor set the arguments that a partial binds.
         Without `approval`, `label`, `cleared` or `retry_safe`, a tool made from another tool, or from a partial of it,
-        has that tool's, and any other has `never_require`, `public`, the policy's clearance and `False`. Raises `InvalidValue` for a
-        function that no program could call: a lambda without a name, an annotation with an unknown type or one without
-        a JSON form.
+        has that tool's, and any other has `never_require`, `public`, the policy's clearance and `False`. Raises
+        `InvalidValue` for a function that no program could call: a lambda without a name, an annotation with an unknown
+        type or one without a JSON form.
         """
         origin = _origin_of(function)
         if approval is None:
