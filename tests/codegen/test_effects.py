@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from dataclasses import InitVar, dataclass
 from datetime import date
 from typing import Any
 
@@ -106,6 +107,30 @@ async def test_what_an_argument_hides_tells_calls_apart() -> None:
         await called(log.attempt().tools, "log_in", password=password)
     assert seen == ["a", "b"]
     assert "'a'" not in str(log.happened)
+
+
+@dataclass
+class Login:
+    """An argument with a part that nothing keeps, so that it cannot be shown."""
+
+    user: str
+    password: InitVar[str]
+
+    def __post_init__(self, password: str) -> None:
+        self.length = len(password)
+
+
+async def test_arguments_that_cannot_be_shown_are_compared_as_the_program_gave_them() -> None:
+    seen: list[int] = []
+
+    def log_in(login: Login) -> int:
+        seen.append(login.length)
+        return len(seen)
+
+    log = EffectLog([log_in])
+    for password in ("a", "bb", "a"):
+        await called(log.attempt().tools, "log_in", login={"user": "ann", "password": password})
+    assert seen == [1, 2]
 
 
 async def test_results_that_are_not_json_come_again() -> None:

@@ -160,6 +160,12 @@ def test_a_policy_may_allow_what_stops_by_default() -> None:
     assert ended([failed(ErrorKind.CANCELLED)], policy).end.stopped == "cancelled"
 
 
+@pytest.mark.parametrize("kind", [ErrorKind.CANCELLED, ErrorKind.POLICY])
+def test_an_error_that_stops_at_once_is_the_reason_also_for_a_repeated_program(kind: ErrorKind) -> None:
+    story = told([block("a"), block("a")], in_turn([failed(), failed(kind)]))
+    assert story.end.stopped == class_of(kind)
+
+
 def test_calls_of_the_model_have_a_bound_of_their_own() -> None:
     story = ended([failed(), failed()], RetryPolicy(max_attempts=5, max_coding_turns=2))
     assert (story.end.stopped, story.model_calls) == ("max_turns", 2)
@@ -202,7 +208,7 @@ def test_the_same_program_with_another_dependency_is_another_program() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "repeats"),
     [
-        (("import os\nx[1]", 2, "at 0x7f01"), ("x[1]", 1, "at 0x7f02"), True),
+        (("import os\nx = a[1]", 2, "at 0x7f01"), ("x =  a[1]", 1, "at 0x7f02"), True),
         (("x[1]", 1, "no 1"), ("x[2]", 1, "no 1"), False),
         (("x[1]", 1, "no 1"), ("y = 1\nx[1]", 2, "no 2"), False),
         (("a", None, "exited with 1"), ("b", None, "exited with 1"), False),
@@ -264,6 +270,14 @@ def test_the_prompt_has_the_failing_lines_what_happened_outside_and_what_was_tri
     assert "Tried before" not in first
     assert "- runtime_error: E: no key 'x' (line 2)" in second
     assert "Name the missing package" in second
+
+
+def test_a_program_that_took_too_long_is_not_told_to_go_on_with_files_that_are_gone() -> None:
+    error = ErrorInfo(kind=ErrorKind.TIMEOUT, message="stopped after 2 seconds", hint="save progress to a file")
+    story = ended([ExecutionResult(exit_code=124, error=error), SOLVED])
+    assert "stopped after 2 seconds" in story.prompts[0]
+    assert "save progress" not in story.prompts[0]
+    assert "use another algorithm" in story.prompts[0]
 
 
 def test_the_plain_prompt_is_that_of_the_specification() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from actbox.content.render import cut, render
 from actbox.content.safe_text import encodable
+from actbox.core.errors import ErrorKind
 from actbox.core.result import ExecutionResult
 
 from .retry import ErrorClass
@@ -107,7 +108,7 @@ def _parts(failure: Failure) -> Iterator[str]:
     name = "" if failure.error_class is None else f" ({failure.error_class.value})"
     yield f"Attempt {failure.number} of {failure.most} did not solve the task{name}."
     if failure.result is not None:
-        yield render(failure.result, program=failure.code)
+        yield render(_without_misleading_hint(failure.result), program=failure.code)
     if failure.failed_checks and failure.error_class is not ErrorClass.NO_CODE:
         yield _listed("Checks that did not pass:", failure.failed_checks)
     if failure.happened:
@@ -128,6 +129,13 @@ def _parts(failure: Failure) -> Iterator[str]:
         f"{advice}Send the whole corrected program, and not the same again. It starts anew: variables and files of this"
         " attempt are gone."
     )
+
+
+def _without_misleading_hint(result: ExecutionResult) -> ExecutionResult:
+    """Return a result without the hint that a program may go on with the files of one that took too long."""
+    if result.error is None or result.error.kind is not ErrorKind.TIMEOUT:
+        return result
+    return replace(result, error=replace(result.error, hint=""))
 
 
 def _listed(heading: str, lines: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 from actbox.codeact.loop import Continue, End, Step
 from actbox.codeact.withholding import may_read, sentence_for_model
+from actbox.core.counted import counted
 from actbox.core.labels import Label
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
 
@@ -136,16 +137,20 @@ class Refinement:
         self, error_class: ErrorClass, code: str, dependencies: tuple[str, ...], attempt: AttemptResult, why: str
     ) -> End | None:
         """Return the end of the loop after a failed attempt; `None` if it goes on."""
-        if error_class is ErrorClass.CANCELLED:
-            return End(None, error_class.value, why)
+        further = self.policy.further(error_class)
+        if further == 0:
+            return End(None, error_class.value, f"no further program is tried after {why}")
         if self._is_seen("program", _without_blank_lines(code), *sorted(dependencies)):
             return End(None, "repetition", f"the model sent the same again, which fails: {why}")
         error = None if attempt.result is None else _error_with_place(attempt.result, code)
         if error is not None and self._is_seen("error", *error):
             return End(None, "repetition", f"the same error came at the same place again: {why}")
-        further = self.policy.further(error_class)
         if further is not None and self._failed[error_class] > further:
-            return End(None, error_class.value, f"no further program is tried after {why}")
+            return End(
+                None,
+                error_class.value,
+                f"{counted(further, 'further program')} may follow an error of its class: {why}",
+            )
         if self._attempts >= self.policy.max_attempts:
             return End(None, "attempts", f"all {self._attempts} attempts failed, the last one with {why}")
         return None
@@ -176,5 +181,5 @@ def _error_with_place(result: ExecutionResult, code: str) -> tuple[str, ...] | N
     lines = re.split(r"\r\n|\r|\n", code)
     place = ""
     if error.line is not None:
-        place = lines[error.line - 1].strip() if 0 < error.line <= len(lines) else str(error.line)
+        place = " ".join(lines[error.line - 1].split()) if 0 < error.line <= len(lines) else str(error.line)
     return error.kind.value, error.type, _ADDRESS.sub("0x", error.message), place
