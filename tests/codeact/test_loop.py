@@ -6,7 +6,7 @@ import pytest
 
 from actbox.codeact import blocks
 from actbox.codeact.blocks import program_in
-from actbox.codeact.loop import Ask, End, Loop, Run
+from actbox.codeact.loop import Ask, Continue, End, Loop, Run, Step
 from actbox.codeact.model import ModelReply, ToolCall, ToolResultMessage, UserMessage
 
 
@@ -165,6 +165,57 @@ def test_where_programs_come_in_blocks_only_every_call_is_told_so() -> None:
     assert said.text.startswith("There is no tool 'execute_code' to call directly.")
     assert said.text.endswith("in a fenced ```javascript block.")
     assert loop.on_reply(ModelReply("", (ToolCall("c", "x", {}),))) == End(None, "max_turns")
+
+
+def test_a_policy_decides_after_each_program_and_each_reply_without_one() -> None:
+    steps: list[Step] = []
+
+    def three(step: Step) -> Continue | End:
+        steps.append(step)
+        return End(step.outcome, "third", "it was the third") if len(steps) == 3 else Continue("go on")
+
+    loop = Loop("q", "i", 9, after=three)
+    loop.begin()
+    reply = ModelReply("words")
+    action = loop.on_reply(reply)
+    assert isinstance(action, Ask)
+    assert action.messages[-1] == UserMessage("go on")
+    two = ModelReply("", tuple(ToolCall(code, "execute_code", {"code": code}) for code in "ab"))
+    assert loop.on_reply(two) == Run("a", "a")
+    assert loop.on_observation("one", outcome=1) == Run("b", "b")
+    assert loop.messages[-1] == ToolResultMessage("a", "execute_code", "go on")
+    assert loop.on_observation("two", outcome=2) == End(2, "third", "it was the third")
+    assert [(step.reply, step.program, step.text, step.outcome) for step in steps] == [
+        (reply, None, "", None),
+        (two, Run("a", "a"), "one", 1),
+        (two, Run("b", "b"), "two", 2),
+    ]
+
+
+def test_a_driver_may_read_the_programs_of_a_reply_itself() -> None:
+    loop = started()
+    calls = (ToolCall("c1", "write_code", {"source": "a"}), ToolCall("c2", "other", {}))
+    assert loop.on_reply(ModelReply("", calls), [Run("a", "c1", ("numpy",))]) == Run("a", "c1", ("numpy",))
+    loop.on_observation("seen")
+    assert [message for message in loop.messages if isinstance(message, ToolResultMessage)] == [
+        ToolResultMessage("c2", "other", "This call was not taken for a program: send one program in each reply."),
+        ToolResultMessage("c1", "write_code", "seen"),
+    ]
+    assert loop.on_reply(ModelReply("```python\nb\n```"), []) == End("```python\nb\n```", "answer")
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_driver_may_stop_the_loop_in_any_state(steps: int) -> None:
+    loop = Loop("q", "i", 9)
+    for step in (
+        loop.begin,
+        lambda: loop.on_reply(ModelReply("```python\n1\n```")),
+        lambda: loop.on_observation("x"),
+    )[:steps]:
+        step()
+    assert loop.stop("budget", "nothing is left") == End(None, "budget", "nothing is left")
+    with pytest.raises(RuntimeError, match="has ended"):
+        loop.stop("budget")
 
 
 def test_what_stands_within_lines_is_not_read_for_the_blocks() -> None:

@@ -36,6 +36,8 @@ SEARCH_CAPABILITIES: Final = "search_capabilities"
 INVOKE_CAPABILITY: Final = "invoke_capability"
 
 _PATTERN: Final = frozenset("*?[")
+_OUTSIDE: Final = frozenset({"network", "filesystem", "state"})
+"""The effects that a second call of a capability has again."""
 _MOST_QUERY: Final = 1_000
 _MOST_FOUND: Final = 50
 
@@ -117,7 +119,7 @@ class CapabilityTools(Sequence[Tool]):
         always = [identifier(one.id) for one in _meant(always, self._capabilities.values(), self._offered)]
         tools = self._all = Toolset([self._tool(name, one) for name, one in self._capabilities.items()])
         if len(tools) > search_above:
-            search = Tool.from_function(self._search, name=SEARCH_CAPABILITIES)
+            search = Tool.from_function(self._search, name=SEARCH_CAPABILITIES, retry_safe=True)
             tools = tools.only(always).with_tools(search, Tool.from_function(self._invoke, name=INVOKE_CAPABILITY))
         self._tools = tuple(tools)
 
@@ -148,6 +150,7 @@ class CapabilityTools(Sequence[Tool]):
             partial(self._call, capability.id),
             output_schema=capability.output_schema.to_json() or None,
             arguments=_CheckedLater(name, takes),
+            retry_safe=capability.retry_safe or _OUTSIDE.isdisjoint(capability.effects),
         )
 
     async def _search(

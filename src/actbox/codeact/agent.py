@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from actbox.content.render import render
 from actbox.core.call_log import CallLog
@@ -256,7 +256,7 @@ class CodeAgent:
         yield Answered(
             AgentOutcome(
                 answer=action.answer,
-                stopped=action.stopped,
+                stopped=cast(Stopped, action.stopped),  # by `until_answered`
                 results=tuple(results),
                 artifacts=tuple(files.values()),
                 usage=usage,

@@ -69,8 +69,8 @@ def _over_nothing() -> tuple[Tool, Tool]:
     search = _Search(Toolset(), {})
     # Queries of these tools stay in this process, so they may have any label.
     return (
-        Tool.from_function(search.search_tools, cleared="secret"),
-        Tool.from_function(search.describe_tool, cleared="secret"),
+        Tool.from_function(search.search_tools, cleared="secret", retry_safe=True),
+        Tool.from_function(search.describe_tool, cleared="secret", retry_safe=True),
     )
 
 

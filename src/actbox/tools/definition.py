@@ -52,6 +52,7 @@ class Tool:
     parameter for further positional arguments, as a list; empty if there is none. `unbound` marks a method that still
     needs its object: take the tool from an instance. `label` is the label of what the tool answers. `cleared` is the
     highest label with which a program may call it, by default `Policy.egress_max`: its arguments leave the sandbox.
+    `retry_safe` says that a call may be made again without harm, since it has no effects, or the same as once.
 
     Calling the tool object calls the host function itself: no validation, no conversion.
     """
@@ -69,6 +70,7 @@ class Tool:
     unbound: bool = field(default=False, repr=False)
     label: Label = field(default=PUBLIC, repr=False)
     cleared: Label | None = field(default=None, repr=False)
+    retry_safe: bool = field(default=False, repr=False)
     function: Callable[..., Any] = field(repr=False)
     _bind: Callable[[Mapping[str, Any]], _Arguments] = field(repr=False)
     _settle: Callable[[_Arguments], tuple[_Arguments, dict[str, Any]]] = field(repr=False)
@@ -94,15 +96,16 @@ class Tool:
         approval: Approval | None = None,
         label: Label | str | None = None,
         cleared: Label | str | None = None,
+        retry_safe: bool | None = None,
     ) -> Tool:
         """Return a tool for a function, bound method, `functools.partial` or callable object, sync or async.
 
         Names, types and defaults come from the signature, descriptions from `Annotated[..., Field(...)]`,
         `Annotated[..., "text"]` or the docstring. Programs neither see nor set the arguments that a partial binds.
-        Without `approval`, `label` or `cleared`, a tool made from another tool, or from a partial of it, has that
-        tool's, and any other has `never_require`, `public` and the policy's clearance. Raises `InvalidValue` for a
-        function that no program could call: a lambda without a name, an annotation with an unknown type or one without
-        a JSON form.
+        Without `approval`, `label`, `cleared` or `retry_safe`, a tool made from another tool, or from a partial of it,
+        has that tool's, and any other has `never_require`, `public`, the policy's clearance and `False`. Raises
+        `InvalidValue` for a function that no program could call: a lambda without a name, an annotation with an unknown
+        type or one without a JSON form.
         """
         origin = _origin_of(function)
         if approval is None:
@@ -110,6 +113,7 @@ class Tool:
         if origin is not None:
             label = origin.label if label is None else label
             cleared = origin.cleared if cleared is None else cleared
+            retry_safe = origin.retry_safe if retry_safe is None else retry_safe
         if isinstance(function, Tool):
             function = function.function
         host = read(function, name)
@@ -137,6 +141,7 @@ class Tool:
             unbound=host.unbound,
             label=PUBLIC if label is None else label,  # type: ignore[arg-type]  # checked in __post_init__
             cleared=cleared,  # type: ignore[arg-type]
+            retry_safe=bool(retry_safe),
             function=host.function,
             _bind=arguments.bind,
             _settle=arguments.settle,
@@ -158,6 +163,7 @@ class Tool:
         arguments: SchemaArguments | None = None,
         label: Label | str = PUBLIC,
         cleared: Label | str | None = None,
+        retry_safe: bool = False,
     ) -> Tool:
         """Return a tool whose JSON schemas come from elsewhere; it is called as `function(**arguments)`.
 
@@ -188,6 +194,7 @@ class Tool:
             signature=signature_text(name, takes, gives, arguments.parameters),
             label=label,  # type: ignore[arg-type]  # checked in __post_init__
             cleared=cleared,  # type: ignore[arg-type]
+            retry_safe=retry_safe,
             function=host.function,
             _bind=arguments.bind,
             _settle=arguments.settle,
@@ -218,6 +225,7 @@ class Tool:
             approval=self.approval,
             label=self.label,
             cleared=self.cleared,
+            retry_safe=self.retry_safe,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -306,6 +314,7 @@ def tool(
     approval: Approval | None = None,
     label: Label | str | None = None,
     cleared: Label | str | None = None,
+    retry_safe: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -316,10 +325,17 @@ def tool(
     approval: Approval | None = None,
     label: Label | str | None = None,
     cleared: Label | str | None = None,
+    retry_safe: bool | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Turn a host function into a tool: `@tool` or `@tool(name=…, approval=…)`; see `Tool.from_function`."""
     make = partial(
-        Tool.from_function, name=name, description=description, approval=approval, label=label, cleared=cleared
+        Tool.from_function,
+        name=name,
+        description=description,
+        approval=approval,
+        label=label,
+        cleared=cleared,
+        retry_safe=retry_safe,
     )
     return make if function is None else make(function)
 

@@ -130,6 +130,14 @@ class Toolset:
         changed._requiring = self._requiring & kept
         return changed
 
+    def with_each(self, change: Callable[[Tool], Tool]) -> Toolset:
+        """Return a copy of this toolset in which each tool is what `change` makes of it, under the same name, alias and
+        approval.
+        """
+        changed = self._copy()
+        changed._tools = MappingProxyType({name: change(tool) for name, tool in self._tools.items()})
+        return changed
+
     def _copy(self) -> Self:
         copy = object.__new__(type(self))
         for slot in Toolset.__slots__:
