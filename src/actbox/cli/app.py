@@ -537,6 +537,34 @@ def environment_gc(
     return collect(days, gib)
 
 
+profiles = typer.Typer(help="Check the profiles of coding agents in agent_config.toml.")
+app.add_typer(profiles, name="profiles")
+
+
+@profiles.command("check")
+def profiles_check(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="The TOML file with [coding_agents]. Default: agent_config.toml here, or in config/.",
+            show_default=False,
+        ),
+    ] = None,
+    ping: Annotated[
+        bool, typer.Option("--ping", help="Also ask each model a short question, which costs a few tokens.")
+    ] = False,
+    form: Annotated[str, typer.Option("--format", metavar="FORM", help="text or json.")] = "text",
+) -> int:
+    """Say which profiles would work, and why others do not: a key, a package or an address that is missing.
+
+    The exit code is 1 if the default or the model of a language does not work.
+    """
+    from .profiles import check_profiles
+
+    return check_profiles(config, ping=ping, form=form)
+
+
 approvals = typer.Typer(help="List the questions of governed capabilities that wait for an approver, and answer them.")
 app.add_typer(approvals, name="approvals")
 _DATABASE = typer.Option(metavar="URL", help="sqlite:///path or postgresql://…; default: the variable ACTBOX_DATABASE.")
