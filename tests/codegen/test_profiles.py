@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from actbox import ActboxError, InvalidValue
+from actbox.capabilities import TokenPrice
 from actbox.cli.app import run_app
 from actbox.codeact.model import ModelReply, SystemMessage, UserMessage
 from actbox.codegen import Profile, Profiles
@@ -78,6 +79,12 @@ def test_the_specifications_file_is_read_whole() -> None:
     assert "2. Type hints (Python) or TypeScript types (JS)\n" in deepseek.system_prompt
     assert claude.system_prompt.endswith("Always validate inputs and handle edge cases.\n")
     assert deepseek.max_tokens is deepseek.temperature is deepseek.price is None
+
+
+def test_the_example_has_a_profile_for_a_server_of_ones_own() -> None:
+    found = Profiles.load(Path(__file__).parents[2] / "examples" / "config" / "agent_config.toml")
+    assert found.select("here").base_url == "http://127.0.0.1:11434/v1"
+    assert (found.select().price, found.select().max_tokens) == (TokenPrice(input="0.14", output="0.28"), 4096)
 
 
 @pytest.mark.parametrize(

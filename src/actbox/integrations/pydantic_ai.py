@@ -137,9 +137,11 @@ class PydanticAIModel(ConnectedModel):
         """Return True if the limit has to be sent as `max_tokens`.
 
         Pydantic AI sends `max_completion_tokens`, which Ollama and other servers of Chat Completions ignore in silence.
+        OpenAI's reasoning models refuse `max_tokens`, also behind another address.
         """
         host = urlsplit(self._model.base_url or "").hostname
-        return self._asked_for.partition(":")[0] in _CHAT_COMPLETIONS and host != "api.openai.com"
+        is_reasoning = bool(dict(self._model.profile).get("openai_supports_reasoning"))
+        return self._asked_for.partition(":")[0] in _CHAT_COMPLETIONS and host != "api.openai.com" and not is_reasoning
 
     def _place(self, error: AgentRunError) -> str:
         """Return " at" and the server's address if no HTTP answer came from it, "" for any other error."""
