@@ -181,6 +181,7 @@ async def test_a_reply_without_an_intent_leaves_the_callers_own(reply: str | Mod
 async def test_the_callers_word_holds_against_the_models() -> None:
     asked = await ask_intent(ScriptedModel([call(SAID)]), "add", language="javascript", inputs=["a"], outputs=["b"])
     assert (asked.intent.language, asked.intent.inputs, asked.intent.outputs) == ("javascript", ("a",), ("b",))
+    assert (await ask_intent(ScriptedModel([call(SAID)]), "add", language="auto")).intent == MEANT
 
 
 def test_fields_in_other_forms_are_read_and_unreadable_ones_are_left_out() -> None:

@@ -63,7 +63,7 @@ class Intent:
         return cls(
             goal=_text(given.get("goal")) or goal,
             required=_texts(given.get("required")),
-            language=language_called(_text(given.get("language"))),
+            language=_language(_text(given.get("language"))),
             inputs=_texts(given.get("inputs")),
             outputs=_texts(given.get("outputs")),
             lines=_number(given.get("lines")),
@@ -181,9 +181,10 @@ async def ask_intent(
 ) -> AskedIntent:
     """Ask a model for the intent of a task, with one call. `language`, `inputs` and `outputs` are those of the caller.
 
-    The caller's word holds against the model's. If the reply has no intent, the intent is the caller's own. Exceptions
-    of the model are raised.
+    The caller's word holds against the model's; the language `auto` leaves it to the model. If the reply has no intent,
+    the intent is the caller's own. Exceptions of the model are raised.
     """
+    language = _language(language)
     given = {"Language": language, "Inputs": ", ".join(inputs), "Outputs": ", ".join(outputs), "Context": context}
     lines = [f"Task: {goal}", *(f"{name}: {value}" for name, value in given.items() if value)]
     reply = await model.complete([SystemMessage(_INSTRUCTIONS), UserMessage("\n".join(lines))], [INTENT])
@@ -191,7 +192,7 @@ async def ask_intent(
     said = Intent.of(found or {}, goal)
     intent = replace(
         said,
-        language=language_called(language) or said.language,
+        language=language or said.language,
         inputs=tuple(inputs) or said.inputs,
         outputs=tuple(outputs) or said.outputs,
     )
@@ -298,6 +299,12 @@ def _objects(reply: ModelReply) -> Iterator[Mapping[str, Any]]:
                 continue
         if isinstance(found, Mapping) and found.keys() & INTENT.input_schema["properties"].keys():
             yield found
+
+
+def _language(name: str) -> str:
+    """Return the language that people call by a name, "" for `auto`."""
+    called = language_called(name)
+    return "" if called == "auto" else called
 
 
 def _text(value: object) -> str:
