@@ -21,6 +21,8 @@ _NAMES: Final = {
     "python": ("python", "python3", "py"),
     "javascript": _JAVASCRIPT,
     "typescript": ("typescript", "ts", *_JAVASCRIPT),  # JavaScript is valid TypeScript
+    "go": ("go", "golang"),
+    "rust": ("rust", "rs"),
 }
 """The info strings that models write after a fence, by language; any other language goes by its own name."""
 # A call, an assignment or an import. JavaScript is not parsed here.
