@@ -302,13 +302,22 @@ async def test_a_profile_is_sent_over_each_wire(
     assert "max_completion_tokens" not in request.body
 
 
+class OpenRouter(ChatCompletions):
+    """OpenRouter's Chat Completions, which say who has answered."""
+
+    def answer(self, reply: Reply, number: int) -> dict[str, Any]:
+        answered = super().answer(reply, number)
+        answered["choices"][0]["native_finish_reason"] = "stop"
+        return {**answered, "provider": "DeepInfra"}
+
+
 @pytest.mark.slow
 async def test_openrouter_is_asked_by_its_own_client(monkeypatch: pytest.MonkeyPatch, clients: None) -> None:
     from pydantic_ai.providers.openrouter import OpenRouterProvider
 
     monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
     profile = Profiles.load(SPECIFIED).select()
-    with serving(ChatCompletions(), [Reply("Oslo.")]) as server:
+    with serving(OpenRouter(), [Reply("Oslo.")]) as server:
         monkeypatch.setattr(OpenRouterProvider, "base_url", server.base_url)
         assert (await answer_of(profile)).text == "Oslo."
     (request,) = server.requests

@@ -547,7 +547,7 @@ def profiles_check(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="The TOML file with [coding_agents]. Default: agent_config.toml here, or in config/.",
+            help="The TOML file that names the models. Default: agent_config.toml here, or in config/.",
             show_default=False,
         ),
     ] = None,

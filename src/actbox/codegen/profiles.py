@@ -30,7 +30,6 @@ reaches no other server by accident.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -267,8 +266,10 @@ class Profiles:
             raise InvalidValue(
                 f"no coding agent is chosen{f' for {name}' if name else ''}: give a profile, or set default"
             )
-        limits = {"max_tokens": section.max_tokens, "temperature": section.temperature}
-        return replace(self._named(asked), **{key: value for key, value in limits.items() if value is not None})
+        found = self._named(asked)
+        if section.max_tokens is not None:
+            found = replace(found, max_tokens=section.max_tokens)
+        return found if section.temperature is None else replace(found, temperature=section.temperature)
 
     def model(self, profile: Profile | str | None = None, language: str | None = None) -> ConnectedModel:
         """Return the chat model of a profile, or of the one that `select` returns; raises as `Profile.connect` does."""
@@ -328,8 +329,9 @@ def _language(value: Mapping[str, Any], where: str) -> LanguageSection:
 def _check_limits(max_tokens: object, temperature: object) -> None:
     if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
         raise InvalidValue(f"max_tokens is a whole number from 1, not {max_tokens!r}")
-    is_number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
-    if temperature is not None and not (is_number and math.isfinite(temperature) and 0 <= temperature <= 2):
+    if temperature is None:
+        return
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature <= 2:
         raise InvalidValue(f"temperature is a number from 0 to 2, not {temperature!r}")
 
 
