@@ -17,7 +17,7 @@ import typer
 from actbox._version import SUMMARY, __version__
 from actbox.core.errors import ActboxError, SandboxUnavailable
 
-from . import governing
+from . import coding, governing
 from .errors import SANDBOX_FAILED, SIGNALLED, USAGE, NoSandbox, UsageError, in_flags
 
 app = typer.Typer(
@@ -539,3 +539,4 @@ def environment_gc(
 
 
 governing.add_to(app)
+coding.add_to(app)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from .model import ChatModel
 
@@ -32,10 +32,17 @@ class ConnectedModel(ChatModel, Protocol):
         ...
 
 
-def named_model(name: str, *, base_url: str | None = None) -> ConnectedModel:
+def named_model(
+    name: str, *, base_url: str | None = None, api_key: str | None = None, system_prompt: str = "", **settings: Any
+) -> ConnectedModel:
     """Return the model that `PROVIDER:MODEL` names, at another address than its provider's if `base_url` is given.
+
+    `api_key` is used instead of the key in the provider's environment variable, `system_prompt` is put before the
+    instructions of every request, and `settings` (`max_tokens`, `temperature`, …) are sent with it.
 
     No request is sent. Raises `ActboxError` if the name or the address is invalid, or a package or a key is missing.
     """
-    model: ConnectedModel = import_module(_ADAPTER).PydanticAIModel(name, base_url=base_url)
+    model: ConnectedModel = import_module(_ADAPTER).PydanticAIModel(
+        name, base_url=base_url, api_key=api_key, system_prompt=system_prompt, **settings
+    )
     return model

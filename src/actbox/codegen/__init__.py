@@ -8,10 +8,13 @@ from actbox.core.errors import Unsupported
 from actbox.core.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from .decision import Decision, DecisionTable, Intent, ask_intent, decide
     from .input_schemas import FileSchema, describe
+    from .profiles import Profile, ProfileCheck, Profiles
     from .protocol import request_of, response_of
     from .request import CodingRequest
     from .response import CodingResponse
+    from .retry import ErrorClass, RetryPolicy
     from .task import Check, Constraints, Example, FileCheck, InputFile, SchemaCheck, Task, TextCheck
 
 __all__ = [
@@ -19,13 +22,23 @@ __all__ = [
     "CodingRequest",
     "CodingResponse",
     "Constraints",
+    "Decision",
+    "DecisionTable",
+    "ErrorClass",
     "Example",
     "FileCheck",
     "FileSchema",
     "InputFile",
+    "Intent",
+    "Profile",
+    "ProfileCheck",
+    "Profiles",
+    "RetryPolicy",
     "SchemaCheck",
     "Task",
     "TextCheck",
+    "ask_intent",
+    "decide",
     "describe",
     "request_of",
     "response_of",
@@ -34,10 +47,13 @@ __all__ = [
 _attribute = lazy_attributes(
     __name__,
     {
+        "decision": "Decision DecisionTable Intent ask_intent decide",
         "input_schemas": "FileSchema describe",
+        "profiles": "Profile ProfileCheck Profiles",
         "protocol": "request_of response_of",
         "request": "CodingRequest",
         "response": "CodingResponse",
+        "retry": "ErrorClass RetryPolicy",
         "task": "Check Constraints Example FileCheck InputFile SchemaCheck Task TextCheck",
     },
 )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
 from actbox.core.packages import Environment, PackageRule
 from actbox.sandbox.registry import TABLE
 
+from .contents import check_keys, list_of, mapping_of, placed, text_of, unknown_name
 from .documents import Commented, is_toml
 from .merging import Merged, policy_of
 
@@ -38,11 +38,11 @@ def add_document(document: Mapping[str, Any], file: str, merged: Merged) -> None
     if is_toml(file):
         # The other sections belong to other programs, unless one is a misspelling of ours.
         ours = difflib.get_close_matches("sandbox", document, n=1, cutoff=0.8)
-        _check_keys(ours, ("sandbox",), file)
+        check_keys(ours, ("sandbox",), file)
         if ours:
             _add_sandbox(document["sandbox"], file, merged)
         return
-    _check_keys(document, ("images", "python", "nodejs"), file)
+    check_keys(document, ("images", "python", "nodejs"), file)
     for key, value in document.items():
         if key == "images":
             _add_images(value, file, key, merged)
@@ -51,7 +51,7 @@ def add_document(document: Mapping[str, Any], file: str, merged: Merged) -> None
 
 
 def _add_sandbox(value: object, file: str, merged: Merged) -> None:
-    section = _mapping(value, (*_SETTINGS, "package_allowlist", "images"), f"{file}: sandbox")
+    section = mapping_of(value, (*_SETTINGS, "package_allowlist", "images"), f"{file}: sandbox")
     for key, found in section.items():
         if key == "package_allowlist":
             _add_lists("python", found, file, f"sandbox.{key}", merged)
@@ -63,7 +63,7 @@ def _add_sandbox(value: object, file: str, merged: Merged) -> None:
 
 def _add_images(value: object, file: str, key: str, merged: Merged) -> None:
     names = set()
-    for number, image in enumerate(_list(value, f"{file}: {key}"), 1):
+    for number, image in enumerate(list_of(value, f"{file}: {key}"), 1):
         environment = _environment(image, f"{file}: image {number} of {key}")
         if environment.name in names:
             raise InvalidValue(f"{file}: two images of {key} have the name {environment.name!r}; rename or remove one")
@@ -73,29 +73,29 @@ def _add_images(value: object, file: str, key: str, merged: Merged) -> None:
 
 def _add_lists(language: str, value: object, file: str, key: str, merged: Merged) -> None:
     merged.add_language(language)
-    for place, listed in _mapping(value, _LISTS, f"{file}: {key}").items():
+    for place, listed in mapping_of(value, _LISTS, f"{file}: {key}").items():
         where = f"{file}: {key}.{place}"
-        for entry in _list(listed, where):
-            name, reason = _text(entry, where), entry.comment if isinstance(entry, Commented) else ""
-            with _named(where):
+        for entry in list_of(listed, where):
+            name, reason = text_of(entry, where), entry.comment if isinstance(entry, Commented) else ""
+            with placed(where):
                 rule = PackageRule(name, reason)
                 policy_of({language: {place: [rule]}})  # a check while the file is known
             merged.add_rule(language, place, rule, file)
 
 
 def _environment(value: object, where: str) -> Environment:
-    image = _mapping(value, _IMAGE_KEYS, where)
+    image = mapping_of(value, _IMAGE_KEYS, where)
     for key, example in (("name", "python-web"), ("base", "python:3.12-slim")):
         if key not in image:
             raise InvalidValue(f"{where} has no {key!r}, such as {example!r}")
-    name, base = (_text(image[key], f"{where}, {key}") for key in ("name", "base"))
+    name, base = (text_of(image[key], f"{where}, {key}") for key in ("name", "base"))
     size = image.get("warm_pool_size", 1)
     if type(size) is not int or size < 0:
         raise InvalidValue(f"{where}: warm_pool_size is how many sandboxes wait, 0 or more, not {reprlib.repr(size)}")
     listed = f"{where}, packages"
-    packages = tuple(_text(package, listed) for package in _list(image.get("packages", []), listed))
+    packages = tuple(text_of(package, listed) for package in list_of(image.get("packages", []), listed))
     language, python = _interpreter(base, where)
-    with _named(where):
+    with placed(where):
         return Environment(
             name=name,
             packages=packages,
@@ -123,11 +123,11 @@ def _interpreter(base: str, where: str) -> tuple[str, str]:
 
 
 def _runtime(value: object, where: str) -> dict[str, Any]:
-    name = _text(value, where)
+    name = text_of(value, where)
     if name in TABLE and name not in _RUNTIMES:
         raise InvalidValue(f"{where}: {TABLE[name].isolates_nothing()} in code; a file cannot choose it")
     if name not in _RUNTIMES:
-        raise InvalidValue(f"{where}: unknown runtime {_unknown(name, _RUNTIMES)}")
+        raise InvalidValue(f"{where}: unknown runtime {unknown_name(name, _RUNTIMES)}")
     engine, options = _RUNTIMES[name]
     return {"engine": engine, "engine_options": dict(options)}
 
@@ -139,7 +139,7 @@ def _flag(value: object, where: str) -> bool:
 
 
 def _directory(value: object, where: str) -> dict[str, Any]:
-    path = _text(value, where)
+    path = text_of(value, where)
     whole = os.path.expanduser(path)
     if not os.path.isabs(whole) or "\0" in path or ".." in whole.split("/"):
         raise InvalidValue(
@@ -155,46 +155,3 @@ _SETTINGS: Final[Mapping[str, Callable[[object, str], dict[str, Any]]]] = {
     "enable_package_cache": lambda value, where: {"enable_package_cache": _flag(value, where)},
 }
 """The keys of `[sandbox]` with a single value, each with a function that returns the fields of `Config` for it."""
-
-
-def _mapping(value: object, known: Iterable[str], where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InvalidValue(f"{where} has keys ({', '.join(known)}); it cannot be {reprlib.repr(value)}")
-    _check_keys(value, known, where)
-    return value
-
-
-def _list(value: object, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidValue(f"{where} is a list, [] if it is empty, not {reprlib.repr(value)}")
-    return value
-
-
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise InvalidValue(
-            f"{where}: expected text, not {reprlib.repr(value)}; numbers and words such as yes need quotes"
-        )
-    return str(value)  # a `Commented` becomes plain text
-
-
-def _check_keys(keys: Iterable[str], known: Iterable[str], where: str) -> None:
-    for key in keys:
-        if key not in known:
-            raise InvalidValue(f"{where}: unknown key {_unknown(key, known)}")
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: the name, the nearest known name, and all of them."""
-    names = list(known)
-    (nearest,) = difflib.get_close_matches(name[:100].lower(), names, n=1, cutoff=0)
-    return f"{reprlib.repr(name)}; the nearest known one is {nearest!r} ({', '.join(names)})"
-
-
-@contextlib.contextmanager
-def _named(where: str) -> Iterator[None]:
-    """Name the place of an invalid value in its error."""
-    try:
-        yield
-    except InvalidValue as error:
-        raise InvalidValue(f"{where}: {error}") from None

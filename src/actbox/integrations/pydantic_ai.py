@@ -48,6 +48,8 @@ _NO_SUCH_PATH: Final = frozenset({404, 405})
 """The HTTP statuses of a server that does not serve the API at all."""
 _NO_SUCH_FORM: Final = frozenset({400, 422})
 """The HTTP statuses of a server that cannot read a request, such as one with the schema of the answer."""
+_CHAT_COMPLETIONS: Final = ("openai-chat", "ollama", "vllm", "litellm")
+"""The providers whose servers are often other than OpenAI's, and serve Chat Completions."""
 
 
 class PydanticAIModel(ConnectedModel):
@@ -57,8 +59,19 @@ class PydanticAIModel(ConnectedModel):
     next request.
     """
 
-    def __init__(self, model: Model | str, *, base_url: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        model: Model | str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        system_prompt: str = "",
+        **settings: Any,
+    ) -> None:
         """Take a Pydantic AI model, or a name. `settings` are sent with every request (`temperature`, …).
+
+        `api_key` is used instead of the key in the provider's environment variable. `system_prompt` is put before the
+        instructions of every request.
 
         Raises `InvalidValue` if the name or `base_url` is invalid, and `ActboxError` if the extra, the provider's
         package or its key is missing.
@@ -67,14 +80,17 @@ class PydanticAIModel(ConnectedModel):
             from pydantic_ai.models import Model
         self._asked_for = model if isinstance(model, str) else ""
         if isinstance(model, str):
-            self._model = _model(model, base_url)
+            self._model = _model(model, base_url, api_key)
         elif not isinstance(model, Model):
             raise InvalidValue(f"a model is a name such as 'openai:gpt-5' or a Pydantic AI model, not {model!r}")
-        elif base_url is not None:
-            raise InvalidValue("base_url is for a model given by name; a Pydantic AI model has an address of its own")
+        elif base_url is not None or api_key is not None:
+            option = "api_key" if base_url is None else "base_url"
+            raise InvalidValue(f"{option} is for a model given by name; a Pydantic AI model has one of its own")
         else:
             self._model = model
-        self._settings = settings
+        if "max_tokens" in settings and self._takes_max_tokens():
+            settings["extra_body"] = {**settings.get("extra_body", {}), "max_tokens": settings.pop("max_tokens")}
+        self._settings, self._system_prompt = settings, system_prompt.strip()
         self._refuses_schemas = False
 
     @property
@@ -147,10 +163,20 @@ class PydanticAIModel(ConnectedModel):
         )
         return await model_request(
             self._model,
-            _history(messages),
+            _history(_prompted(messages, self._system_prompt)),
             model_settings=self._settings or None,  # type: ignore[arg-type]
             model_request_parameters=parameters,
         )
+
+    def _takes_max_tokens(self) -> bool:
+        """Return True if the limit has to be sent as `max_tokens`.
+
+        Pydantic AI sends `max_completion_tokens`, which Ollama and other servers of Chat Completions ignore in silence.
+        OpenAI's reasoning models refuse `max_tokens`, also behind another address.
+        """
+        host = urlsplit(self._model.base_url or "").hostname
+        is_reasoning = bool(dict(self._model.profile).get("openai_supports_reasoning"))
+        return self._asked_for.partition(":")[0] in _CHAT_COMPLETIONS and host != "api.openai.com" and not is_reasoning
 
     def _place(self, error: AgentRunError) -> str:
         """Return " at" and the server's address if no HTTP answer came from it, "" for any other error."""
@@ -173,7 +199,7 @@ class PydanticAIModel(ConnectedModel):
         return f"; if {shown} serves Chat Completions only, and not Responses, name the model openai-chat:{model}"
 
 
-def _model(name: str, base_url: str | None) -> Model:
+def _model(name: str, base_url: str | None, api_key: str | None) -> Model:
     """Return the model with a name. Raises `InvalidValue` for an unknown one, `ActboxError` if something is missing."""
     from pydantic_ai.models import infer_model
     from pydantic_ai.providers import infer_provider_class
@@ -191,7 +217,9 @@ def _model(name: str, base_url: str | None) -> Model:
     except ImportError as error:
         raise _missing_package(provider, error) from _cause(error)
     try:
-        return infer_model(name) if base_url is None else infer_model(name, _at(found, provider, base_url))
+        if base_url is None and api_key is None:
+            return infer_model(name)
+        return infer_model(name, _with(found, provider, base_url=base_url, api_key=api_key))
     except ActboxError:
         raise
     except ImportError as error:
@@ -203,15 +231,21 @@ def _model(name: str, base_url: str | None) -> Model:
         raise ActboxError(f"the model {name!r} cannot be used: {str(error).partition('. ')[0].rstrip('.')}") from error
 
 
-def _at(provider_class: type[Provider[Any]], provider: str, base_url: str) -> Callable[[str], Provider[Any]]:
-    """Return a factory of a provider at an address. Raises `InvalidValue` if the provider or the address has no use."""
-    address = urlsplit(base_url)
-    if address.scheme not in ("http", "https") or not address.hostname:
-        raise InvalidValue(f"base_url must be a URL such as 'http://127.0.0.1:8000/v1', not {base_url!r}")
-    # The class of a gateway's provider is the one behind the gateway, which has another address.
-    if provider.startswith("gateway/") or "base_url" not in inspect.signature(provider_class).parameters:
-        raise InvalidValue(f"the model provider {provider!r} takes no base_url")
-    return lambda _: provider_class(base_url=base_url)  # type: ignore[call-arg]
+def _with(provider_class: type[Provider[Any]], provider: str, **options: str | None) -> Callable[[str], Provider[Any]]:
+    """Return a factory of a provider with an address or a key.
+
+    Raises `InvalidValue` for an address that is no URL, and for an option that the provider does not take.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if (base_url := given.get("base_url")) is not None:
+        address = urlsplit(base_url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise InvalidValue(f"base_url must be a URL such as 'http://127.0.0.1:8000/v1', not {base_url!r}")
+    for name in given:
+        # The class of a gateway's provider is the one behind the gateway, which has another address and key.
+        if provider.startswith("gateway/") or name not in inspect.signature(provider_class).parameters:
+            raise InvalidValue(f"the model provider {provider!r} takes no {name}")
+    return lambda _: provider_class(**given)
 
 
 def _missing_package(provider: str, error: ImportError) -> ActboxError:
@@ -245,6 +279,15 @@ def _shown(address: str) -> str:
     """Return an address without its user name and password, for messages."""
     parts = urlsplit(address)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _prompted(messages: Sequence[Message], prompt: str) -> Sequence[Message]:
+    """Return the conversation with a prompt before its instructions, in one message: some servers refuse two."""
+    if not prompt:
+        return messages
+    if messages and isinstance(first := messages[0], SystemMessage):
+        return [SystemMessage(f"{prompt}\n\n{first.text}"), *messages[1:]]
+    return [SystemMessage(prompt), *messages]
 
 
 def _history(messages: Sequence[Message]) -> list[ModelMessage]:
