@@ -13,6 +13,7 @@ import inspect
 import io
 import linecache
 import os
+import symtable
 import sys
 import tempfile
 import types
@@ -57,11 +58,11 @@ def _run(source: str, kind: str, names: Sequence[str], tests: "_Tests", module: 
         import doctest
 
         examples = doctest.DocTestParser().get_doctest(source, vars(module), TESTS_MODULE, FILE, 0)
-        _bind(vars(module), ast.parse("".join(each.source for each in examples.examples)), names, peer)
+        _bind(vars(module), "".join(each.source for each in examples.examples), names, peer)
         _examples_runner(tests).run(examples, out=lambda text: None, clear_globs=False)
         return ""
     tree = ast.parse(source, FILE)
-    _bind(vars(module), tree, names, peer)
+    _bind(vars(module), source, names, peer)
     exec(compile(source, FILE, "exec", dont_inherit=True), vars(module))
     if _has_statements(tree):
         tests.add("the statements", "passed")
@@ -133,19 +134,20 @@ def _public(names: Any, hidden: Set[str]) -> list[str]:
     return [name for name in names if type(name) is str and name not in hidden and not name.startswith(prefixes)]
 
 
-def _bind(scope: dict[str, Any], tree: ast.AST, names: Sequence[str], peer: Peer) -> None:
+def _bind(scope: dict[str, Any], source: str, names: Sequence[str], peer: Peer) -> None:
     """Bind the names that the tests use without importing them: usual modules, then the program's.
 
     The program gives no name that the tests' own words have: a built-in function, a module, a test.
     """
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    table = symtable.symtable(source, FILE, "exec")
     standard = {name: name for name in getattr(sys, "stdlib_module_names", ())}
     modules = {**standard, **_USUAL_NAMES}
-    own = {*_defined(tree), *scope, *vars(builtins)}
+    assigned = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    own = {*assigned, *scope, *vars(builtins)}
     # The finder of the program's modules comes first: a module of that name in the environment is not the program.
     finder: Any = _Finder(peer, names, own | set(modules))
     sys.meta_path.insert(0, finder)
-    free = used - own
+    free = set(_global_names(table)) - own
     for name in free.intersection(modules):
         with contextlib.suppress(ImportError):
             scope[name] = importlib.import_module(modules[name])
@@ -156,18 +158,14 @@ def _bind(scope: dict[str, Any], tree: ast.AST, names: Sequence[str], peer: Peer
             scope[name] = getattr(program, name)
 
 
-def _defined(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).partition(".")[0]
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            yield node.name
+def _global_names(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names that a module, or a function in it, reads from the module."""
+    is_module = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        if symbol.is_referenced() and (is_module or symbol.is_global()):
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from _global_names(child)
 
 
 # Running

@@ -641,7 +641,8 @@ def _to_numpy(dtype: str, shape: Any, data: bytes, is_array: bool) -> Any:
     kind = numpy.dtype(_text(dtype))
     if kind.kind not in "biufcmMUS":
         raise Nonsense(f"an array of {kind}")
-    array = numpy.frombuffer(data, kind).reshape([int(each) for each in shape])
+    sides = [int(each) for each in shape]
+    array = numpy.frombuffer(data, kind).reshape(sides) if data else numpy.empty(sides, kind)
     return array.copy() if is_array else array[()]
 
 
