@@ -13,6 +13,17 @@ from actbox import ErrorInfo, ErrorKind, ExecutionResult, Program, Sandbox
 from actbox.codegen.acceptance import Acceptance, Candidate, CheckOutcome, accept, choose
 from actbox.codegen.task import Check, FileCheck, SchemaCheck, TextCheck
 from actbox.core.result import Artifact, Usage
+from tests.conftest import engine_check
+
+
+@pytest.fixture
+def engine() -> str:
+    """The engine of these tests: `test_text_checks.py` has others."""
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+    return "linux"
+
 
 PROGRAM = textwrap.dedent(
     """\
@@ -81,7 +92,7 @@ def line_of(text: str) -> int:
     return PROGRAM[: PROGRAM.index(text)].count("\n") + 1
 
 
-def tests(source: str, **more: Any) -> TextCheck:
+def written(source: str, **more: Any) -> TextCheck:
     return TextCheck(textwrap.dedent(source), **more)
 
 
@@ -109,16 +120,16 @@ async def is_three_later(result: ExecutionResult) -> bool:
         (lambda result: None, "the check returned None; it has to return true, or false or the problem in words"),
     ],
 )
-async def test_a_function_says_whether_a_result_is_right(isolated_box: Sandbox, check: Check, problem: str) -> None:
-    outcome = await verdict(isolated_box, check, candidate(value=3))
+async def test_a_function_says_whether_a_result_is_right(box: Sandbox, check: Check, problem: str) -> None:
+    outcome = await verdict(box, check, candidate(value=3))
     assert (outcome.passed, outcome.message) == (not problem, problem)
 
 
-async def test_an_answer_fits_its_schema_or_the_place_is_named(isolated_box: Sandbox) -> None:
+async def test_an_answer_fits_its_schema_or_the_place_is_named(box: Sandbox) -> None:
     schema = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
     check = SchemaCheck(schema)
-    assert (await verdict(isolated_box, check, candidate(value={"total": 3, "more": None}))).passed
-    outcome = await verdict(isolated_box, check, candidate(value={"total": "three"}))
+    assert (await verdict(box, check, candidate(value={"total": 3, "more": None}))).passed
+    outcome = await verdict(box, check, candidate(value={"total": "three"}))
     assert not outcome.passed and "total" in outcome.message
 
 
@@ -134,7 +145,7 @@ def png(width: int = 2) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
-async def test_files_hold_what_their_names_say(isolated_box: Sandbox) -> None:
+async def test_files_hold_what_their_names_say(box: Sandbox) -> None:
     files = {
         "chart.png": png(),
         "cut.png": png()[:-20],
@@ -146,7 +157,7 @@ async def test_files_hold_what_their_names_say(isolated_box: Sandbox) -> None:
     }
     given = candidate(artifacts=tuple(Artifact(name, data) for name, data in files.items()))
     checks = [*map(FileCheck, files), FileCheck("missing.csv"), FileCheck("notes.txt", "application/json")]
-    verdicts = (await accept(given, checks, box=isolated_box)).outcomes
+    verdicts = (await accept(given, checks, box=box)).outcomes
     problems = [outcome.message for outcome in verdicts]
     assert problems[0] == problems[4] == problems[5] == problems[6] == ""
     assert problems[1].startswith("/output/cut.png cannot be opened: ")
@@ -215,12 +226,12 @@ PASSING = {
 
 
 @pytest.mark.parametrize("source", PASSING.values(), ids=PASSING)
-async def test_tests_use_the_program_as_if_it_were_here(isolated_box: Sandbox, source: str) -> None:
-    outcome = await verdict(isolated_box, tests(source), mutations=0)
+async def test_tests_use_the_program_as_if_it_were_here(box: Sandbox, source: str) -> None:
+    outcome = await verdict(box, written(source), mutations=0)
     assert (outcome.passed, outcome.message) == (True, "")
 
 
-async def test_the_examples_of_a_doctest_are_tests(isolated_box: Sandbox) -> None:
+async def test_the_examples_of_a_doctest_are_tests(box: Sandbox) -> None:
     source = """
         >>> total([1, 2])
         3
@@ -232,15 +243,15 @@ async def test_the_examples_of_a_doctest_are_tests(isolated_box: Sandbox) -> Non
         Traceback (most recent call last):
         ValueError: refused with 1
     """
-    outcome = await verdict(isolated_box, tests(source, kind="doctest"))
+    outcome = await verdict(box, written(source, kind="doctest"))
     assert [test.outcome for test in outcome.tests] == ["passed", "passed", "failed", "failed"]
     assert outcome.message.startswith("2 of 4 tests failed: total([1]): expected 2, got 1; ")
     assert outcome.share == 0.5
 
 
-async def test_a_failure_names_the_line_the_value_and_the_line_of_the_program(isolated_box: Sandbox) -> None:
+async def test_a_failure_names_the_line_the_value_and_the_line_of_the_program(box: Sandbox) -> None:
     source = "def test_total():\n    assert total([1, 2]) == 4\ndef test_refuse():\n    refuse(1)\n"
-    outcome = await verdict(isolated_box, tests(source))
+    outcome = await verdict(box, written(source))
     assert outcome.message == (
         "2 of 2 tests failed: test_total: line 2 `assert total([1, 2]) == 4`: total([1, 2]) is 3; "
         f"test_refuse: line 4 `refuse(1)`: Refused in line {line_of('raise Refused')} of the program: refused with 1"
@@ -248,7 +259,7 @@ async def test_a_failure_names_the_line_the_value_and_the_line_of_the_program(is
 
 
 @pytest.mark.slow
-async def test_fixtures_and_marks_of_pytest_work_where_pytest_is(isolated_box: Sandbox) -> None:
+async def test_fixtures_and_marks_of_pytest_work_where_pytest_is(box: Sandbox) -> None:
     source = """
         import pytest
         from solution import *
@@ -272,7 +283,7 @@ async def test_fixtures_and_marks_of_pytest_work_where_pytest_is(isolated_box: S
             with pytest.raises(Refused, match="with 7"):
                 refuse(7)
     """
-    outcome = await verdict(isolated_box, tests(source))
+    outcome = await verdict(box, written(source))
     if outcome.message.startswith("the tests need pytest"):
         pytest.skip(outcome.message)
     found = [test.outcome for test in outcome.tests]
@@ -281,7 +292,7 @@ async def test_fixtures_and_marks_of_pytest_work_where_pytest_is(isolated_box: S
 
 
 @pytest.mark.slow
-async def test_arrays_and_tables_are_copied(isolated_box: Sandbox) -> None:
+async def test_arrays_and_tables_are_copied(box: Sandbox) -> None:
     pytest.importorskip("pandas")
     code = """
         import numpy as np, pandas as pd
@@ -312,15 +323,15 @@ async def test_arrays_and_tables_are_copied(isolated_box: Sandbox) -> None:
             expected = pd.DataFrame({"day": days, "name": ["a", None], "amount": [1.5, float("nan")]}, index=["x", "y"])
             pd.testing.assert_frame_equal(table(), expected)
     """
-    outcome = await verdict(isolated_box, tests(source), candidate(textwrap.dedent(code)), mutations=0)
+    outcome = await verdict(box, written(source), candidate(textwrap.dedent(code)), mutations=0)
     assert (outcome.passed, outcome.message) == (True, "")
 
 
-async def test_tests_read_the_inputs_the_files_and_the_answer_of_the_run(isolated_box: Sandbox) -> None:
+async def test_tests_read_the_inputs_the_files_and_the_answer_of_the_run(box: Sandbox) -> None:
     code = "rows = open('input/rows.txt').read().split()\nopen('output/t.txt', 'w').write(str(len(rows)))\n"
     code += "print(len(rows))\nrows"
     program = Program(code, files={"rows.txt": b"a b"})
-    result = await isolated_box.run_alone(program)
+    result = await box.run_alone(program)
     source = """
         import json
         def test_outcome():
@@ -328,31 +339,31 @@ async def test_tests_read_the_inputs_the_files_and_the_answer_of_the_run(isolate
             assert json.load(open("answer.json")) == rows
             assert open("output/t.txt").read() == open("stdout.txt").read().strip() == str(len(rows))
     """
-    outcome = await verdict(isolated_box, tests(source), Candidate(program, result, result.value))
+    outcome = await verdict(box, written(source), Candidate(program, result, result.value))
     assert (outcome.passed, outcome.can_fail) == (True, True)
 
 
-async def test_further_files_of_a_program_are_its_modules(isolated_box: Sandbox) -> None:
+async def test_further_files_of_a_program_are_its_modules(box: Sandbox) -> None:
     files = {".program/shop/__init__.py": b"", ".program/shop/sums.py": b"def total(rows):\n    return sum(rows)\n"}
     program = Program("from shop.sums import total\ntotal([1])", files=files)
     source = "from shop.sums import total\nimport shop.sums\nassert total([1, 2]) == shop.sums.total([3]) == 3"
-    outcome = await verdict(isolated_box, tests(source), Candidate(program, ExecutionResult()), mutations=0)
+    outcome = await verdict(box, written(source), Candidate(program, ExecutionResult()), mutations=0)
     assert (outcome.passed, outcome.message) == (True, "")
 
 
 async def test_a_program_that_cannot_be_imported_says_why_and_its_files_are_tested_all_the_same(
-    isolated_box: Sandbox,
+    box: Sandbox,
 ) -> None:
     given = candidate("rows = search('sales')\ndef total(rows):\n    return 0", artifacts=(Artifact("a.txt", b"a"),))
-    outcome = await verdict(isolated_box, tests("assert total([]) == 0"), given)
+    outcome = await verdict(box, written("assert total([]) == 0"), given)
     assert outcome.message.endswith("the program cannot be imported: NameError: name 'search' is not defined (line 1)")
-    assert (await verdict(isolated_box, tests("assert open('output/a.txt').read() == 'a'"), given, mutations=0)).passed
+    assert (await verdict(box, written("assert open('output/a.txt').read() == 'a'"), given, mutations=0)).passed
 
 
-async def test_a_program_in_another_language_is_tested_by_its_outcome(isolated_box: Sandbox) -> None:
+async def test_a_program_in_another_language_is_tested_by_its_outcome(box: Sandbox) -> None:
     given = Candidate(Program("1 + 1", "javascript"), ExecutionResult(value=2), 2)
-    assert (await verdict(isolated_box, tests("assert open('answer.json').read() == '2'"), given)).passed
-    assert "No module named 'solution'" in (await verdict(isolated_box, tests("import solution\n"), given)).message
+    assert (await verdict(box, written("assert open('answer.json').read() == '2'"), given)).passed
+    assert "No module named 'solution'" in (await verdict(box, written("import solution\n"), given)).message
 
 
 # Programs that cheat
@@ -415,73 +426,73 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("code", CHEATS.values(), ids=CHEATS)
-async def test_a_program_cannot_forge_its_verdict(isolated_box: Sandbox, code: str) -> None:
-    outcome = await verdict(isolated_box, tests(TESTS), candidate(code))
+async def test_a_program_cannot_forge_its_verdict(box: Sandbox, code: str) -> None:
+    outcome = await verdict(box, written(TESTS), candidate(code))
     assert not outcome.passed
     assert outcome.share == 0 and outcome.message
 
 
-async def test_a_program_that_does_not_answer_fails_its_tests(isolated_box: Sandbox) -> None:
+async def test_a_program_that_does_not_answer_fails_its_tests(box: Sandbox) -> None:
     sleeping = candidate("import time\ndef total(rows):\n    while True: time.sleep(60)")
-    outcome = await verdict(isolated_box, tests("def test_total():\n    total([])"), sleeping, seconds=0.5)
+    outcome = await verdict(box, written("def test_total():\n    total([])"), sleeping, seconds=0.5)
     assert not outcome.passed
     # On a machine that is slow enough the tests' own time is over first.
     assert "did not answer within 0.25 s" in outcome.message or "the tests did not end" in outcome.message
 
 
-async def test_a_lost_program_fails_also_a_test_that_expects_any_error(isolated_box: Sandbox) -> None:
+async def test_a_lost_program_fails_also_a_test_that_expects_any_error(box: Sandbox) -> None:
     source = "def test_total():\n    try:\n        total([])\n    except BaseException:\n        pass"
-    outcome = await verdict(isolated_box, tests(source), candidate("import os\ndef total(rows): os._exit(0)"))
+    outcome = await verdict(box, written(source), candidate("import os\ndef total(rows): os._exit(0)"))
     assert "the program ended before it answered, with exit code 0" in outcome.message
 
 
-async def test_the_program_can_only_call_what_a_test_gives_it(isolated_box: Sandbox) -> None:
+async def test_the_program_can_only_call_what_a_test_gives_it(box: Sandbox) -> None:
     code = "def apply(function, value):\n    return function.__globals__"
-    outcome = await verdict(isolated_box, tests("assert apply(lambda value: value, 1)"), candidate(code))
+    outcome = await verdict(box, written("assert apply(lambda value: value, 1)"), candidate(code))
     assert not outcome.passed and "AttributeError" in outcome.message
     code = "def apply(function, value):\n    return function.func_globals"
-    outcome = await verdict(isolated_box, tests("assert apply(lambda value: value, 1)"), candidate(code))
+    outcome = await verdict(box, written("assert apply(lambda value: value, 1)"), candidate(code))
     assert "the program may not read func_globals" in outcome.message
 
 
-async def test_tests_that_end_their_own_sandbox_have_no_report(isolated_box: Sandbox) -> None:
-    outcome = await verdict(isolated_box, tests("import os\nos._exit(0)"))
+async def test_tests_that_end_their_own_sandbox_have_no_report(box: Sandbox) -> None:
+    outcome = await verdict(box, written("import os\nos._exit(0)"))
     assert outcome.message == "the tests ended without a report"
-    outcome = await verdict(isolated_box, tests("x = 1"))
+    outcome = await verdict(box, written("x = 1"))
     assert outcome.message == "no test was run"
 
 
 # Weights, and tests that cannot fail
 
 
-async def test_tests_by_the_author_count_less_and_do_not_reject(isolated_box: Sandbox) -> None:
+async def test_tests_by_the_author_count_less_and_do_not_reject(box: Sandbox) -> None:
     wrong = "assert total([1]) == 2"
-    checks = [tests(wrong, written_by=writer) for writer in ("author", "model", "caller")]
+    checks = [written(wrong, written_by=writer) for writer in ("author", "model", "caller")]
     for check, accepted in zip(checks, (True, False, False), strict=True):
-        verdicts = await accept(candidate(), [check, lambda result: True], box=isolated_box)
+        verdicts = await accept(candidate(), [check, lambda result: True], box=box)
         assert verdicts.accepted is accepted
         assert bool(verdicts.sentences) is not accepted
         assert len(verdicts.failed) == 1
-    weights = [(await verdict(isolated_box, check)).weight for check in checks]
+    weights = [(await verdict(box, check)).weight for check in checks]
     assert weights == sorted(set(weights))
 
 
-async def test_a_test_that_cannot_fail_has_no_weight(isolated_box: Sandbox) -> None:
+async def test_a_test_that_cannot_fail_has_no_weight(box: Sandbox) -> None:
     source = "def test_total():\n    try:\n        total([1])\n    except Exception:\n        pass\n    assert True"
-    outcome = await verdict(isolated_box, tests(source, written_by="model"))
+    outcome = await verdict(box, written(source, written_by="model"))
     assert (outcome.passed, outcome.can_fail, outcome.weight) == (True, False, 0.0)
     assert str(outcome) == "generated tests (pytest, check 1): passes whatever the program does"
 
 
-async def test_a_test_that_can_fail_is_seen_by_a_fault(isolated_box: Sandbox) -> None:
-    outcome = await verdict(isolated_box, tests("assert total([1]) is not None"))
+async def test_a_test_that_can_fail_is_seen_by_a_fault(box: Sandbox) -> None:
+    outcome = await verdict(box, written("assert total([1]) is not None"))
     assert (outcome.can_fail, outcome.weight) == (True, 1.0)
     assert outcome.mutant == f"line {line_of('return sum(rows)')}, where `sum(rows)` became `None`"
 
 
-async def test_a_program_that_used_tools_is_not_run_again_with_a_fault(isolated_box: Sandbox) -> None:
+async def test_a_program_that_used_tools_is_not_run_again_with_a_fault(box: Sandbox) -> None:
     given = Candidate(Program("send('words')"), ExecutionResult(stdout="sent", usage=Usage(tool_calls=1)))
-    outcome = await verdict(isolated_box, tests("assert open('stdout.txt').read() == 'sent'"), given)
+    outcome = await verdict(box, written("assert open('stdout.txt').read() == 'sent'"), given)
     assert (outcome.passed, outcome.can_fail) == (True, None)
 
 

@@ -79,7 +79,7 @@ def test_the_named_functions_come_first() -> None:
 
 def test_a_value_over_several_lines_leaves_the_others_where_they_are() -> None:
     (mutant, *_) = mutants("def f(a, é):\n    return (a ==\n        é)\nx = f\n")
-    assert mutant.source == "def f(a, é):\n    return (None\n)\nx = f\n"
+    assert mutant.source == "def f(a, é):\n    return (None)\n\nx = f\n"
     assert mutant.before == "a == é"
 
 

@@ -46,11 +46,14 @@ import struct, zlib
 
 def problem_of(path):
     """Return why a picture cannot be opened, or an empty text."""
+    with open(path, "rb") as file:
+        problem = problem_in(file.read())
     try:
         from PIL import Image
     except ImportError:
-        with open(path, "rb") as file:
-            return problem_in(file.read())
+        return problem
+    if problem:  # Pillow opens some pictures that are cut off
+        return problem
     try:
         with Image.open(path) as image:
             image.load()

@@ -61,7 +61,8 @@ def mutants(source: str, *, seed: int = 0, first: Collection[str] = ()) -> Itera
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     order = random.Random(seed)
-    named, others = [], []
+    named: list[_Fault] = []
+    others: list[_Fault] = []
     for statement in tree.body:
         of_named = isinstance(statement, _DEFINITIONS) and statement.name in first
         (named if of_named else others).extend(_faults(statement))
@@ -142,7 +143,7 @@ def _is_main_guard(node: ast.AST) -> bool:
     )
 
 
-def _other(value: object) -> object | None:
+def _other(value: object) -> bool | int | float | str | bytes | None:
     """Return another constant of the same type, or `None` for one that is left alone."""
     if isinstance(value, bool):
         return not value

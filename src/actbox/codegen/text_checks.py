@@ -19,11 +19,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import marshal
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from importlib.util import MAGIC_NUMBER
 from typing import Any, Final, Literal
 
 from actbox.core.program import Program
@@ -42,6 +44,13 @@ SECONDS: Final = 30.0
 """The seconds that a text check may take by default; one answer of the program may take half of them."""
 
 _OUTCOME: Final = ".outcome"
+_BEGIN: Final = """\
+import marshal
+from _frozen_importlib_external import MAGIC_NUMBER  # importlib.util, without the time to import it
+for source, code in zip(parts["sources"], parts["codes"]):
+    like = MAGIC_NUMBER == parts["magic"]
+    exec(marshal.loads(code) if like else compile(source, "harness.py", "exec", 0, True), globals())
+"""
 _OWN_IMPORT: Final = re.compile(r"^from \.peer import .*\n", re.MULTILINE)
 
 Outcome = Literal["passed", "failed", "skipped"]
@@ -118,8 +127,8 @@ async def run_text_check(
     outcome = {f"output/{artifact.name}": artifact.data for artifact in result.artifacts}
     outcome |= {"answer.json": _as_json(answer).encode(), "stdout.txt": result.stdout.encode("utf-8", "replace")}
     harness = Program(
-        _source("harness") + "\nrun(program, given)\n",
-        inputs={"given": given},
+        f"{_BEGIN}run(program, given)\n",
+        inputs={"given": given, "parts": _parts("harness")},
         files={**program.files, **{f"{_OUTCOME}/{name}": data for name, data in outcome.items()}},
         name="harness.py",
         dependencies=program.dependencies if program.language == "python" else (),
@@ -143,8 +152,8 @@ def _serve(
         "folder": f"input/{FOLDER}",
     }
     server = Program(
-        _source("server") + "\nserve(exchange, given)\n",
-        inputs={"given": given},
+        f"{_BEGIN}serve(exchange, given)\n",
+        inputs={"given": given, "parts": _parts("server")},
         files=program.files,
         name="server.py",
         cwd=program.cwd,
@@ -250,7 +259,9 @@ def _as_json(answer: Any) -> str:
 
 
 @functools.cache
-def _source(name: str) -> str:
-    """Return the source of one end of the conversation, with that of `peer.py`."""
+def _parts(name: str) -> dict[str, Any]:
+    """Return the two files of one end of the conversation, as text and compiled for an interpreter like this one."""
     folder = resources.files(__package__) / "guest"
-    return "\n".join(_OWN_IMPORT.sub("", (folder / f"{each}.py").read_text("utf-8")) for each in ("peer", name))
+    sources = [_OWN_IMPORT.sub("\n", (folder / f"{each}.py").read_text("utf-8")) for each in ("peer", name)]
+    codes = [marshal.dumps(compile(each, f"{name}.py", "exec", dont_inherit=True)) for each in sources]
+    return {"sources": sources, "codes": codes, "magic": MAGIC_NUMBER}

@@ -3,24 +3,29 @@
 No line of the program runs in this interpreter, and the report is the value of the harness's own program.
 """
 
+from __future__ import annotations
+
 import ast
 import builtins
 import contextlib
 import functools
+import importlib
 import importlib.machinery
-import importlib.util
-import inspect
 import io
 import linecache
 import os
 import symtable
 import sys
-import tempfile
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Any
 
-from .peer import OF_TESTS, TESTS_MODULE, Exchange, Peer, ProgramLost
+from .peer import OF_TESTS, TESTS_MODULE, Peer, ProgramLost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+    from typing import Any
+
+    from .peer import Exchange
 
 FILE = TESTS_MODULE + ".py"
 _USUAL_NAMES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
@@ -52,13 +57,13 @@ def run(exchange: Exchange, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"tests": tests.found, "needs": needs}
 
 
-def _run(source: str, kind: str, names: Sequence[str], tests: "_Tests", module: types.ModuleType, peer: Peer) -> str:
+def _run(source: str, kind: str, names: Sequence[str], tests: _Tests, module: types.ModuleType, peer: Peer) -> str:
     linecache.cache[FILE] = (len(source), None, source.splitlines(True), FILE)
     if kind == "doctest":
         import doctest
 
         examples = doctest.DocTestParser().get_doctest(source, vars(module), TESTS_MODULE, FILE, 0)
-        _bind(vars(module), "".join(each.source for each in examples.examples), names, peer)
+        _bind(examples.globs, "".join(each.source for each in examples.examples), names, peer)
         _examples_runner(tests).run(examples, out=lambda text: None, clear_globs=False)
         return ""
     tree = ast.parse(source, FILE)
@@ -68,9 +73,11 @@ def _run(source: str, kind: str, names: Sequence[str], tests: "_Tests", module: 
         tests.add("the statements", "passed")
     if not _needs_pytest(tree):
         tests.run_module(module)
-    elif importlib.util.find_spec("pytest") is None:
-        return "pytest"
     else:
+        try:
+            importlib.import_module("pytest")
+        except ImportError:
+            return "pytest"
         tests.run_pytest(module)
     return ""
 
@@ -99,7 +106,7 @@ class _ProgramModule(types.ModuleType):
         return vars(self)["__peer__"].ask("getattr", vars(self)["__remote__"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("__"):
+        if name.startswith("__") or isinstance(value, _ProgramModule):  # as the import of a submodule sets it
             super().__setattr__(name, value)
         else:
             vars(self)["__peer__"].ask("setattr", vars(self)["__remote__"], name, value)
@@ -200,7 +207,7 @@ class _Tests:
     def _run(self, name: str, test: Callable[[], Any]) -> None:
         try:
             value = test()
-            if inspect.iscoroutine(value):
+            if isinstance(value, types.CoroutineType):
                 import asyncio
 
                 asyncio.run(value)
@@ -212,6 +219,8 @@ class _Tests:
 
     def run_pytest(self, module: types.ModuleType) -> None:
         """Run a module with pytest."""
+        import tempfile
+
         import pytest
 
         folder = tempfile.mkdtemp()
@@ -230,8 +239,11 @@ class _Tests:
 def _is_own(found: Any) -> bool:
     """Return True for a function that the tests define; decorators may be around it."""
     function = found.__func__ if isinstance(found, types.MethodType) else found
-    function = inspect.unwrap(function) if isinstance(function, types.FunctionType) else None
-    return isinstance(function, types.FunctionType) and function.__code__.co_filename == FILE
+    while isinstance(function, types.FunctionType):
+        if function.__code__.co_filename == FILE:
+            return True
+        function = vars(function).get("__wrapped__")
+    return False
 
 
 def _call_method(kind: type, name: str) -> Any:
@@ -282,13 +294,18 @@ def _examples_runner(tests: _Tests) -> Any:
             tests.add(example.source.strip(), "passed")
 
         def report_failure(self, out: Any, test: Any, example: Any, got: str) -> None:
-            want = example.want.strip() or "nothing"
-            tests.add(example.source.strip(), "failed", f"expected {want}, got {got.strip() or 'nothing'}")
+            want, got = (_last_line(text.strip()) or "nothing" for text in (example.want, got))
+            tests.add(example.source.strip(), "failed", f"expected {want}, got {got}")
 
         def report_unexpected_exception(self, out: Any, test: Any, example: Any, exc_info: Any) -> None:
             tests.add(example.source.strip(), "failed", _message(exc_info[1]))
 
     return Runner(verbose=False, optionflags=doctest.ELLIPSIS)
+
+
+def _last_line(text: str) -> str:
+    """Return the last line of a traceback; any other text is returned itself."""
+    return text.rpartition("\n")[2] if text.startswith("Traceback") else text
 
 
 class _Plugin:
@@ -310,16 +327,18 @@ class _Plugin:
         items[:] = [item for item in items if _is_own(getattr(item, "obj", None))]
 
     def pytest_pyfunc_call(self, pyfuncitem: Any) -> Any:
+        import asyncio
+        import inspect
+
         if not inspect.iscoroutinefunction(pyfuncitem.obj):
             return None
-        import asyncio
-
         names = inspect.signature(pyfuncitem.obj).parameters
         asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
         return True
 
-    def pytest_exception_interact(self, node: Any, call: Any) -> None:
-        self._messages[node.nodeid] = _message(call.excinfo.value)
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
+        if call.excinfo is not None:
+            self._messages[item.nodeid] = _message(call.excinfo.value)
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:

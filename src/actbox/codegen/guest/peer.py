@@ -11,24 +11,31 @@ An object of the program could pretend to equal any number. So a `Remote` neithe
 and arithmetic with data gives a sealed `Remote`, which becomes neither a number nor a truth value.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
-import inspect
+import importlib
 import io
 import operator
 import sys
 import traceback
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Coroutine
 
-Message = Any
-Exchange = Callable[[Message], Message]
-Names = tuple[str, ...]
-"""The module and the qualified name of a class."""
+TYPE_CHECKING = False  # importing typing takes each sandbox longer than all else here
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from typing import Any
+
+    Message = Any
+    Exchange = Callable[[Message], Message]
+    Names = tuple[str, ...]  # the module and the qualified name of a class
 
 PROGRAM_FILE = "program.py"
 TESTS_MODULE = "test_checks"
+
+CO_COROUTINE = 0x80  # `inspect.CO_COROUTINE`
 
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 _TIMES = frozenset({"datetime", "date", "time", "timedelta", "Decimal", "UUID"})
@@ -174,6 +181,7 @@ class Peer:
         reply: dict[str, Any]
         try:
             operation = self._operations[request["do"]]
+            forms = _copy_of(request["args"]) if self._is_program else ()
             args = [self.take(each) for each in request["args"]]
             kwargs = {name: self.take(each) for name, each in request["kwargs"].items()}
             with contextlib.ExitStack() as stack:
@@ -183,7 +191,7 @@ class Peer:
                 value = operation(*args, **kwargs)
             reply = {"value": self._kept(value) if request["keep"] else self.give(value)}
             if self._is_program:
-                reply["changed"] = self._changed(request["args"], args)
+                reply["changed"] = self._changed(forms, args)
         except ProgramLost:
             raise
         except BaseException as error:
@@ -243,7 +251,8 @@ class Peer:
         if number is None:
             number = self._numbers[id(value)] = len(self._given) + 1
             self._given[number] = value  # which also keeps the id from being used again
-        is_async = inspect.iscoroutinefunction(value)
+        code = getattr(getattr(value, "__func__", value), "__code__", None)
+        is_async = isinstance(code, types.CodeType) and bool(code.co_flags & CO_COROUTINE)
         return {"remote": [number, type(value).__name__, _names_of(type(value)), is_async]}
 
     def take(self, form: Message) -> Any:
@@ -348,9 +357,7 @@ class Peer:
         return {"table": ["Index", values, dtype, self.give(index.name), None]}
 
     def _to_pandas(self, kind: str, content: Any, dtype: str, name: Any, index: Any) -> Any:
-        import pandas
-
-        made: Any = pandas
+        made: Any = importlib.import_module("pandas")
         if kind in ("NaT", "NA"):
             return getattr(made, kind)
         if kind in ("Timestamp", "Timedelta"):
@@ -396,7 +403,7 @@ class Remote:
     def __init__(self, reference: _Reference) -> None:
         object.__setattr__(self, "_remote", reference)
 
-    @property  # type: ignore[override]
+    @property  # type: ignore[misc]  # Python reads it, and `__setattr__` alone could set it
     def __class__(self) -> Any:
         """The object's class if it is of a library that both ends have, so that `isinstance` knows a Figure.
 
@@ -525,7 +532,7 @@ def _number(remote: Remote, operation: str) -> Any:
     return _ask(remote, operation)
 
 
-def _arithmetic(operation: str, reflected: bool) -> "Callable[[Remote, Any], Any]":
+def _arithmetic(operation: str, reflected: bool) -> Callable[[Remote, Any], Any]:
     def method(self: Remote, other: Any) -> Any:
         # With data on one side the program sees a number of the test, so the outcome must not become a verdict.
         keep = type(other) is not Remote or self._remote.sealed or other._remote.sealed
@@ -535,7 +542,7 @@ def _arithmetic(operation: str, reflected: bool) -> "Callable[[Remote, Any], Any
     return method
 
 
-def _comparison(operation: str) -> "Callable[[Remote, Any], Any]":
+def _comparison(operation: str) -> Callable[[Remote, Any], Any]:
     def method(self: Remote, other: Any) -> Any:
         return _ask(self, operation, other) is True if type(other) is Remote else NotImplemented
 
@@ -549,7 +556,7 @@ for _name in _ORDER:
     setattr(Remote, f"__{_name}__", _comparison(_name))
 
 
-class _Coroutine(Coroutine[Any, Any, Any]):
+class _Coroutine(Coroutine):  # type: ignore[type-arg]
     """A coroutine of the program, which runs to its end when the test waits for it."""
 
     def __init__(self, run: Callable[[], Any]) -> None:
@@ -565,8 +572,8 @@ class _Coroutine(Coroutine[Any, Any, Any]):
         pass
 
     def __await__(self) -> Generator[Any, Any, Any]:
+        yield from ()  # which makes this a generator
         return self._run()
-        yield  # which makes this a generator
 
 
 # Forms of values
@@ -590,6 +597,12 @@ def _is_deep(value: Any, depth: int = 0) -> bool:
     if isinstance(value, dict):
         return any(_is_deep(each, depth + 1) for each in value.values())
     return type(value) in (list, tuple, collections.deque) and any(_is_deep(each, depth + 1) for each in value)
+
+
+def _copy_of(form: Any) -> Any:
+    if type(form) is dict:
+        return {key: _copy_of(each) for key, each in form.items()}
+    return [_copy_of(each) for each in form] if type(form) is list else set(form) if type(form) is set else form
 
 
 def _replace(value: Any, new: Any) -> None:
@@ -627,8 +640,9 @@ def _from_standard(name: str, parts: Sequence[Any]) -> Any:
 
 
 def _from_numpy(value: Any) -> Message:
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not isinstance(value, (getattr(numpy, "generic", ()), getattr(numpy, "ndarray", ()))):
+    numpy: Any = sys.modules.get("numpy")
+    kinds: Any = (getattr(numpy, "generic", ()), getattr(numpy, "ndarray", ()))
+    if not isinstance(value, kinds):
         return None
     if value.dtype.kind not in "biufcmMUS" or isinstance(value, numpy.ma.MaskedArray):
         return None

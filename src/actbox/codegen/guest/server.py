@@ -3,18 +3,24 @@
 The program runs in this very interpreter, so nothing that happens here is a verdict.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
-import inspect
 import linecache
 import os
 import sys
 import traceback
 import types
-from collections.abc import Mapping
-from typing import Any
 
-from .peer import OF_PROGRAM, PROGRAM_FILE, Exchange, Peer
+from .peer import CO_COROUTINE, OF_PROGRAM, PROGRAM_FILE, Peer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from .peer import Exchange
 
 _TOP_LEVEL_AWAIT = 0x2000  # `ast.PyCF_ALLOW_TOP_LEVEL_AWAIT`
 
@@ -26,7 +32,7 @@ def serve(exchange: Exchange, given: Mapping[str, Any]) -> None:
     further files of a program that has several.
     """
     sys.path[:0] = [os.path.abspath(given["folder"]), os.getcwd()]
-    operations = {**OF_PROGRAM, "module": functools.partial(_module, _Program(given))}
+    operations: dict[str, Callable[..., Any]] = {**OF_PROGRAM, "module": functools.partial(_module, _Program(given))}
     peer = Peer(exchange, operations, is_program=True)
     reply: Any = None
     while True:
@@ -70,7 +76,7 @@ class _Program:
         linecache.cache[PROGRAM_FILE] = (len(source), None, source.splitlines(True), PROGRAM_FILE)
         code = compile(source, PROGRAM_FILE, "exec", _TOP_LEVEL_AWAIT, dont_inherit=True)
         try:
-            if code.co_flags & inspect.CO_COROUTINE:
+            if code.co_flags & CO_COROUTINE:
                 import asyncio
 
                 asyncio.run(eval(code, vars(module)))
