@@ -455,6 +455,13 @@ async def test_the_program_can_only_call_what_a_test_gives_it(box: Sandbox) -> N
     assert "the program may not read func_globals" in outcome.message
 
 
+@pytest.mark.parametrize("words", ["import output.helper", "import sys; sys.path.append('output'); import helper"])
+async def test_a_file_that_the_program_wrote_is_not_imported_beside_the_tests(box: Sandbox, words: str) -> None:
+    given = candidate("1", artifacts=(Artifact("helper.py", b"import os\nos._exit(0)"),))
+    outcome = await verdict(box, written(f"{words}\nassert True"), given)
+    assert "tests import no file of the workspace" in outcome.message
+
+
 async def test_tests_that_end_their_own_sandbox_have_no_report(box: Sandbox) -> None:
     outcome = await verdict(box, written("import os\nos._exit(0)"))
     assert outcome.message == "the tests ended without a report"

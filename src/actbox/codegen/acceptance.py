@@ -150,8 +150,8 @@ async def accept(
 
     A function gets the result, whose `value` is the candidate's answer. It returns true, or false or the problem in
     words; it may be async, and an exception is a failed check with its message. Tests run in throwaway workspaces of
-    `box`, `seconds` at most for each check. Of each text check that passes it is tried, with `mutations` small faults,
-    whether it can fail; 0 tries nothing.
+    `box`, which runs Python and need not be the candidate's own sandbox, for at most `seconds` each check. Of each text
+    check that passes it is tried, with `mutations` small faults, whether it can fail; 0 tries nothing.
     """
     files = [check for check in checks if isinstance(check, FileCheck)]
     problems = iter(await file_problems(files, candidate.result, box) if files else ())

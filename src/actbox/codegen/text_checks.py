@@ -11,6 +11,7 @@ fails by it. What the tests make of its answers is theirs:
   believes the program. They never equal data (see `guest/peer.py`).
 * Importing it executes its statements once more, without tools and in an empty workspace, under the sandbox's policy.
   Give checks a sandbox without a network if the program can reach one.
+* A file that it wrote is data for the tests. A test that executes or unpickles one runs the program beside itself.
 * A test that is itself hostile can forge its own report, and no other.
 """
 
@@ -135,14 +136,19 @@ async def run_text_check(
         label=result.label,
     )
     try:
-        run = box.run_alone(harness, tools=_toolset(relay.program, "program"), timeout=seconds)
+        run = box.run_alone(harness, tools=_toolset(relay.program, box), timeout=seconds)
         return _report(await result_of(run, box.traits.engine), relay)
     finally:
         await relay.close()
 
 
 def _serve(
-    program: Program, source: str | None, box: Sandbox, names: Sequence[str], seconds: float, tools: Toolset
+    program: Program,
+    source: str | None,
+    box: Sandbox,
+    names: Sequence[str],
+    seconds: float,
+    exchange: Callable[..., Any],
 ) -> Awaitable[ExecutionResult]:
     """Run the sandbox of the program."""
     given = {
@@ -161,7 +167,7 @@ def _serve(
         dependencies=program.dependencies,
         label=program.label,
     )
-    return result_of(box.run_alone(server, tools=tools, timeout=2 * seconds), box.traits.engine)
+    return result_of(box.run_alone(server, tools=_toolset(exchange, box), timeout=2 * seconds), box.traits.engine)
 
 
 class _Relay:
@@ -169,7 +175,7 @@ class _Relay:
     back.
     """
 
-    def __init__(self, start: Callable[[Toolset], Awaitable[ExecutionResult]], seconds: float) -> None:
+    def __init__(self, start: Callable[[Callable[..., Any]], Awaitable[ExecutionResult]], seconds: float) -> None:
         self._start = start
         self._seconds = seconds
         self._requests: asyncio.Queue[Any] = asyncio.Queue()
@@ -182,7 +188,7 @@ class _Relay:
         """Return the program's next message after this one of the tests, or why there will be none."""
         self.used = True
         if self._run is None:
-            self._run = asyncio.ensure_future(self._start(_toolset(self.exchange, "exchange")))
+            self._run = asyncio.ensure_future(self._start(self.exchange))
         self._answer = asyncio.get_running_loop().create_future()
         self._requests.put_nowait(message)
         await asyncio.wait({self._answer, self._run}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -212,9 +218,10 @@ class _Relay:
                 self._run.exception()  # else asyncio would log an exception that nobody has looked at
 
 
-def _toolset(function: Callable[..., Any], name: str) -> Toolset:
+def _toolset(function: Callable[..., Any], box: Sandbox) -> Toolset:
     # Both sandboxes carry the label of the run, so nothing leaves for a lower one.
-    return Toolset.of([Tool.from_function(function, name=name, description="", cleared="secret")])
+    cleared = "secret" if box.traits.labels else None
+    return Toolset.of([Tool.from_function(function, description="", cleared=cleared)])
 
 
 def _report(result: ExecutionResult, relay: _Relay) -> TextReport:

@@ -83,13 +83,18 @@ def _run(source: str, kind: str, names: Sequence[str], tests: _Tests, module: ty
 
 
 def _link(folder: str) -> None:
-    """Link the files below a directory into the working directory."""
+    """Link the files below a directory into the working directory; copy them where there are no links."""
     for path, _, names in os.walk(folder):
         for name in names:
-            source = os.path.abspath(os.path.join(path, name))
+            source = os.path.join(path, name)
             target = os.path.relpath(source, folder)
-            os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
-            os.symlink(source, target)
+            if os.path.dirname(target):
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+            try:
+                os.symlink(os.path.abspath(source), target)
+            except OSError:
+                with open(source, "rb") as given, open(target, "wb") as made:
+                    made.write(given.read())
 
 
 # The program as modules
@@ -116,17 +121,28 @@ class _ProgramModule(types.ModuleType):
 
 
 class _Finder:
-    """The finder and loader of the program's modules. A star import does not bind the `hidden` names."""
+    """The finder and loader of the program's modules. A star import does not bind the `hidden` names.
+
+    Nothing is imported from the workspace: a file there is the program's, and would run beside the tests.
+    """
 
     def __init__(self, peer: Peer, names: Sequence[str], hidden: Set[str]) -> None:
         self._peer = peer
         self._names = frozenset(names)
         self._hidden = hidden
+        self._workspace = os.path.abspath(".")
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        is_ours = name.partition(".")[0] in self._names
-        spec: Any = importlib.machinery.ModuleSpec
-        return spec(name, self, is_package=True) if is_ours else None
+        if name.partition(".")[0] in self._names:
+            spec: Any = importlib.machinery.ModuleSpec
+            return spec(name, self, is_package=True)
+        folders = [each for each in (sys.path if path is None else path) if self._has(each)]
+        if folders and importlib.machinery.PathFinder.find_spec(name, folders) is not None:
+            raise ImportError(f"tests import no file of the workspace, and {name} is one; the program is 'solution'")
+        return None
+
+    def _has(self, folder: str) -> bool:
+        return os.path.commonpath([self._workspace, os.path.abspath(folder)]) == self._workspace
 
     def create_module(self, spec: Any) -> types.ModuleType:
         return _ProgramModule(spec.name)
