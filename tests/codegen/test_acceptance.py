@@ -52,6 +52,9 @@ PROGRAM = textwrap.dedent(
     def total(rows):
         return sum(rows)
 
+    def twice(rows):
+        return 2 * total(rows)
+
     def sort(rows):
         rows.sort()
 
@@ -69,6 +72,11 @@ PROGRAM = textwrap.dedent(
 
     async def later(value):
         return [value]
+
+    def loop():
+        rows = []
+        rows.append(rows)
+        return rows
 
     def shout(words):
         print(words.upper())
@@ -145,6 +153,7 @@ def png(width: int = 2) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
+@pytest.mark.slow
 async def test_files_hold_what_their_names_say(box: Sandbox) -> None:
     files = {
         "chart.png": png(),
@@ -207,6 +216,8 @@ PASSING = {
         def test_run():
             assert asyncio.run(later(2)) == [2]
     """,
+    "lists that stay with the program": "rows = loop()\nassert rows[0] is not None and len(rows[0]) == 1",
+    "statements in a block": "for count in range(2):\n    assert total([count]) == count",
     "printed words": """
         import contextlib, io
         def test_shout():
@@ -216,6 +227,11 @@ PASSING = {
     """,
     "replaced functions": """
         from unittest import mock
+        @mock.patch("solution.total")
+        def test_decorated(fake):
+            fake.return_value = 4
+            assert twice([1]) == 8
+            fake.assert_called_once_with([1])
         def test_patched():
             with mock.patch("solution.sum", create=True, side_effect=len) as fake:
                 import solution
@@ -472,6 +488,7 @@ async def test_tests_that_end_their_own_sandbox_have_no_report(box: Sandbox) -> 
 # Weights, and tests that cannot fail
 
 
+@pytest.mark.slow
 async def test_tests_by_the_author_count_less_and_do_not_reject(box: Sandbox) -> None:
     wrong = "assert total([1]) == 2"
     checks = [written(wrong, written_by=writer) for writer in ("author", "model", "caller")]
@@ -484,6 +501,12 @@ async def test_tests_by_the_author_count_less_and_do_not_reject(box: Sandbox) ->
     assert weights == sorted(set(weights))
 
 
+async def test_of_a_program_with_nothing_to_change_nobody_knows_whether_its_test_can_fail(box: Sandbox) -> None:
+    outcome = await verdict(box, written("assert Empty is not None"), candidate("class Empty: pass"))
+    assert (outcome.passed, outcome.can_fail, outcome.weight) == (True, None, 1.0)
+
+
+@pytest.mark.slow
 async def test_a_test_that_cannot_fail_has_no_weight(box: Sandbox) -> None:
     source = "def test_total():\n    try:\n        total([1])\n    except Exception:\n        pass\n    assert True"
     outcome = await verdict(box, written(source, written_by="model"))

@@ -276,11 +276,13 @@ async def _can_fail(
         after = await _report_on(check, await _with_fault(candidate, mutant, runs, box, seconds), box, seconds)
         if not after.passed:
             return True, str(mutant)
+    whole = candidate.program.code if candidate.source is None else candidate.source
+    idle = hollow(whole)
+    if report.used_program and idle == whole:
+        return None, ""
     nothing = ExecutionResult(code="", language="python", label=candidate.result.label)
-    idle = hollow(candidate.program.code if candidate.source is None else candidate.source)
-    after = await _report_on(
-        check, dataclasses.replace(candidate, source=idle, result=nothing, answer=None), box, seconds
-    )
+    lazy = dataclasses.replace(candidate, source=idle, result=nothing, answer=None)
+    after = await _report_on(check, lazy, box, seconds)
     return not after.passed, "" if after.passed else "a program that does nothing"
 
 

@@ -379,14 +379,13 @@ def _needs_pytest(tree: ast.Module) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name in _SETUPS for node in ast.walk(tree))
 
 
-def _has_statements(tree: ast.Module) -> bool:
-    """Return True if the module's own statements test something: an `assert` or a call."""
-    for node in tree.body:
-        if isinstance(node, (ast.Assert, ast.For, ast.While)):
-            return True
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            return True
-    return False
+def _has_statements(node: ast.AST) -> bool:
+    """Return True if statements outside of functions and classes test something: an `assert`, or a call for nothing."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return False
+    if isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        return True
+    return any(map(_has_statements, ast.iter_child_nodes(node)))
 
 
 # Messages

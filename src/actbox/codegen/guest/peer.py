@@ -169,7 +169,7 @@ class Peer:
         if keep and "remote" not in reply["value"]:
             raise Nonsense("a value in place of an object")
         value = self.take(reply["value"])
-        if keep:
+        if keep and type(value) is Remote:
             value._remote.sealed = True
         return value
 
@@ -203,7 +203,7 @@ class Peer:
         """Return the lists, dicts and sets among the arguments that the operation has changed."""
         changed: list[list[Any]] = []
         for place, value in enumerate(args):
-            if type(value) in (list, dict, set):
+            if type(value) in (list, dict, set) and "yours" not in forms[place]:
                 now = self.give(value)
                 if now != forms[place]:
                     changed.append([place, now])
@@ -264,7 +264,8 @@ class Peer:
             return self._given[content]
         if tag == "remote":
             number, name, mro, is_async = content
-            return Remote(_Reference(self, int(number), _text(name), _all_names(mro), bool(is_async)))
+            remote = Remote(_Reference(self, int(number), _text(name), _all_names(mro), bool(is_async)))
+            return _Coroutine(lambda: _ask(remote, "run")) if name == "coroutine" else remote
         if tag == "items":
             return _ITEMS[content[0]](map(self.take, content[1]))
         if tag == "pairs":
@@ -428,13 +429,8 @@ class Remote:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the object; a coroutine function of the program returns a coroutine here."""
-        if not self._remote.is_async:
-            return _ask(self, "call", *args, **kwargs)
-        coroutine = _ask(self, "call", *args, keep=True, **kwargs)
-        return _Coroutine(lambda: _ask(coroutine, "run"))
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return _Coroutine(lambda: _ask(self, "run")).__await__()
+        # A call of a coroutine function is kept, so that the program makes a coroutine, which is waited for later.
+        return _ask(self, "call", *args, keep=self._remote.is_async, **kwargs)
 
     def __eq__(self, other: Any) -> Any:
         return _ask(self, "eq", other) is True if type(other) is Remote else NotImplemented
