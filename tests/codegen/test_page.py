@@ -1,0 +1,70 @@
+"""The page of all attempts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actbox import ErrorInfo, ErrorKind, ExecutionResult
+from actbox.codegen.acceptance import Acceptance, CheckOutcome
+from actbox.codegen.page import attempts_messages, attempts_page
+from actbox.codegen.task import FileCheck
+from actbox.core.result import Artifact
+
+
+@dataclass(frozen=True)
+class Attempt:
+    number: int
+    code: str
+    result: ExecutionResult | None = None
+    error_class: str | None = None
+    checks: Acceptance | None = None
+    cost: float = 0.0
+    language: str = "python"
+    explanation: str = ""
+
+
+def _attempts() -> list[Attempt]:
+    error = ErrorInfo(kind=ErrorKind.RUNTIME, type="KeyError", message="'regoin'", line=2)
+    failed = ExecutionResult(exit_code=1, error=error, stdout="<b>reading</b>")
+    done = ExecutionResult(value=3, value_text="3", artifacts=(Artifact("chart.txt", b"chart"),))
+    check = FileCheck("chart.txt")
+    checks = Acceptance(
+        (
+            CheckOutcome(check=check, name="the file chart.txt", passed=True, share=1.0),
+            CheckOutcome(check=check, name="own tests", passed=False, message="``` <i>one</i> failed", weight=0.25),
+        )
+    )
+    return [
+        Attempt(1, "rows = read()\nrows['regoin']", failed, "runtime_error", cost=0.01),
+        Attempt(2, "", error_class="no_code", explanation="I cannot."),
+        Attempt(3, "rows = read()\nrows['region']", done, checks=checks, cost=0.02),
+    ]
+
+
+def test_the_page_shows_each_attempt_with_its_change_and_its_checks() -> None:
+    page = attempts_page("total <by> region", _attempts(), solved=True, stopped="solved", answer={"a": 1}, model="m")
+    for shown in (
+        "total &lt;by&gt; region",
+        "attempt 1 · runtime error · $0.0100",
+        "attempt 2 · no code",
+        "KeyError",
+        "chart.txt",
+        "✓ the file chart.txt",
+        "(weight 0.25)",
+        "Solved after 3 attempts, $0.0300.",
+    ):
+        assert shown in page
+    assert "<b>reading</b>" not in page and "<i>one</i>" not in page
+    assert "<script" not in page
+
+
+def test_a_change_is_shown_against_the_last_program() -> None:
+    messages = attempts_messages("?", _attempts(), solved=False, stopped="attempts")
+    (change,) = [text for text in messages[3].contents if "diff" in getattr(text, "text", "")]
+    assert "-rows['regoin']\n+rows['region']" in change.text  # type: ignore[union-attr]
+    assert messages[-1].text == "Not solved after 3 attempts, stopped by attempts, $0.0300."
+
+
+def test_a_program_that_was_sent_again_is_called_so() -> None:
+    twice = [Attempt(1, "1"), Attempt(2, "1")]
+    assert "The same program once more:" in attempts_messages("?", twice, solved=False, stopped="repetition")[2].text
