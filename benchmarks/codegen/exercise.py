@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -14,8 +16,12 @@ from random import Random
 from textwrap import dedent
 from typing import Any, Final
 
+from actbox import Program, Sandbox
 from actbox.core.counted import counted
 from actbox.core.result import ExecutionResult
+
+Check = Callable[[ExecutionResult], bool | str | Awaitable[bool | str]]
+"""A check of a result: True if it is right, else a sentence."""
 
 UNCHECKED: Final = object()
 """The answer of a case that has none."""
@@ -26,35 +32,53 @@ class Case:
     """An exercise with its data: the inputs, and all that is right about the result.
 
     Bytes among the `inputs` are files; other values are variables of the program. `answer` is compared with the
-    program's answer: numbers within `tolerance`, which for whole numbers does not matter, and tuples like lists.
-    `files` are compared with the artifacts of these names: `.json` and `.csv` by content, other text by lines; a
-    function takes the file's bytes and returns what is wrong with it, or "". `outside` returns what is wrong with what
-    the tools have done, or "". `tests` is the source of pytest tests for the program's names, in place of an answer.
+    program's answer: numbers within `tolerance`, and tuples like lists. `files` are compared with the artifacts of these
+    names: `.json` and `.csv` by content, other text by lines. In place of an answer or a file, a function takes the
+    value or the bytes and returns a sentence on what is wrong, or "". Of the tools, `lookups` only read and
+    `actions` do something; `outside` returns a sentence if they have done the wrong thing, or "". `tests` is source that
+    runs after the program's own lines, in the same interpreter, and raises if the program is wrong.
     """
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     answer: Any = UNCHECKED
     tolerance: float = 1e-6
     files: Mapping[str, Any] = field(default_factory=dict)
-    tools: Sequence[Callable[..., Any]] = ()
+    lookups: Sequence[Callable[..., Any]] = ()
+    actions: Sequence[Callable[..., Any]] = ()
     outside: Callable[[], str] = lambda: ""
     tests: str = ""
 
     def check(self, result: ExecutionResult) -> bool | str:
         """Return True if a result is right, else a sentence. The sentence names the place, never the right value."""
-        found = "" if self.answer is UNCHECKED else difference(result.value, self.answer, "the answer", self.tolerance)
+        found = "" if self.answer is UNCHECKED else self._wrong_answer(result.value)
         by_name = {artifact.name: artifact.data for artifact in result.artifacts}
         for name, expected in self.files.items():
             found = found or _wrong_file(name, by_name.get(name), expected, self.tolerance)
         return found or self.outside() or True
 
+    def _wrong_answer(self, value: Any) -> str:
+        if callable(self.answer):
+            return str(self.answer(value))
+        return difference(value, self.answer, "the answer", self.tolerance)
+
+    def check_in(self, box: Sandbox) -> Check:
+        """Return the check for results in a sandbox: `check`, or one that runs `tests` there."""
+        if not self.tests:
+            return self.check
+
+        async def passes_tests(result: ExecutionResult) -> bool | str:
+            passed = secrets.token_hex(8)  # the last value, so that a program that ends early has not passed
+            tested = await box.run_alone(f"{result.code}\n\n{self.tests}\n\n{passed!r}\n")
+            if tested.value == passed:
+                return True
+            return f"a test failed{f' with {tested.error.type}' if tested.error else ''}"
+
+        return passes_tests
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """A task of the evaluation. `case` makes its data with a random generator of the given seed.
-
-    `right` and `wrong` are programs; both are empty if nobody has written any.
-    """
+    """A task of the evaluation. `right` and `wrong` are programs, empty where nobody has written one."""
 
     name: str
     group: str
@@ -70,7 +94,7 @@ class Exercise:
     @property
     def has_other_data(self) -> bool:
         """True if another seed makes other data, so that a program can be tried with it."""
-        return not self.case(0).tests and bool(self.right)
+        return bool(self.wrong)
 
 
 class Group:
@@ -89,6 +113,18 @@ class Group:
             self.exercises.append(Exercise(name=name, group=self.name, make=make, **texts))
 
         return add
+
+
+async def run_alone(program: str, case: Case, box: Sandbox) -> str:
+    """Run a program with a case's data, without an agent. Return "" if it is right, else a sentence."""
+    files = {name: given for name, given in case.inputs.items() if isinstance(given, bytes)}
+    values = {name: given for name, given in case.inputs.items() if name not in files}
+    result = await box.run_alone(Program(program, inputs=values, files=files), tools=[*case.lookups, *case.actions])
+    if not result.success:
+        return f"the program failed: {result.error}"
+    verdict = case.check_in(box)(result)
+    verdict = await verdict if inspect.isawaitable(verdict) else verdict
+    return "" if verdict is True else str(verdict)
 
 
 def difference(found: Any, expected: Any, where: str, tolerance: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.codegen.exercise import Exercise
+
 from . import algorithms, data, files, text, tools
 
 EXERCISES: tuple[Exercise, ...] = tuple(

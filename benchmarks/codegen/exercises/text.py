@@ -196,8 +196,8 @@ def commas_in_quotes(random: Random) -> Case:
 
 @GROUP.exercise(
     goal="""letter.txt has places such as {{name}}, sometimes with spaces inside as in {{ name }}. The variable values
-    is a dict. Answer with the text of the letter, in which each place is replaced by its value. Leave a place whose name
-    is not in the dict exactly as it is.""",
+    is a dict. Answer with the text of the letter, in which each place is replaced by its value. Leave a place whose
+    name is not in the dict exactly as it is.""",
     right=r"""
         import re
 

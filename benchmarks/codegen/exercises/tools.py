@@ -35,7 +35,7 @@ def points_page_by_page(random: Random) -> Case:
         following = page + 1 if page * 5 < len(players) else None
         return {"players": players[5 * (page - 1) : 5 * page], "next_page": following}
 
-    return Case(answer=sum(points.values()), tools=[list_players])
+    return Case(answer=sum(points.values()), lookups=[list_players])
 
 
 @GROUP.exercise(
@@ -62,7 +62,7 @@ def invoices_in_euros(random: Random) -> Case:
         return rates[currency]
 
     total = sum(amount * rates[currency] for amount, currency in amounts)
-    return Case(answer=total, tolerance=0.0051, tools=[list_invoices, euro_rate])
+    return Case(answer=total, tolerance=0.0051, lookups=[list_invoices, euro_rate])
 
 
 @GROUP.exercise(
@@ -107,7 +107,7 @@ def reminders(random: Random) -> Case:
             return "somebody got the same reminder twice"
         return "" if set(sent) == due else "the reminders went to other customers than they should have"
 
-    return Case(answer=[names[3]], tools=[list_customers, send_reminder], outside=outside)
+    return Case(answer=[names[3]], lookups=[list_customers], actions=[send_reminder], outside=outside)
 
 
 @GROUP.exercise(
@@ -140,7 +140,7 @@ def stations_that_fail(random: Random) -> Case:
             raise RuntimeError(f"the station {name} did not answer")
         return temperatures[name]
 
-    return Case(inputs={"stations": stations}, answer=temperatures, tools=[read_station])
+    return Case(inputs={"stations": stations}, answer=temperatures, lookups=[read_station])
 
 
 @GROUP.exercise(
@@ -182,7 +182,7 @@ def size_of_folders(random: Random) -> Case:
         """Return the entries of a folder, each with `name`, `is_folder` and `bytes`. Paths of folders end with a /."""
         return folders[path]
 
-    return Case(answer=total, tools=[list_folder])
+    return Case(answer=total, lookups=[list_folder])
 
 
 @GROUP.exercise(
@@ -225,7 +225,11 @@ def transfers(random: Random) -> Case:
         return "" if balances == above else "the accounts do not have what they should have"
 
     return Case(
-        inputs={"accounts": shuffled(random, accounts)}, answer=missing, tools=[balance, transfer], outside=outside
+        inputs={"accounts": shuffled(random, accounts)},
+        answer=missing,
+        lookups=[balance],
+        actions=[transfer],
+        outside=outside,
     )
 
 
@@ -273,7 +277,7 @@ def orders_for_a_store(random: Random) -> Case:
     def outside() -> str:
         return "" if sorted(ordered) == sorted(wanted) else "the orders are not those that were needed"
 
-    return Case(answer=len(wanted), tools=[list_items, order], outside=outside)
+    return Case(answer=len(wanted), lookups=[list_items], actions=[order], outside=outside)
 
 
 @GROUP.exercise(
@@ -307,7 +311,7 @@ def a_free_hour(random: Random) -> Case:
         """Return the times that are taken, each as [start, end] in minutes after midnight."""
         return shuffled(random, meetings)
 
-    return Case(answer=end + 50, tools=[busy_times])
+    return Case(answer=end + 50, lookups=[busy_times])
 
 
 @GROUP.exercise(
@@ -330,7 +334,7 @@ def translated_sentence(random: Random) -> Case:
         return known.get(word)
 
     return Case(
-        inputs={"sentence": sentence}, answer=" ".join(known.get(word, word) for word in sentence), tools=[look_up]
+        inputs={"sentence": sentence}, answer=" ".join(known.get(word, word) for word in sentence), lookups=[look_up]
     )
 
 
@@ -358,7 +362,7 @@ def the_warmest_city(random: Random) -> Case:
         value = celsius[city]
         return {"value": value if units[city] == "C" else value * 9 / 5 + 32, "unit": units[city]}
 
-    return Case(inputs={"cities": shuffled(random, cities)}, answer=cities[4], tools=[temperature])
+    return Case(inputs={"cities": shuffled(random, cities)}, answer=cities[4], lookups=[temperature])
 
 
 @GROUP.exercise(
@@ -383,7 +387,7 @@ def prices_in_portions(random: Random) -> Case:
             raise ValueError("these are more than 8 codes")
         return [prices[code] for code in codes]
 
-    return Case(inputs={"codes": list(prices)}, answer=sum(prices.values()), tools=[get_prices])
+    return Case(inputs={"codes": list(prices)}, answer=sum(prices.values()), lookups=[get_prices])
 
 
 @GROUP.exercise(
@@ -418,7 +422,7 @@ def pages_that_link_in_circles(random: Random) -> Case:
         """Return the names of the pages to which a page links."""
         return links[page]
 
-    return Case(answer=len(names), tools=[get_links])
+    return Case(answer=len(names), lookups=[get_links])
 
 
 @GROUP.exercise(
@@ -451,4 +455,4 @@ def message_in_three_steps(random: Random) -> Case:
         return bytes.fromhex(text).decode("latin-1")
 
     secret = moved(message, 3)[::-1].encode().hex()
-    return Case(inputs={"secret": [secret]}, answer=message, tools=[move_back, turn_around, from_hexadecimal])
+    return Case(inputs={"secret": [secret]}, answer=message, lookups=[move_back, turn_around, from_hexadecimal])
