@@ -32,11 +32,13 @@ class Case:
     """An exercise with its data: the inputs, and all that is right about the result.
 
     Bytes among the `inputs` are files; other values are variables of the program. `answer` is compared with the
-    program's answer: numbers within `tolerance`, and tuples like lists. `files` are compared with the artifacts of these
-    names: `.json` and `.csv` by content, other text by lines. In place of an answer or a file, a function takes the
-    value or the bytes and returns a sentence on what is wrong, or "". Of the tools, `lookups` only read and
-    `actions` do something; `outside` returns a sentence if they have done the wrong thing, or "". `tests` is source that
-    runs after the program's own lines, in the same interpreter, and raises if the program is wrong.
+    program's answer: numbers within `tolerance`, and tuples like lists. `files` are compared with the artifacts of
+    these names: `.json` and `.csv` by content, other text by lines, bytes as they are. In place of an answer or a file,
+    a function takes the value or the bytes and returns a sentence on what is wrong, or "".
+
+    Of the tools, `lookups` only read and `actions` do something; `outside` returns a sentence if they have done the
+    wrong thing, or "". `tests` is source that runs after the program's own lines, in the same interpreter, and raises
+    if the program is wrong.
     """
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -90,11 +92,6 @@ class Exercise:
     def case(self, seed: int) -> Case:
         """Return the exercise with the data of a seed: the same seed makes the same data, for tools with new state."""
         return self.make(Random(f"{seed} {self.name}"))
-
-    @property
-    def has_other_data(self) -> bool:
-        """True if another seed makes other data, so that a program can be tried with it."""
-        return bool(self.wrong)
 
 
 class Group:

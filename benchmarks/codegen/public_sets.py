@@ -27,8 +27,8 @@ assert _outcome.testsRun and _outcome.wasSuccessful()
 def human_eval(path: Path) -> list[Exercise]:
     """Return the exercises of `HumanEval.jsonl`, also as `.gz`.
 
-    A row has `task_id`, `prompt` (imports, signature and docstring), `canonical_solution` (the body), `test` (a function
-    `check(candidate)`) and `entry_point`.
+    A row has `task_id`, `prompt` (imports, signature and docstring), `canonical_solution` (the body), `entry_point` and
+    `test` (a function `check(candidate)`).
     """
     return _exercises(path, "HumanEval", ("prompt", "canonical_solution", "test", "entry_point"), _of_human_eval)
 
