@@ -36,9 +36,10 @@ sys.path.insert(0, "/input/m3tooleval")
 
 def parameters(function):
     try:
-        return [[each.name, each.kind.name] for each in inspect.signature(function).parameters.values()]
+        found = inspect.signature(function).parameters.values()
     except ValueError:  # a function of C, such as max
-        return [["values", "VAR_POSITIONAL"]]
+        return [["values", "VAR_POSITIONAL", []]]
+    return [[each.name, each.kind.name, [] if each.default is each.empty else [each.default]] for each in found]
 
 
 with contextlib.redirect_stdout(io.StringIO()):
@@ -87,7 +88,7 @@ def _exercise(number: int, task: Mapping[str, Any], session: Session) -> Exercis
 
 
 def _tool(
-    task: int, name: str, description: str, parameters: list[tuple[str, str]], session: Session
+    task: int, name: str, description: str, parameters: list[tuple[str, str, list[Any]]], session: Session
 ) -> Callable[..., Any]:
     async def call(*positional: Any, **named: Any) -> Any:
         inputs = {"task": task, "tool": name, "positional": list(positional), "named": named}
@@ -97,7 +98,12 @@ def _tool(
         return result.value
 
     call.__name__, call.__doc__ = name, description
-    call.__signature__ = Signature([Parameter(each, getattr(Parameter, kind)) for each, kind in parameters])  # type: ignore[attr-defined]
+    call.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter(each, getattr(Parameter, kind), default=default[0] if default else Parameter.empty)
+            for each, kind, default in parameters
+        ]
+    )
     return call
 
 

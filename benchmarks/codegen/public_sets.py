@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,5 +101,5 @@ def _rows(path: Path) -> list[Any]:
         return [json.loads(line) for line in text.splitlines() if line.strip()]
     except ImportError as error:
         raise InvalidValue(f"{path}: Parquet needs pandas and pyarrow ({error}); JSON lines need nothing") from None
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InvalidValue(f"{path} cannot be read: {error}") from None

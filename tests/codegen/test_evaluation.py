@@ -262,7 +262,7 @@ async def test_the_tools_of_m3tooleval_run_in_a_sandbox_of_their_own(box: Sandbo
 
 async def test_a_directory_that_is_not_m3tooleval_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="scripts/eval/m3tooleval"):
-        async with m3_tool_eval(tmp_path, actbox.open_sandbox("linux")):
+        async with m3_tool_eval(tmp_path, None):  # type: ignore[arg-type]  # no sandbox is needed
             raise AssertionError("it was loaded")
 
 
