@@ -20,8 +20,8 @@ from actbox import Program, Sandbox
 from actbox.core.counted import counted
 from actbox.core.result import ExecutionResult
 
-Check = Callable[[ExecutionResult], bool | str | Awaitable[bool | str]]
-"""A check of a result: True if it is right, else a sentence."""
+Check = Callable[[ExecutionResult], str | Awaitable[str]]
+"""A check of a result: it returns "" if the result is right, else a sentence."""
 
 UNCHECKED: Final = object()
 """The answer of a case that has none."""
@@ -50,13 +50,13 @@ class Case:
     outside: Callable[[], str] = lambda: ""
     tests: str = ""
 
-    def check(self, result: ExecutionResult) -> bool | str:
-        """Return True if a result is right, else a sentence. The sentence names the place, never the right value."""
+    def check(self, result: ExecutionResult) -> str:
+        """Return "" if a result is right, else a sentence, which names the place and never the right value."""
         found = "" if self.answer is UNCHECKED else self._wrong_answer(result.value)
         by_name = {artifact.name: artifact.data for artifact in result.artifacts}
         for name, expected in self.files.items():
             found = found or _wrong_file(name, by_name.get(name), expected, self.tolerance)
-        return found or self.outside() or True
+        return found or self.outside()
 
     def _wrong_answer(self, value: Any) -> str:
         if callable(self.answer):
@@ -68,14 +68,14 @@ class Case:
         if not self.tests:
             return self.check
 
-        async def passes_tests(result: ExecutionResult) -> bool | str:
+        async def failing_tests(result: ExecutionResult) -> str:
             passed = secrets.token_hex(8)  # the last value, so that a program that ends early has not passed
             tested = await box.run_alone(f"{result.code}\n\n{self.tests}\n\n{passed!r}\n")
             if tested.value == passed:
-                return True
+                return ""
             return f"a test failed{f' with {tested.error.type}' if tested.error else ''}"
 
-        return passes_tests
+        return failing_tests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +119,8 @@ async def run_alone(program: str, case: Case, box: Sandbox) -> str:
     result = await box.run_alone(Program(program, inputs=values, files=files), tools=[*case.lookups, *case.actions])
     if not result.success:
         return f"the program failed: {result.error}"
-    verdict = case.check_in(box)(result)
-    verdict = await verdict if inspect.isawaitable(verdict) else verdict
-    return "" if verdict is True else str(verdict)
+    found = case.check_in(box)(result)
+    return await found if inspect.isawaitable(found) else str(found)
 
 
 def difference(found: Any, expected: Any, where: str, tolerance: float) -> str:
