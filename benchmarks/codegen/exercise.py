@@ -118,7 +118,7 @@ async def run_alone(program: str, case: Case, box: Sandbox) -> str:
     values = {name: given for name, given in case.inputs.items() if name not in files}
     result = await box.run_alone(Program(program, inputs=values, files=files), tools=[*case.lookups, *case.actions])
     if not result.success:
-        return f"the program failed: {result.error}"
+        return f"the program failed: {result.error.type}: {result.error.message}" if result.error else "it failed"
     found = case.check_in(box)(result)
     return await found if inspect.isawaitable(found) else str(found)
 

@@ -49,7 +49,9 @@ class Report:
         if self.price is None:
             return None
         found = list(records)
-        tokens = Tokens(sum(record.input_tokens for record in found), sum(record.output_tokens for record in found))
+        tokens = Tokens(
+            input=sum(record.input_tokens for record in found), output=sum(record.output_tokens for record in found)
+        )
         return Prices(models={self.model: self.price}).cost({}, {self.model: tokens}).usd
 
 

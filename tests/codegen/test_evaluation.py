@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import actbox
-from actbox import Sandbox, TokenPrice, Tool
+from actbox import Sandbox, Tool
+from actbox.capabilities import TokenPrice
 from actbox.core.errors import InvalidValue
 from actbox.core.result import Artifact, ExecutionResult
 from benchmarks.codegen.exercise import Case, Exercise, difference, run_alone
