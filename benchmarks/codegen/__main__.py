@@ -1,6 +1,6 @@
 """`python -m benchmarks.codegen`: solve all exercises, print the tables, and keep every record as JSON.
 
-python -m benchmarks.codegen                             scripted, in half a minute
+python -m benchmarks.codegen                             scripted, in some seconds
 python -m benchmarks.codegen --only data --seed 7        one group, or part of a name, with other data
 python -m benchmarks.codegen --model openai:MODEL        a model that `CodeAgent` takes; --base-url names its server
 python -m benchmarks.codegen --mbpp mbpp.jsonl --model … a public set in place of the project's own exercises
@@ -41,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.codegen", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--model", default="", metavar="PROVIDER:MODEL", help="ask a real model")
     parser.add_argument("--base-url", metavar="URL", help="the model's server")
-    parser.add_argument(
-        "--prices", type=Path, metavar="TOML", help='a table [models."PROVIDER:MODEL"] with input, output'
-    )
+    parser.add_argument("--prices", type=Path, metavar="TOML", help="prices of models, as Prices.load reads them")
     parser.add_argument("--attempts", type=int, default=ATTEMPTS, metavar="N", help=f"programs in all ({ATTEMPTS})")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="exercises at once (1)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of the data (0)")
@@ -64,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ActboxError as error:
         sys.exit(str(error))
     show(report)
-    path = given.results / ("codegen-model.json" if given.model else "codegen.json")
+    is_part = given.only or given.most or given.m3tooleval or any(getattr(given, name) for name in _SETS)
+    path = given.results / f"codegen{'-model' if given.model else ''}{'-part' if is_part else ''}.json"
     keep(report, path)
     print(f"kept in {path}")
 
@@ -99,7 +98,7 @@ async def _evaluate(given: argparse.Namespace) -> Report:
 async def _all(
     exercises: Sequence[Exercise], record: Callable[[Exercise], Awaitable[Record]], at_once: int
 ) -> list[Record]:
-    """Return the records of all exercises, in their order; a line on stderr says how far it is."""
+    """Return the records of all exercises, in their order; on a terminal, a line says how many are done."""
     turn, done = asyncio.Semaphore(at_once), 0
 
     async def one(exercise: Exercise) -> Record:
@@ -107,7 +106,9 @@ async def _all(
         async with turn:
             found = await record(exercise)
         done += 1
-        print(f"\r{done} of {len(exercises)}", end="" if done < len(exercises) else "\n", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            end = "\n" if done == len(exercises) else ""
+            print(f"\r{done} of {len(exercises)}", end=end, file=sys.stderr, flush=True)
         return found
 
     return await asyncio.gather(*map(one, exercises))

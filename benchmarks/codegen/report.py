@@ -21,7 +21,7 @@ from .record import Record
 _CODE = ("blocks", "code", "json", "call")
 _LEAST_WIDTH = 150
 
-SCRIPTED_NOTE = "scripted: no model was asked; each exercise got a program that is wrong, and then the right one"
+SCRIPTED_NOTE = "scripted: no model was asked; each exercise got a wrong program, if it has one, and then the right one"
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,8 @@ def keep(report: Report, path: Path) -> None:
 
 
 _Rows = tuple[list[str], list[list[str]]]
+_Column = Callable[[Sequence[Record]], str]
+"""Makes a cell of a group's records."""
 
 
 def tables(report: Report) -> dict[str, _Rows]:
@@ -99,18 +101,14 @@ def tables(report: Report) -> dict[str, _Rows]:
 
 
 def _by_group(report: Report) -> _Rows:
-    columns: dict[str, Callable[[Sequence[Record]], str]] = {
+    columns: dict[str, _Column] = {
         "exercises": lambda found: f"{len(found)}",
         "solved": _share(lambda record: record.solved),
         "at first": _share(lambda record: record.at_first),
         "right for other data": _holding,
         "attempts": _total(lambda record: len(record.attempts)),
-        "model calls": _total(lambda record: len(record.forms)),
-        "tokens read": _total(lambda record: record.input_tokens),
-        "tokens written": _total(lambda record: record.output_tokens),
-        "US dollars": lambda found: "unknown" if (usd := report.usd(found)) is None else f"{usd:.4f}",
-        "seconds, median": lambda found: f"{statistics.median(record.seconds for record in found):.2f}",
-        "ms of machinery an attempt, median": _machinery,
+        **(_of_a_model(report) if report.model else {"ms of machinery an attempt, median": _machinery}),
+        "seconds, median": _median(lambda record: record.seconds),
     }
     groups: dict[str, list[Record]] = {}
     for record in report.records:
@@ -119,6 +117,16 @@ def _by_group(report: Report) -> _Rows:
         groups["all"] = list(report.records)
     rows = [[name, *(column(found) for column in columns.values())] for name, found in groups.items()]
     return ["group", *columns], rows
+
+
+def _of_a_model(report: Report) -> dict[str, _Column]:
+    return {
+        "model calls": _total(lambda record: len(record.forms)),
+        "tokens read": _total(lambda record: record.input_tokens),
+        "tokens written": _total(lambda record: record.output_tokens),
+        "US dollars": lambda found: "unknown" if (usd := report.usd(found)) is None else f"{usd:.4f}",
+        "seconds of the model, median": _median(lambda record: record.model_seconds),
+    }
 
 
 def _by_class(records: Sequence[Record]) -> _Rows:
@@ -144,7 +152,7 @@ def _kind(form: str) -> str:
     return "a JSON call" if form == "unknown_tool" else "words" if form in ("words", "html") else "no answer"
 
 
-def _share(holds: Callable[[Record], bool]) -> Callable[[Sequence[Record]], str]:
+def _share(holds: Callable[[Record], bool]) -> _Column:
     return lambda found: f"{sum(map(holds, found))} ({sum(map(holds, found)) / len(found):.0%})"
 
 
@@ -153,7 +161,11 @@ def _holding(found: Sequence[Record]) -> str:
     return f"{sum(tried)} of {len(tried)}" if tried else "not tried"
 
 
-def _total(number: Callable[[Record], int]) -> Callable[[Sequence[Record]], str]:
+def _median(number: Callable[[Record], float]) -> _Column:
+    return lambda found: f"{statistics.median(map(number, found)):.2f}"
+
+
+def _total(number: Callable[[Record], int]) -> _Column:
     return lambda found: f"{sum(map(number, found)):,}"
 
 
