@@ -18,7 +18,12 @@ from actbox.capabilities import Prices, TokenPrice, Tokens
 
 from .record import Record
 
-_CODE = ("blocks", "code", "json", "call")
+_KINDS = {
+    **dict.fromkeys(("blocks", "code", "json"), "code"),
+    "call": "code in a call",
+    "unknown_tool": "a JSON call",
+    **dict.fromkeys(("words", "html"), "words"),
+}
 _LEAST_WIDTH = 150
 
 SCRIPTED_NOTE = "scripted: no model was asked; each exercise got a wrong program, if it has one, and then the right one"
@@ -142,14 +147,10 @@ def _by_class(records: Sequence[Record]) -> _Rows:
 def _by_form(records: Sequence[Record]) -> _Rows:
     forms = Counter(form for record in records for form in record.forms)
     total = sum(forms.values())
-    rows = [[form, _kind(form), f"{count}", f"{count / total:.0%}"] for form, count in forms.most_common()]
+    rows = [
+        [form, _KINDS.get(form, "no answer"), f"{count}", f"{count / total:.0%}"] for form, count in forms.most_common()
+    ]
     return ["form", "is", "replies", "share"], rows
-
-
-def _kind(form: str) -> str:
-    if form in _CODE:
-        return "code"
-    return "a JSON call" if form == "unknown_tool" else "words" if form in ("words", "html") else "no answer"
 
 
 def _share(holds: Callable[[Record], bool]) -> _Column:

@@ -48,10 +48,10 @@ _WORDS = (
 def frequent_words(random: Random) -> Case:
     words = random.sample(_WORDS, 8)
     counts = dict(zip(words, (19, 16, 16, 12, 9, 5, 4, 2), strict=True))
-    told = shuffled(random, (word for word, count in counts.items() for _ in range(count)))
+    written = shuffled(random, (word for word, count in counts.items() for _ in range(count)))
     marks = (" ", " ", ", ", ". ", " - ", "; ")
     story = "".join(
-        (word.title() if number % 4 == 0 else word) + random.choice(marks) for number, word in enumerate(told)
+        (word.title() if number % 4 == 0 else word) + random.choice(marks) for number, word in enumerate(written)
     )
     ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return Case(inputs={"story.txt": f"{story}\n".encode()}, answer=ranked[:5])
@@ -315,9 +315,10 @@ def sentences_with_abbreviations(random: Random) -> Case:
         f"Is the {random.choice(_WORDS)}, e.g. the old one, for sale?",
         f"We close at 5 p.m. on {random.choice(('Monday', 'Friday'))}.",
     ]
-    told = [*sentences, *random.choices(sentences, k=random.randint(5, 12))]
+    written = [*sentences, *random.choices(sentences, k=random.randint(5, 12))]
     return Case(
-        inputs={"note.txt": text_bytes(shuffled(random, told)), "short": ["Dr.", "e.g.", "p.m."]}, answer=len(told)
+        inputs={"note.txt": text_bytes(shuffled(random, written)), "short": ["Dr.", "e.g.", "p.m."]},
+        answer=len(written),
     )
 
 
