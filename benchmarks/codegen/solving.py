@@ -6,12 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from actbox.codegen import CodingAgent, RetryPolicy, Task
-from actbox.codegen.protocol import response_of
-
 from actbox import Sandbox, Tool
 from actbox.codeact.blocks import fenced
 from actbox.codeact.model import ChatModel, Message, ModelReply, ScriptedModel, TokenUsage, ToolSpec
+from actbox.codegen import CodingAgent, RetryPolicy, Task
+from actbox.codegen.protocol import response_of
 
 from .exercise import Case, Exercise, run_alone
 from .record import Record

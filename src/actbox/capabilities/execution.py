@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from actbox.codeact.review_decision import decide
@@ -28,13 +28,13 @@ from actbox.review import Rules, Verdict, check_readable, review
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Sandbox, Session
 from actbox.sandbox.dependencies import asks_for_packages
-from actbox.sandbox.guest import beneath
 from actbox.sandbox.opening import open_sandbox
 from actbox.sandbox.registry import TABLE
 from actbox.tools.typescript import RESERVED_WORDS
 
 from .budgets import Budget
 from .capability import Capability, Resources, Runtime
+from .input_roots import InputRoot, input_files
 from .invocation import Invocation, canonical
 from .outcome import StepFailed
 
@@ -49,7 +49,6 @@ _MOST_BOXES: Final = 8
 _MOST_SESSIONS: Final = 32
 _MOST_POLICIES: Final = 256
 _IDLE_SECONDS: Final = 3600.0
-_MOST_INPUT_BYTES: Final = 256 * 2**20
 _TIMEOUT_MS: Final = 30_000
 _MEMORY_MB: Final = 512
 _MIB: Final = 2**20
@@ -78,16 +77,6 @@ _JAVASCRIPT: Final = """[:map
   [:dependencies {:optional true} [:vector :string]]]"""
 _JAVASCRIPT_RESULT: Final = "[:map [:stdout :string] [:stderr :string] [:exit_code :int]]"
 _RTFS: Final = "[:map [:expression :string] [:bindings {:optional true} [:map]]]"
-
-
-@dataclass(frozen=True, slots=True)
-class InputRoot:
-    """A directory of the host below which `input_files` may lie, and the label of each file in it."""
-
-    path: Path
-    label: Label = PUBLIC
-    named: Path | None = None
-    """The path by which the registry was given it, if there is a link in that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +369,7 @@ def execute_python(settings: Execution, boxes: Sandboxes) -> Capability:
         shown = await _reviewed(call, "python", rules)
         wanted = call.input.get("input_files") or {}
         call.raise_label(boxes.label_of_session(call, call.input.get("session", "")))
-        call.prepared = await run_blocking(_input_files, call, wanted, settings.input_roots) if wanted else {}
+        call.prepared = await run_blocking(input_files, call, wanted, settings.input_roots) if wanted else {}
         _check_packages(call, "python", settings)
         return shown
 
@@ -533,40 +522,6 @@ def _program(
         return Program(code, language, inputs=bindings, files=files, dependencies=given.get("dependencies") or ())
     except InvalidValue as error:
         raise StepFailed("invalid", "validate_input", str(error)) from None
-
-
-def _input_files(call: Invocation, given: Mapping[str, str], roots: Sequence[InputRoot]) -> dict[str, bytes]:
-    """Return the content of host files by their names inside; each raises the call's label by its directory's."""
-    files: dict[str, bytes] = {}
-    left = _MOST_INPUT_BYTES
-    for name, path in given.items():
-        where = Path(os.path.abspath(path))
-        for one in roots:
-            if one.named is not None and where.is_relative_to(one.named):
-                where = one.path / where.relative_to(one.named)
-                break
-        # The innermost directory counts, so that a part of one can have a label of its own.
-        within = [one for one in roots if where.is_relative_to(one.path)]
-        if not within:
-            why = f"input_files: {path} lies below none of the directories that may be read"
-            raise StepFailed("refused", "validate_input", why)
-        root = max(within, key=lambda one: len(one.path.parts))
-        call.raise_label(root.label)  # a refusal also says something about the directory
-        try:
-            with beneath.opened_folder("/") as top:  # so that no link on the way to the root is followed either
-                descriptor = beneath.open_file(top, os.fspath(where.relative_to("/")))
-            with open(descriptor, "rb", buffering=0) as file:
-                is_large = os.fstat(descriptor).st_size > left  # so that no more than may be is ever read
-                data = b"" if is_large else beneath.read_open(file.fileno(), left + 1)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            why = f"input_files: {path} cannot be read: {reason or 'it is no file'}"
-            raise StepFailed("refused", "validate_input", why) from None
-        if is_large or (left := left - len(data)) < 0:
-            most = f"{_MOST_INPUT_BYTES // _MIB} MiB"
-            raise StepFailed("refused", "validate_input", f"input_files: together they have more than {most}")
-        files[name] = data
-    return files
 
 
 def _error_text(error: ErrorInfo) -> str:

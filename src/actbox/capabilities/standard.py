@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 from actbox.core.domains import AllowedDomain
@@ -24,8 +23,9 @@ from .budgets import Account, Budget
 from .capability import Capability
 from .chat_transforms import redact_message, verify_redaction
 from .delegation import CodingAgent, delegate_coding_agent, refined_execute
-from .execution import OUTPUT_TYPES, SPEC_RULES, STANDARD, Execution, InputRoot, Sandboxes
+from .execution import OUTPUT_TYPES, SPEC_RULES, STANDARD, Execution, Sandboxes
 from .files import Folder, workspace_files
+from .input_roots import InputLabels, InputRoot
 from .journal import Journal
 from .metering import Metrics
 from .network_request import http_request
@@ -91,7 +91,7 @@ def standard_registry(
     javascript_environment: str = "nodejs-tools",
     engine: str = "",
     allow_unisolated: bool = False,
-    input_roots: Mapping[str | os.PathLike[str], Label | str] | Iterable[str | os.PathLike[str]] = (),
+    input_roots: InputLabels | Iterable[str | os.PathLike[str]] = (),
     rules: Rules | None = SPEC_RULES,
     output_types: Iterable[str] = OUTPUT_TYPES,
     sessions: bool = False,
@@ -130,10 +130,7 @@ def standard_registry(
     Raises `InvalidValue`, also for an `engine` without isolation unless `allow_unisolated` is given, and for a declared
     capability that is no standard one.
     """
-    if isinstance(input_roots, str | os.PathLike):
-        input_roots = [input_roots]
-    given = input_roots if isinstance(input_roots, Mapping) else dict.fromkeys(input_roots, "public")
-    roots = tuple(_root(path, Label(label)) for path, label in given.items())
+    roots = InputRoot.all_of(input_roots)
     policy = policy or Policy.strict()
     if egress_max is None:
         egress_max = policy.egress_max
@@ -189,10 +186,3 @@ def _extensions(given: Iterable[str]) -> tuple[str, ...]:
     if isinstance(given, str):
         raise InvalidValue(f"output_types is a list such as ['png'], not {given!r}")
     return tuple(one.lower().removeprefix(".") for one in given)
-
-
-def _root(path: str | os.PathLike[str], label: Label) -> InputRoot:
-    found, named = Path(os.path.realpath(path)), Path(os.path.abspath(path))
-    if not found.is_dir():
-        raise InvalidValue(f"input_roots: {path} is no directory")
-    return InputRoot(found, label, None if named == found else named)

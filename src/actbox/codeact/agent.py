@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
@@ -10,17 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from actbox.content.render import render
 from actbox.core.call_log import CallLog
-from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
-from actbox.core.events import ApprovalDecided, ApprovalRequested, Completed, Event, ToolFinished, ToolStarted
+from actbox.core.errors import InvalidValue
+from actbox.core.events import Completed, Event, ToolFinished, ToolStarted
 from actbox.core.policy import Policy
-from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
-from actbox.sandbox.contract import Sandbox, closing
+from actbox.sandbox.contract import Sandbox
 from actbox.tools import Approval, Approver, Tool, Toolset
-from actbox.tools.approval import decision_of
 
-from .approvals import ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
-from .approvers import Callback, approver_of
+from .approvals import ApprovalStyle
+from .approvers import Callback
 from .arguments import Sent
 from .final_answer import FINAL_ANSWER, FinalAnswer
 from .instructions import agent_instructions, execute_code_spec
@@ -28,7 +25,7 @@ from .loop import Ask, End, Loop, Run, Stopped
 from .model import ChatModel, TokenUsage
 from .named_model import named_model
 from .package_instructions import packages_of
-from .review_decision import Advice, advice_on, blocked, checked_rules
+from .supervision import Supervision
 from .withholding import may_read, sentence_for_model
 
 if TYPE_CHECKING:
@@ -175,18 +172,9 @@ class CodeAgent:
         else:
             raise InvalidValue("base_url is for a model given by name; a ChatModel has an address of its own")
         self._sandbox = sandbox
-        check_modes(approval, approval_style)
-        self._tools = Toolset.of(tools)
-        self._approver = approver_of(approver) or self._tools.approver
-        if self._approver is not None:
-            self._tools = self._tools.asking(self._approver)
-        elif effective_mode(self._tools, approval) == "always_require":
-            why = ", ".join(map(repr, self._tools.requiring)) or "approval='always_require'"
-            raise InvalidValue(f"approval is required ({why}), but there is no approver: give approver=…")
-        cannot_ask = "" if self._approver is not None else "there is no approver: give approver=…"
-        self._rules = None if review is None else checked_rules(review, cannot_ask=cannot_ask)
-        self._approval = approval
-        self._approval_style = approval_style
+        self._supervision = Supervision.of(
+            tools, review=review, approval=approval, style=approval_style, approver=approver
+        )
         self._max_turns = max_turns
         self._timeout = timeout
         self._guidance = guidance
@@ -209,7 +197,7 @@ class CodeAgent:
         final = FinalAnswer(cleared="secret")  # it goes to whoever has asked, whatever its label
         policy = getattr(self._sandbox, "policy", None)
         cleared = policy.model_clearance if isinstance(policy, Policy) else None
-        toolset = self._tools.with_tools(final.tool)
+        toolset = self._supervision.tools.with_tools(final.tool)
         packages = packages_of(self._sandbox)
         text = agent_instructions(
             toolset, network=self._sandbox.traits.network, extra=self._guidance, packages=packages
@@ -263,52 +251,12 @@ class CodeAgent:
             )
         )
 
-    async def _run(self, action: Run, toolset: Toolset) -> AsyncGenerator[Event]:
+    def _run(self, action: Run, toolset: Toolset) -> AsyncGenerator[Event]:
         """Run a program if its review and its approver allow it; the last event is `Completed`."""
-        advice = Advice()
-        try:
-            if self._rules is not None:
-                advice = await advice_on(Program(action.code), self._rules, toolset)
-            async with aclosing(self._run_advised(action, toolset, advice)) as events:
-                async for event in events:
-                    yield Completed(advice.warn(event.result)) if isinstance(event, Completed) else event
-        except InvalidValue as error:  # the program itself exceeds a bound, which the model can fix
-            info = ErrorInfo(kind=ErrorKind.SYNTAX, message=str(error))
-            yield Completed(advice.warn(ExecutionResult(exit_code=1, error=info, sandbox=self._sandbox.traits.engine)))
-
-    async def _run_advised(self, action: Run, toolset: Toolset, advice: Advice) -> AsyncGenerator[Event]:
-        program = action.code
-        if advice.error is not None:
-            yield Completed(blocked(advice.error, self._sandbox.traits.engine))
-            return
-        approval = run_approval(program, toolset, default=self._approval, style=self._approval_style)
-        approval = replace(approval, findings=advice.question)
-        if approval.required:
-            async for event in self._ask(program, approval):
-                yield event
-                if isinstance(event, Completed):
-                    return
-        sent = Sent(program, action.dependencies).to_run()
-        stream = self._sandbox.stream(sent, tools=approval.toolset, timeout=self._timeout)
-        async with closing(stream):
-            async for event in stream:
-                yield event
-
-    async def _ask(self, program: str, approval: RunApproval) -> AsyncGenerator[Event]:
-        """Ask the approver whether a program may run; if it may not, the last event is `Completed`."""
-        assert self._approver is not None
-        request = approval.request(program)
-        yield ApprovalRequested(request_id=request.id, what="run", reason=request.reason, tools=request.tools)
-        asked = time.perf_counter()
-        decision = await decision_of(self._approver, request)
-        yield ApprovalDecided(
-            request_id=request.id,
-            what="run",
-            decision="approved" if decision.approved else "refused",
-            reason=decision.reason,
-            by=decision.by,
-            cause=decision.cause,
-            waited_ms=(time.perf_counter() - asked) * 1000,
+        sent = Sent(action.code, action.dependencies)
+        return self._supervision.stream(
+            action.code,
+            toolset,
+            lambda tools: self._sandbox.stream(sent.to_run(), tools=tools, timeout=self._timeout),
+            engine=self._sandbox.traits.engine,
         )
-        if not decision.approved:
-            yield Completed(refused(decision, self._sandbox.traits.engine))

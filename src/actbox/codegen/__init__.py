@@ -8,8 +8,10 @@ from actbox.core.errors import Unsupported
 from actbox.core.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from .coding_agent import CodingAgent
     from .decision import Decision, DecisionTable, Intent, ask_intent, decide
     from .input_schemas import FileSchema, describe
+    from .outcome import Attempt, CodingEvent, Outcome
     from .profiles import Profile, ProfileCheck, Profiles
     from .protocol import request_of, response_of
     from .request import CodingRequest
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
     from .task import Check, Constraints, Example, FileCheck, InputFile, SchemaCheck, Task, TextCheck
 
 __all__ = [
+    "Attempt",
     "Check",
+    "CodingAgent",
+    "CodingEvent",
     "CodingRequest",
     "CodingResponse",
     "Constraints",
@@ -30,6 +35,7 @@ __all__ = [
     "FileSchema",
     "InputFile",
     "Intent",
+    "Outcome",
     "Profile",
     "ProfileCheck",
     "Profiles",
@@ -47,8 +53,10 @@ __all__ = [
 _attribute = lazy_attributes(
     __name__,
     {
+        "coding_agent": "CodingAgent",
         "decision": "Decision DecisionTable Intent ask_intent decide",
         "input_schemas": "FileSchema describe",
+        "outcome": "Attempt CodingEvent Outcome",
         "profiles": "Profile ProfileCheck Profiles",
         "protocol": "request_of response_of",
         "request": "CodingRequest",

@@ -52,12 +52,20 @@ class EffectLog:
     same result or the same error. A call that the end of its run has cut off may have taken effect, and then is an
     error, too. Within one attempt equal calls are different calls.
 
+    `charge` is called before each call that is made, also of a tool that is `retry_safe`; it raises `ToolError` for one
+    that must not be made.
+
     The log holds all arguments' digests and all results, in memory. Approvers are asked about a call that is repeated,
     as about any other. Use it in one event loop.
     """
 
-    def __init__(self, tools: Toolset | Iterable[Tool | Callable[..., Any]] | None = None) -> None:
+    def __init__(
+        self,
+        tools: Toolset | Iterable[Tool | Callable[..., Any]] | None = None,
+        charge: Callable[[], object] | None = None,
+    ) -> None:
         self._tools = Toolset.of(tools)
+        self._charge = charge
         self._attempts = 0
         self._by_key: dict[str, list[_Call]] = {}
         self._calls: list[_Call] = []
@@ -122,9 +130,16 @@ class AttemptTools:
         return tuple(self._needed)
 
     def _recorded(self, tool: Tool) -> Tool:
-        if tool.retry_safe:
+        if tool.retry_safe and self._log._charge is None:
             return tool
-        return _RecordedTool(**{one.name: getattr(tool, one.name) for one in fields(Tool)}, _once=self._once)
+        once = self._charged if tool.retry_safe else self._once
+        return _RecordedTool(**{one.name: getattr(tool, one.name) for one in fields(Tool)}, _once=once)
+
+    async def _charged(self, tool: str, key: str, shown: Any, make: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call that may be made again."""
+        if self._log._charge is not None:
+            self._log._charge()
+        return await make()
 
     async def _once(self, tool: str, key: str, shown: Any, make: Callable[[], Awaitable[Any]]) -> Any:
         """Make a call unless an earlier attempt has made it; return and raise as `Tool.answer` does."""
@@ -135,6 +150,8 @@ class AttemptTools:
         if self._holds_back:
             self._needed.append(f"{spelt_out(tool)}({json_text(shown)})")
             raise NeedsEffect(f"{tool!r} has effects, and none are made before this program is chosen", tool=tool)
+        if self._log._charge is not None:
+            self._log._charge()
         self._made[key] += 1
         call = self._log._begun(tool, key, shown, self._number)
         try:

@@ -1,0 +1,90 @@
+"""`Places`: the sandboxes of a coding agent by language, some of which are opened only when they are needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Final
+
+from actbox.core.errors import ActboxError
+from actbox.core.policy import Policy
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.opening import open_sandbox
+from actbox.sandbox.registry import TABLE
+
+_ENGINES: Final = {"javascript": "node", "typescript": "node", "rtfs": "rtfs"}
+"""The engines that are opened for other languages than those of the agent's own sandbox."""
+
+
+class Places:
+    """The sandboxes for one task: the agent's own, those that it was given by language, and those it opens itself.
+
+    What is opened here belongs to `stack`. Another engine is opened only if it isolates, and under the same policy.
+    """
+
+    def __init__(
+        self, box: Sandbox, given: Mapping[str, Sandbox], checks: Sandbox | None, stack: AsyncExitStack
+    ) -> None:
+        self._box = box
+        self._given = given
+        self._checks = checks
+        self._stack = stack
+        self._opened: dict[str, Sandbox] = {}
+        self._turn = asyncio.Lock()
+        policy = getattr(box, "policy", None)
+        self._policy = policy if isinstance(policy, Policy) else Policy()
+
+    async def languages(self, wanted: str = "") -> tuple[str, ...]:
+        """Return the languages that can run here; only those at hand if `wanted` is one of them."""
+        at_hand = (*self._box.traits.languages, *self._given)
+        if wanted in at_hand:
+            return at_hand
+        engines = dict.fromkeys(_ENGINES.values())
+        works = [name for name in engines if (await run_blocking(TABLE[name].check)).works]
+        return tuple(dict.fromkeys([*at_hand, *(one for one, engine in _ENGINES.items() if engine in works)]))
+
+    async def of(self, language: str) -> Sandbox | None:
+        """Return the sandbox for programs in a language, `None` if there is none. It is started."""
+        if language in self._given:
+            return self._given[language]
+        if language in self._box.traits.languages:
+            return self._box
+        if language == "python":
+            return await self._open("auto", Policy.strict())
+        if language not in _ENGINES:
+            return None
+        policy = self._policy
+        if language == "rtfs":
+            policy = Policy(limits=replace(policy.limits, disk_mib=None))  # there are no files
+        try:
+            return await self._open(_ENGINES[language], policy)
+        except ActboxError:
+            return None  # `languages` did not name it, or its policy cannot be kept there
+
+    @property
+    def own(self) -> Sandbox:
+        """The agent's own sandbox."""
+        return self._box
+
+    async def for_checks(self) -> Sandbox:
+        """Return the sandbox for tests: one that runs Python and, where that can be chosen, has no network.
+
+        Raises `ActboxError` if there is none.
+        """
+        if self._checks is not None:
+            return self._checks
+        if "python" not in self._box.traits.languages:
+            return await self._open("auto", Policy.strict())
+        if not self._policy.domains:
+            return self._box
+        return await self._open(self._box.traits.engine, replace(self._policy, domains=(), secrets=()))
+
+    async def _open(self, engine: str, policy: Policy) -> Sandbox:
+        async with self._turn:  # candidates come at once
+            if engine not in self._opened:
+                box = open_sandbox(engine, policy=policy)
+                self._opened[engine] = await self._stack.enter_async_context(box)
+        return self._opened[engine]

@@ -1,0 +1,210 @@
+"""`Work`: all that the candidates of one task share: models and their cost, the budget, effects, sandboxes, checks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final, TypeVar
+
+from actbox.capabilities.budgets import Account, Budget, BudgetExceeded
+from actbox.capabilities.prices import Prices, TokenPrice, Tokens
+from actbox.codeact.model import ChatModel, Message, ModelReply, TokenUsage, ToolSpec, complete
+from actbox.codeact.supervision import Supervision
+from actbox.core.errors import ToolError
+from actbox.core.labels import Label
+from actbox.core.packages import PackagePolicy
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import Session
+
+from .effects import EffectLog
+from .outcome import Attempt, CodingEvent, CodingUsage
+from .places import Places
+from .prompts import Prompt
+from .retry import RetryPolicy
+from .task import Task
+
+_LEAST: Final = 0.001
+_LEAST_USD: Final = 1e-12
+_MIB: Final = 2**20
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """Raised where a task cannot be worked on any more; `stopped` and `reason` are those of `Outcome`."""
+
+    def __init__(self, stopped: str, reason: str, failure: Exception | None = None) -> None:
+        super().__init__(reason)
+        self.stopped, self.reason, self.failure = stopped, reason, failure
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A model that writes programs, and its price, `None` if nobody knows it."""
+
+    model: ChatModel
+    price: TokenPrice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A model's reply, with its cost in US dollars, 0 if nobody knows it, and the milliseconds until it came."""
+
+    reply: ModelReply
+    cost: float
+    wall_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a coding agent that hold for every task."""
+
+    retry: RetryPolicy
+    supervision: Supervision
+    packages: PackagePolicy | None
+    prompt: Prompt
+    guidance: str
+    timeout: float | None
+    model_seconds: float
+    write_tests: bool
+    mutations: int
+
+
+@dataclass(slots=True)
+class Work:
+    """The work on one task. `tell` is given each event, and `session` is the state from which attempts start."""
+
+    task: Task
+    settings: Settings
+    places: Places
+    account: Account
+    tell: Callable[[CodingEvent], None]
+    session: Session | None = None
+    cleared: Label | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    by_model: dict[str, TokenUsage] = field(default_factory=dict)
+    model_calls: int = 0
+    runs: int = 0
+    tool_calls: int = 0
+    usd: Decimal | None = Decimal(0)
+    label: Label = field(default_factory=Label)
+    notes: dict[str, None] = field(default_factory=dict)
+    effects: EffectLog = field(default_factory=EffectLog)
+    _begun: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        is_bounded = self.account.left_of("tool_calls") is not None
+        self.effects = EffectLog(self.settings.supervision.tools, self._charge_call if is_bounded else None)
+        self.label = self.task.joined_label
+
+    @property
+    def turns(self) -> int:
+        """The number of model calls that each candidate may make: those of planning are taken from them."""
+        retry = self.settings.retry
+        if retry.max_coding_turns is None:
+            return retry.max_attempts
+        return max(1, min(retry.max_attempts, retry.max_coding_turns - self.model_calls))
+
+    @property
+    def may_plan(self) -> bool:
+        """True if another call of the model may be spent on anything but programs."""
+        most = self.settings.retry.max_coding_turns
+        return most is None or self.model_calls + 1 < most
+
+    @property
+    def spent(self) -> float | None:
+        """The US dollars that the models have cost so far, `None` if nobody knows."""
+        return None if self.usd is None else float(self.usd)
+
+    def usage(self) -> CodingUsage:
+        """Return the usage so far."""
+        return CodingUsage(
+            by_model=dict(self.by_model),
+            model_calls=self.model_calls,
+            runs=self.runs,
+            tool_calls=self.tool_calls,
+            usd=self.spent,
+            wall_ms=(time.perf_counter() - self._begun) * 1000,
+        )
+
+    async def ask(self, writer: Writer, messages: Sequence[Message], output: ToolSpec | None = None) -> Answer:
+        """Ask a model. Raises `Stopped` if the budget is used up, or if the model fails or does not answer."""
+        found = await self.counted(writer, lambda model: complete(model, messages, (), output), lambda reply: reply)
+        return Answer(found[0], found[1], found[2])
+
+    async def counted(
+        self, writer: Writer, call: Callable[[ChatModel], Awaitable[T]], reply_of: Callable[[T], ModelReply]
+    ) -> tuple[T, float, float]:
+        """Return what one call of a model returns, its cost and its milliseconds; raises what `ask` raises."""
+        left = self.account.left_of("wall_seconds")
+        try:
+            worst = Budget(steps=1, tokens=1, usd=_LEAST_USD, wall_seconds=_LEAST)
+            reservation = self.account.reserve(worst)
+        except BudgetExceeded as error:
+            raise Stopped("budget", str(error)) from None
+        seconds = self.settings.model_seconds if left is None else min(self.settings.model_seconds, left)
+        begun = time.perf_counter()
+        used: dict[str, float] = {"steps": 1}
+        self.model_calls += 1
+        try:
+            async with asyncio.timeout(seconds):
+                found = await call(writer.model)
+            reply = reply_of(found)
+            tokens = Tokens(input=reply.usage.input_tokens, output=reply.usage.output_tokens)
+            usd = _cost(writer, tokens)
+            used["tokens"], used["usd"] = tokens.total, float(usd or 0)
+            name = writer.model.name
+            self.by_model[name] = self.by_model.get(name, TokenUsage()) + reply.usage
+            self.usd = None if usd is None or self.usd is None else self.usd + usd
+        except TimeoutError as error:
+            raise Stopped("model", f"the model {writer.model.name} did not answer in {seconds:g} s", error) from None
+        except Exception as error:  # a provider's failure, of whatever kind, must not lose the attempts
+            raise Stopped("model", f"{type(error).__name__}: {error}".rstrip(": "), error) from None
+        finally:
+            wall_ms = (time.perf_counter() - begun) * 1000
+            reservation.settle({**used, "wall_seconds": wall_ms / 1000})
+        return found, float(usd or 0), wall_ms
+
+    async def charged(self, run: Callable[[float | None], Awaitable[ExecutionResult]]) -> ExecutionResult:
+        """Return the result of a run, which is given its seconds, and charge it. Raises `Stopped` without a budget."""
+        try:
+            reservation = self.account.reserve(Budget(wall_seconds=_LEAST, cpu_seconds=_LEAST))
+        except BudgetExceeded as error:
+            raise Stopped("budget", str(error)) from None
+        bounds = (
+            self.settings.timeout,
+            None if (most := self.task.constraints.timeout_ms) is None else most / 1000,
+            self.account.left_of("wall_seconds"),
+        )
+        begun = time.perf_counter()
+        used: dict[str, float] = {}
+        self.runs += 1
+        try:
+            result = await run(min((one for one in bounds if one is not None), default=None))
+            used = {
+                "cpu_seconds": result.usage.cpu_ms / 1000,
+                "memory_mib": -(-result.usage.max_rss_bytes // _MIB),
+                "egress_bytes": result.usage.sent_bytes,
+                "storage_mib": sum(artifact.size for artifact in result.artifacts) / _MIB,
+            }
+            self.tool_calls += result.usage.tool_calls
+            self.label |= result.label
+            return result
+        finally:
+            reservation.settle({**used, "wall_seconds": time.perf_counter() - begun})
+
+    def _charge_call(self) -> None:
+        """Charge a call of a tool. Raises `ToolError` if the budget does not cover it."""
+        try:
+            self.account.reserve(Budget(tool_calls=1)).settle({"tool_calls": 1})
+        except BudgetExceeded as error:
+            raise ToolError(str(error)) from None
+
+
+def _cost(writer: Writer, tokens: Tokens) -> Decimal | None:
+    if writer.price is None:
+        return None
+    return Prices(models={"it": writer.price}).cost({}, {"it": tokens}).usd
