@@ -16,6 +16,7 @@ from actbox.core.result import Artifact
 from actbox.core.values import CannotCross, crossed
 
 from .request import MOST_GOAL_CHARS, CodingRequest
+from .response import language_named
 
 MOST_INPUT_BYTES: Final = 256 * 2**20
 """The most bytes that a task's input files have together."""
@@ -169,6 +170,7 @@ class Task:
             raise InvalidValue(f"Task.best_of is a number from 1 to {MOST_CANDIDATES}, not {self.best_of!r}")
         if not isinstance(self.language, str) or not self.language:
             raise InvalidValue(f"Task.language is a name such as 'python', not {self.language!r}")
+        object.__setattr__(self, "language", language_named(self.language) or self.language)
         outputs = (_file_name(one, "Task.outputs", below="output") for one in _listed(self.outputs, "outputs"))
         object.__setattr__(self, "outputs", tuple(dict.fromkeys(outputs)))
         for name, kinds in (("checks", (SchemaCheck, FileCheck, TextCheck)), ("examples", (Example,))):
