@@ -92,7 +92,7 @@ def response_of(reply: ModelReply, language: str = "python") -> CodingResponse:
 
 
 def _read(reply: ModelReply, language: str) -> CodingResponse:
-    length = len(reply.text) + sum(len(call.arguments) for call in reply.tool_calls if isinstance(call.arguments, str))
+    length = len(reply.text) + sum(_length(call.arguments) for call in reply.tool_calls)
     if length > MOST_CHARS:
         return _without("too_long", f"the answer has {length:,} characters; at most {MOST_CHARS:,} are read")
     empty: list[CodingResponse] = []
@@ -116,6 +116,14 @@ def _read(reply: ModelReply, language: str) -> CodingResponse:
     if (source := _bare(reply.text, language)) is not None:
         return CodingResponse(code=source, dependencies=tuple(commented([source])), form="code", noted=(_CODE_ALONE,))
     return _without("words", "the answer was words without a program")
+
+
+def _length(arguments: Any) -> int:
+    """Return the number of characters of a call's arguments as JSON, more than may be if they are none."""
+    try:
+        return len(arguments) if isinstance(arguments, str) else len(json.dumps(arguments, ensure_ascii=False))
+    except (TypeError, ValueError, RecursionError):
+        return MOST_CHARS + 1
 
 
 def _structured(reply: ModelReply, blocks: tuple[Block, ...]) -> Iterator[CodingResponse]:
