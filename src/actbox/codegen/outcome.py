@@ -115,7 +115,7 @@ class Outcome:
     label: Label = field(default_factory=Label)
     happened: tuple[str, ...] = ()
     """Lines on the calls and requests with effects that the attempts made outside the sandbox."""
-    failure: Exception | None = None
+    failure: BaseException | None = None
     session: Session | None = None
 
     @property

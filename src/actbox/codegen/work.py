@@ -36,7 +36,7 @@ T = TypeVar("T")
 class Stopped(Exception):
     """Raised where a task cannot be worked on any more; `stopped` and `reason` are those of `Outcome`."""
 
-    def __init__(self, stopped: str, reason: str, failure: Exception | None = None) -> None:
+    def __init__(self, stopped: str, reason: str, failure: BaseException | None = None) -> None:
         super().__init__(reason)
         self.stopped, self.reason, self.failure = stopped, reason, failure
 
@@ -146,22 +146,31 @@ class Work:
         except BudgetExceeded as error:
             raise Stopped("budget", str(error)) from None
         seconds = self.settings.model_seconds if left is None else min(self.settings.model_seconds, left)
-        begun = time.perf_counter()
+        name, begun = writer.model.name, time.perf_counter()
         used: dict[str, float] = {"steps": 1}
         self.model_calls += 1
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 found = await call(writer.model)
             reply = reply_of(found)
+            _check_reply(reply)
             tokens = Tokens(input=reply.usage.input_tokens, output=reply.usage.output_tokens)
             usd = _cost(writer, tokens)
             used["tokens"], used["usd"] = tokens.total, float(usd or 0)
-            name = writer.model.name
             self.by_model[name] = self.by_model.get(name, TokenUsage()) + reply.usage
             self.usd = None if usd is None or self.usd is None else self.usd + usd
-        except TimeoutError as error:
-            raise Stopped("model", f"the model {writer.model.name} did not answer in {seconds:g} s", error) from None
-        except Exception as error:  # a provider's failure, of whatever kind, must not lose the attempts
+            if _is_cancelled():  # a model that goes on when it is cancelled ends nevertheless
+                raise asyncio.CancelledError
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # a provider's failure, of whatever kind, must not lose the attempts
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
+            if isinstance(error, TimeoutError) and limit.expired():
+                is_budget = seconds < self.settings.model_seconds
+                why = ", and the budget has no more wall time" if is_budget else ""
+                reason = f"the model {name} did not answer in {seconds:g} s{why}"
+                raise Stopped("budget" if is_budget else "model", reason, error) from None
             raise Stopped("model", f"{type(error).__name__}: {error}".rstrip(": "), error) from None
         finally:
             wall_ms = (time.perf_counter() - begun) * 1000
@@ -202,6 +211,18 @@ class Work:
             self.account.reserve(Budget(tool_calls=1)).settle({"tool_calls": 1})
         except BudgetExceeded as error:
             raise ToolError(str(error)) from None
+
+
+def _check_reply(reply: object) -> None:
+    """Raise `TypeError` for what is no reply of a model, such as `None`."""
+    if not isinstance(reply, ModelReply) or not isinstance(reply.text, str):
+        raise TypeError(f"the model gave no ModelReply with text, but {reply!r:.200}")
+
+
+def _is_cancelled() -> bool:
+    """Return True if somebody cancels this task; else a `CancelledError` is a failure of what it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _cost(writer: Writer, tokens: Tokens) -> Decimal | None:
