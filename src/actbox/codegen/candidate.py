@@ -70,7 +70,7 @@ class CandidateLoop:
         self._work, self._writer, self._number = work, writer, number
         self._checks, self._runs = checks, runs
         self._task = task = work.task
-        settings = work.settings
+        settings, self._turns = work.settings, work.turns
         self._refinement = Refinement(settings.retry, task.language, cleared=work.cleared, prompt=settings.prompt)
         self._request = first_request(task, schemas, cleared=work.cleared)
         self._loop: Loop | None = None
@@ -80,9 +80,12 @@ class CandidateLoop:
         self.cost = 0.0
         self.found: Candidate | None = None
         self.end: End | None = None
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.needed: tuple[str, ...] = ()
         """The calls with effects that were held back: the candidate waits until it is chosen."""
+        self._is_open = False
+        self._ran: ExecutionResult | None = None
+        self._stop: Stopped | None = None
         self.session: Session | None = None
         """The copy of the session in which the program of `found` ran."""
 
@@ -106,8 +109,12 @@ class CandidateLoop:
                 else:
                     action = after
         except Stopped as stop:
+            self._record_unfinished(ErrorClass.SANDBOX if stop.stopped == "sandbox" else ErrorClass.RESOURCE_EXHAUSTED)
             self.failure = stop.failure
             action = loop.stop(stop.stopped, stop.reason)
+        except asyncio.CancelledError:
+            self._record_unfinished(ErrorClass.CANCELLED)
+            raise
         self._action = self.end = action
 
     async def close(self) -> None:
@@ -128,7 +135,7 @@ class CandidateLoop:
             by_schema=has_structured_output(self._writer.model),
             packages=None if box is None else packages_of(box),
         )
-        self._loop = Loop(self._request, text, work.turns, language=task.language, after=self._refinement.after)
+        self._loop = Loop(self._request, text, self._turns, language=task.language, after=self._refinement.after)
         return self._loop
 
     async def _asked(self, loop: Loop, action: Ask) -> Action:
@@ -140,13 +147,14 @@ class CandidateLoop:
         if not response.has_program:
             text = without_program(response, language)
             self._record(None, ErrorClass.NO_CODE)
-            return loop.on_reply(_bounded(answer.reply), [], text=text)
+            return loop.on_reply(_bounded(answer.reply, response), [], text=text)
         run = Run(response.source, response.call_id, response.dependencies)
         return loop.on_reply(answer.reply, [run])
 
     async def _tried(self, loop: Loop, action: Run, holds_back: bool) -> Action | None:
         """Run the program of the last reply; `None` if it waits for its effects to be allowed."""
         work, response = self._work, self._response
+        self._is_open = True
         if delay := self._refinement.delay_ms:
             await asyncio.sleep(delay / 1000)
         problems = (*broken_constraints(response, self._task), *_refused(response, work.settings.packages))
@@ -163,7 +171,7 @@ class CandidateLoop:
         work.tell(AttemptStarted(candidate=self._number, number=number, code=action.code, language=response.language))
         await self.close()
         ran = await self._run(response, holds_back=holds_back)
-        self.session = ran.session
+        self.session, self._ran = ran.session, ran.result
         if ran.tools.needed:
             self.needed = ran.tools.needed
             self._record(ran.result, None, held_back=self.needed)
@@ -199,8 +207,9 @@ class CandidateLoop:
         checks: Acceptance | None = None,
         held_back: tuple[str, ...] = (),
     ) -> None:
-        """Record an attempt that has ended. The cost of a reply is that of its first attempt."""
-        answer, self._answer = self._answer, Answer(self._answer.reply, 0.0, 0.0)
+        """Record an attempt that has ended. The cost and the tokens of a reply are those of its first attempt."""
+        answer, self._answer = self._answer, Answer(ModelReply(), 0.0, 0.0)
+        self._is_open, self._ran = False, None
         attempt = Attempt(
             number=self._refinement.attempts + 1,
             candidate=self._number,
@@ -218,6 +227,11 @@ class CandidateLoop:
         self._work.attempts.append(attempt)
         self._work.tell(AttemptFinished(attempt=attempt, usd=self._work.spent))
 
+    def _record_unfinished(self, error_class: ErrorClass) -> None:
+        """Record the attempt that is cut off, if there is one, with what it has come to."""
+        if self._is_open:
+            self._record(self._ran, error_class)
+
     def _tokens(self) -> float:
         """Return the tokens of this candidate, to compare candidates of a model without a price."""
         own = [one.tokens for one in self._work.attempts if one.candidate == self._number]
@@ -229,19 +243,20 @@ class CandidateLoop:
     async def _run(self, response: CodingResponse, *, holds_back: bool, task: Task | None = None) -> _Run:
         """Run the program of a response on the inputs of a task. A run for a check is not told of."""
         work, is_check = self._work, task is not None
-        tools, final = work.effects.attempt(holds_back=holds_back), FinalAnswer(cleared="secret")
+        tools = work.effects.attempt(holds_back=holds_back)
         box = await work.places.of(response.language)
         if box is None:
             about = ActboxError(f"no engine here runs {response.language}")
             program = Program(response.source, response.language)
             return _Run(program, failed(about, ErrorKind.UNSUPPORTED, ""), tools, False, None)
         engine = box.traits.engine
+        final = FinalAnswer(cleared="secret" if box.traits.labels else None)
         session: Session | None = None
         made = runnable(response, task or self._task, label=bool(box.traits.labels))
         packages = _packages(response) if packages_of(box) is not None else ()
         program = replace(made.program, dependencies=packages)
         try:
-            if work.session is not None:
+            if work.session is not None and box is work.places.own:
                 session = await work.session.fork()
             place: Sandbox | Session = session or box
             toolset = _toolset(tools.tools, final, box)
@@ -309,13 +324,20 @@ class CandidateLoop:
         needs_python = any(isinstance(check, TextCheck | FileCheck) for check in checks)
         try:
             box = await work.places.for_checks() if needs_python else work.places.own
-            return await accept(candidate, checks, box=box, mutations=work.settings.mutations)
+            acceptance = await accept(candidate, checks, box=box, mutations=work.settings.mutations)
         except ActboxError as error:
             raise Stopped("sandbox", f"the checks could not be made: {error}", error) from None
+        if self._stop is not None:
+            raise self._stop
+        return acceptance
 
     def _example_check(self, response: CodingResponse, number: int, example: Example) -> Check:
         async def check(result: ExecutionResult) -> bool | str:
-            ran = await self._run(response, holds_back=True, task=task_of_example(self._task, example))
+            try:
+                ran = await self._run(response, holds_back=True, task=task_of_example(self._task, example))
+            except Stopped as stop:  # `accept` takes it for a check that fails
+                self._stop = stop
+                raise
             return example_problem(example, ran.result, ran.answer if ran.answered else None) or True
 
         check.__name__ = f"example {number}"
@@ -357,10 +379,12 @@ def _refused(response: CodingResponse, packages: PackagePolicy | None) -> tuple[
     return tuple(f"The package {name} is blocked{f': {why}' if why else ''}." for name, why in reasons.items())
 
 
-def _bounded(reply: ModelReply) -> ModelReply:
+def _bounded(reply: ModelReply, response: CodingResponse) -> ModelReply:
     """Return a reply without a program as it stays in the conversation."""
+    is_long = response.form == "too_long"
     calls = tuple(
-        replace(call, arguments={} if isinstance(call.arguments, str) else call.arguments) for call in reply.tool_calls
+        replace(call, arguments={} if is_long or isinstance(call.arguments, str) else call.arguments)
+        for call in reply.tool_calls
     )
     text = reply.text if len(reply.text) <= _MOST_KEPT else f"{reply.text[:_MOST_KEPT]} …"
     return replace(reply, text=text, tool_calls=calls)

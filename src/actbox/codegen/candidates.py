@@ -20,9 +20,12 @@ async def best_of(loops: Sequence[CandidateLoop], work: Work) -> CandidateLoop:
     that waits for them. Else the larger group is chosen from: those that succeeded, or those that wait, where the calls
     on which most agree count. Within a group `acceptance.choose` decides.
     """
-    async with asyncio.TaskGroup() as group:
-        for loop in loops:
-            group.create_task(loop.go(holds_back=True))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for loop in loops:
+                group.create_task(loop.go(holds_back=True))
+    except BaseExceptionGroup as found:  # one candidate alone raises its exception as it is
+        raise found.exceptions[0] from None
     chosen, reason = _choice(loops)
     work.tell(Chosen(candidate=chosen.number, reason=reason))
     for loop in loops:

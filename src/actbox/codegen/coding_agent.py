@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from actbox.capabilities.budgets import Account, Budget
 from actbox.capabilities.prices import Prices
@@ -15,7 +15,7 @@ from actbox.codeact.approvers import Callback
 from actbox.codeact.model import ChatModel, SystemMessage, UserMessage
 from actbox.codeact.named_model import ConnectedModel, named_model
 from actbox.codeact.supervision import Supervision
-from actbox.core.errors import InvalidValue
+from actbox.core.errors import ActboxError, InvalidValue
 from actbox.core.packages import PackagePolicy
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox, Session
@@ -196,14 +196,19 @@ class CodingAgent:
         settings = replace(self._settings, retry=retry)
         work = asyncio.create_task(self._solve(asked, settings, events.put_nowait, session, account, cancel, runs))
         work.add_done_callback(lambda _: events.put_nowait(None))
+        is_given = False
         try:
             while (event := await events.get()) is not None:
                 yield event
-            yield Finished(outcome=await work)
+            finished = Finished(outcome=await work)
+            is_given = True
+            yield finished
         finally:
             if not work.done():
                 work.cancel()
                 await asyncio.wait([work])
+            if not is_given and not work.cancelled() and work.exception() is None:
+                await _close(work.result().session)
 
     async def _solve(
         self,
@@ -221,8 +226,10 @@ class CodingAgent:
         async with AsyncExitStack() as stack:
             places = Places(self._box, self._sandboxes, self._checks_in, stack)
             work = Work(task, settings, places, account, tell, session, cleared)
-            solving = _Solving(work, self._table, runs)
+            solving = await stack.enter_async_context(_Solving(work, self._table, runs))
             planner = None if self._model is None else await self._writer_of(self._model, account, stack)
+            if cancel is not None and cancel.is_set():
+                return solving.outcome("cancelled", "it was cancelled")
             doing = asyncio.create_task(self._do(solving, planner, stack))
             stopping = [] if cancel is None else [asyncio.create_task(cancel.wait())]
             try:
@@ -237,7 +244,6 @@ class CodingAgent:
                 for one in (doing, *stopping):
                     one.cancel()
                 await asyncio.wait([doing, *stopping])
-                await solving.close()
 
     async def _do(self, solving: _Solving, planner: Writer | None, stack: AsyncExitStack) -> Outcome:
         try:
@@ -274,6 +280,11 @@ class CodingAgent:
             )
 
 
+async def _close(session: Session | None) -> None:
+    if session is not None:
+        await session.close()
+
+
 async def _last(events: AsyncGenerator[CodingEvent]) -> Outcome:
     async with aclosing(events):
         async for event in events:
@@ -292,6 +303,16 @@ class _Solving:
         self._decision: Decision | None = None
         self._intent: Intent | None = None
         self._loops: list[CandidateLoop] = []
+        self._given: CandidateLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *about: object) -> None:
+        """Close the candidates' sessions, except that of the outcome if there is nothing raised in its place."""
+        for loop in self._loops:
+            if kind is not None or loop is not self._given:
+                await loop.close()
 
     async def decision(self, planner: Writer | None, has_profiles: bool) -> Decision:
         """Return who writes the program and in which language, after the intent was asked for if that is open."""
@@ -334,7 +355,7 @@ class _Solving:
         """Return the outcome of the attempts of all candidates."""
         work, runs = self.work, self._runs and decision.way != "returned"
         task = work.task
-        schemas = await describe_inputs(await work.places.of("python") or work.places.own, task) if runs else ()
+        schemas = await self._looked_at_inputs() if runs else ()
         tests = await self._written_tests(writer, schemas) if work.settings.write_tests and runs else ""
         checks, notes = checks_of(task, tests)
         work.notes.update(dict.fromkeys(notes))
@@ -350,6 +371,15 @@ class _Solving:
         assert chosen.end is not None
         reason = chosen.end.reason or ("" if runs else decision.reason)
         return self.outcome(chosen.end.stopped, reason, chosen.failure, chosen, chosen.end.answer)
+
+    async def _looked_at_inputs(self) -> tuple[FileSchema, ...]:
+        work = self.work
+        if not work.task.files:
+            return await describe_inputs(work.places.own, work.task)
+        try:
+            return await describe_inputs(await work.places.of("python") or work.places.own, work.task)
+        except ActboxError as error:
+            raise Stopped("sandbox", f"the inputs could not be looked at: {error}", error) from None
 
     async def _written_tests(self, writer: Writer, schemas: tuple[FileSchema, ...]) -> str:
         """Return tests that the model writes without seeing a program, "" if it writes none or may not be asked."""
@@ -368,16 +398,14 @@ class _Solving:
         self,
         stopped: str,
         reason: str = "",
-        failure: Exception | None = None,
+        failure: BaseException | None = None,
         chosen: CandidateLoop | None = None,
         answer: Any = None,
     ) -> Outcome:
         """Return the outcome with all that there is so far."""
         work, solved = self.work, stopped == "solved"
         found = None if chosen is None else chosen.found
-        session = None
-        if chosen is not None and solved:
-            session, chosen.session = chosen.session, None
+        self._given = chosen if solved else None
         return Outcome(
             solved=solved,
             stopped=stopped,
@@ -393,10 +421,5 @@ class _Solving:
             label=work.label,
             happened=work.effects.happened,
             failure=failure,
-            session=session,
+            session=None if self._given is None else self._given.session,
         )
-
-    async def close(self) -> None:
-        """Close what the candidates have open."""
-        for loop in self._loops:
-            await loop.close()
