@@ -27,6 +27,7 @@ from actbox.codegen.outcome import AttemptFinished, AttemptStarted, Finished, Ou
 from actbox.codegen.profiles import Profile
 from actbox.review import Rules
 from tests.codegen.stories import answered, block, linux_box, reply
+from tests.conftest import engine_check
 
 NO_DELAY = {"attempt_backoff_ms": [0]}
 SALES = "region,amount\nnorth,1\nsouth,2\nnorth,3\n"
@@ -181,6 +182,20 @@ async def test_examples_are_run_as_checks(box: Sandbox) -> None:
     assert outcome.usage.runs == 6
 
 
+async def test_an_example_has_no_effects(box: Sandbox) -> None:
+    sent: list[int] = []
+
+    @actbox.tool
+    def send(number: int) -> None:
+        """Send."""
+        sent.append(number)
+
+    task = Task("send n", inputs={"n": 1}, examples=[Example(2, 2), Example(1, 1)])
+    outcome = await solved_by([block("send(n)\nn")], box, task, tools=[send])
+    assert (outcome.solved, sent) == (True, [1])
+    assert outcome.notes == ("example 1 was not tried, since the program would have effects for it",)
+
+
 async def test_a_broken_constraint_is_said_before_the_program_runs(box: Sandbox) -> None:
     task = Task("add", constraints=Constraints(max_lines=2, dependencies_allowed=False))
     outcome = await solved_by([block("a = 1\nb = 2\na + b"), block("import numpy\n3"), block("1 + 2")], box, task)
@@ -325,6 +340,14 @@ async def test_a_pure_computation_is_written_in_rtfs(box: Sandbox) -> None:
     outcome = await solved_by(said, box, Task("add", language="auto", inputs={"numbers": [1, 2, 3]}))
     assert outcome.decision is not None
     assert (outcome.decision.way, outcome.stopped, outcome.answer) == ("rtfs", "solved", 6), outcome
+
+
+async def test_javascript_runs_in_an_engine_of_its_own(box: Sandbox) -> None:
+    if not engine_check("node").works:
+        pytest.skip("the node engine does not work here")
+    said = [block("require('fs').writeFileSync('output/a.txt', 'x'); n * 2", "js")]
+    outcome = await solved_by(said, box, Task("double n", language="js", inputs={"n": 4}, outputs=["a.txt"]))
+    assert (outcome.stopped, outcome.answer, [one.name for one in outcome.artifacts]) == ("solved", 8, ["a.txt"])
 
 
 @pytest.mark.parametrize("task", [Task("add", language="auto"), Task("add", language="Rust")])

@@ -428,6 +428,16 @@ found
     assert (outcome.solved, outcome.answer) == (True, [])
 
 
+async def test_a_check_that_raises_fails_whatever_it_raises(box: Sandbox) -> None:
+    async def check(result: object) -> bool:
+        raise asyncio.CancelledError("its own scope")
+
+    model = ScriptedModel([block("1")])
+    outcome = await CodingAgent(model, box, retry=RetryPolicy(max_attempts=1)).solve(Task("one", checks=[check]))
+    assert outcome.attempts[0].checks is not None
+    assert outcome.attempts[0].checks.sentences == ("check: CancelledError: its own scope",)
+
+
 # Sandboxes
 
 
@@ -449,8 +459,8 @@ async def test_a_sandbox_that_stops_while_a_program_runs_ends_the_task(box: Sand
             await box.stop()
         elif isinstance(event, Finished):
             outcome = event.outcome
-    assert not outcome.solved and outcome.stopped in ("sandbox", "cancelled", "model")
-    assert len(outcome.attempts) == 1 and outcome.code.startswith("print")
+    assert (outcome.stopped, outcome.attempts[0].error_class) == ("cancelled", ErrorClass.CANCELLED)
+    assert "the sandbox was stopped" in outcome.reason and outcome.code.startswith("print")
 
 
 async def test_a_sandbox_that_stops_before_the_inputs_were_looked_at_or_the_tests_run_ends_the_task(

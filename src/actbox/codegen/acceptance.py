@@ -196,9 +196,12 @@ async def _said_by(check: Callable[..., Any], candidate: Candidate) -> str:
         if said is None:
             return "the check returned None; it has to return true, or false or the problem in words"
         return "" if said else "the check returned a value that is not true"
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:  # also SystemExit, and what pytest.fail raises
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+            raise
         return f"{type(error).__name__}: {error}".rstrip(": ")
 
 

@@ -338,6 +338,9 @@ class CandidateLoop:
             except Stopped as stop:  # `accept` takes it for a check that fails
                 self._stop = stop
                 raise
+            if ran.tools.needed:
+                self._work.notes[f"example {number} was not tried, since the program would have effects for it"] = None
+                return True
             return example_problem(example, ran.result, ran.answer if ran.answered else None) or True
 
         check.__name__ = f"example {number}"

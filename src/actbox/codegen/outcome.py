@@ -27,10 +27,10 @@ class Attempt:
     """An attempt at a task: a program with what came of it, or a reply without one.
 
     `number` counts from 1 in each candidate. `code` is the program as its author wrote it, "" for a reply without one;
-    files stand below each other. `result` is `None` if nothing ran. `error_class` is `None` for success. `checks` is
-    the verdict on a program that ran to its end, `None` for others. `cost` is that of the reply in US dollars, 0 if
-    nobody knows the price; `model` is who gave it, `tokens` are its tokens, and `model_ms` the milliseconds until it
-    came.
+    files stand below each other. `result` is `None` if nothing ran, or not to its end. `error_class` is `None` for
+    success. `checks` is the verdict on a program that ran to its end, `None` for others. `cost` is that of the reply in
+    US dollars, 0 if nobody knows the price; `model` is who gave it, `tokens` are its tokens, and `model_ms` the
+    milliseconds until it came.
 
     `held_back` are the calls with effects that the program would have made: a candidate that was not chosen did not
     make them, so nobody knows what it would have come to.
@@ -92,7 +92,8 @@ class Outcome:
     * `attempts`, `max_turns`: all programs, or all calls of the model, that `RetryPolicy` allows were used.
     * `repetition`: the model sent the same program again, or the same error came at the same place.
     * the name of an `ErrorClass`: no further program may follow an error of that class.
-    * `budget`: it is used up. `cancelled`: `cancel` was set. `model`: the model failed, and `failure` is its exception.
+    * `budget`: it is used up. `cancelled`: `cancel` was set, or the sandbox was stopped during a run. `sandbox`: it
+      failed. `model`: the model failed, and `failure` is its exception.
     * `returned`: no engine here runs the language, so the program was not run.
 
     `attempts` are all of them, in the order in which they ended. `candidate` is the number of the candidate that was
