@@ -25,11 +25,12 @@ from actbox.codegen import (
 )
 from actbox.codegen.outcome import AttemptFinished, AttemptStarted, Finished, Outcome, Planned
 from actbox.codegen.profiles import Profile
+from actbox.core.packages import PackagePolicy, PackageRule, PackageRules
 from actbox.review import Rules
 from tests.codegen.stories import answered, block, linux_box, reply
 from tests.conftest import engine_check
 
-NO_DELAY = {"attempt_backoff_ms": [0]}
+QUICK = RetryPolicy(attempt_backoff_ms=[0])
 SALES = "region,amount\nnorth,1\nsouth,2\nnorth,3\n"
 TOTALS = """\
 import csv
@@ -49,7 +50,7 @@ async def box() -> AsyncIterator[Sandbox]:
 
 async def solved_by(replies: Sequence[str | ModelReply], box: Sandbox, task: Task | str, **options: Any) -> Outcome:
     """Return the outcome of a task with a model that gives these replies, asked without a delay."""
-    options.setdefault("retry", RetryPolicy(**NO_DELAY))
+    options.setdefault("retry", QUICK)
     return await CodingAgent(ScriptedModel(replies), box, **options).solve(task)
 
 
@@ -76,7 +77,7 @@ async def test_a_model_that_mends_an_error_of_any_class_solves_the_task(box: San
         [reply(FAILING[error_class].format(1), 10, 2), reply("42", 20, 3)],
         box,
         Task("the answer", checks=[lambda result: result.value == 42]),
-        retry=RetryPolicy(error_specific={error_class: 1}, **NO_DELAY),
+        retry=RetryPolicy(error_specific={error_class: 1}, attempt_backoff_ms=[0]),
         timeout=0.4 if error_class is ErrorClass.TIMEOUT else None,
         approval="always_require",
         approver=approve,
@@ -100,7 +101,7 @@ async def test_a_model_that_does_not_is_stopped_as_the_policy_says(
         [block(FAILING[error_class].format(number)) for number in range(5)],
         box,
         Task("the answer", checks=[lambda result: result.value == 42]),
-        retry=RetryPolicy(max_attempts=5, error_specific={error_class: further}, **NO_DELAY),
+        retry=RetryPolicy(max_attempts=5, error_specific={error_class: further}, attempt_backoff_ms=[0]),
         timeout=0.4 if error_class is ErrorClass.TIMEOUT else None,
         approval="always_require",
         approver=approve,
@@ -137,7 +138,7 @@ async def test_attempts_start_from_an_empty_workspace(box: Sandbox) -> None:
 async def test_the_sales_by_region_are_answer_and_file(box: Sandbox) -> None:
     model = ScriptedModel([block(TOTALS.replace('"region"', '"regio"')), block(TOTALS)])
     task = Task("total by region", inputs={"sales.csv": SALES}, outputs=["totals.txt"])
-    agent = CodingAgent(model, box, retry=RetryPolicy(**NO_DELAY))
+    agent = CodingAgent(model, box, retry=QUICK)
     kinds = []
     async for event in agent.stream(task):
         kinds.append(type(event))
@@ -204,6 +205,14 @@ async def test_a_broken_constraint_is_said_before_the_program_runs(box: Sandbox)
     assert (outcome.answer, outcome.usage.runs) == (3, 1)
 
 
+async def test_a_package_that_the_agents_rules_block_is_not_run(box: Sandbox) -> None:
+    rules = PackagePolicy(python=PackageRules(blocked=[PackageRule("requests", reason="use the tool")]))
+    outcome = await solved_by([block("import requests\n1"), block("1")], box, "one", packages=rules)
+    assert (outcome.answer, outcome.usage.runs) == (1, 1)
+    assert outcome.attempts[0].result is not None and outcome.attempts[0].result.error is not None
+    assert outcome.attempts[0].result.error.message == "The package requests is blocked: use the tool."
+
+
 async def test_a_limit_of_time_is_that_of_the_constraint(box: Sandbox) -> None:
     task = Task("wait", constraints=Constraints(timeout_ms=300))
     outcome = await solved_by([block("import time; time.sleep(60)"), block("'fast'")], box, task)
@@ -232,7 +241,7 @@ TESTS = "from solution import twice\ndef test_twice():\n    assert twice(3) == 6
 
 async def test_tests_that_the_model_writes_before_any_program_are_checks(box: Sandbox) -> None:
     model = ScriptedModel([block(TESTS), block(TWICE.format("n + 2")), block(TWICE.format("2 * n"))])
-    agent = CodingAgent(model, box, retry=RetryPolicy(**NO_DELAY), write_tests=True)
+    agent = CodingAgent(model, box, retry=QUICK, write_tests=True)
     outcome = await agent.solve("write twice(n)")
     assert outcome.solved and [one.error_class for one in outcome.attempts] == [ErrorClass.CHECK_FAILED, None]
     assert outcome.attempts[1].checks is not None
@@ -275,7 +284,7 @@ async def test_a_call_with_effects_happens_once_over_all_attempts_and_a_safe_one
     ends = ["1 / 0", "x", "a"]
     replies = [block(f"a = send('hello')\nlook('it')\n{end}") for end in ends]
     model = ScriptedModel(replies)
-    agent = CodingAgent(model, box, tools=[send, look], retry=RetryPolicy(**NO_DELAY))
+    agent = CodingAgent(model, box, tools=[send, look], retry=QUICK)
     outcome = await agent.solve("send hello")
     assert (outcome.solved, outcome.answer) == (True, 1)
     assert did == ["send hello", "look it", "look it", "look it"]
@@ -291,7 +300,7 @@ async def test_the_model_reads_a_sentence_and_the_outcome_is_whole() -> None:
     replies = [block("open('input/people.txt').read()\n1 / 0"), block("print(open('input/people.txt').read())\n'done'")]
     model = ScriptedModel(replies)
     async with linux_box(Policy(model_cleared="internal")) as box:
-        agent = CodingAgent(model, box, retry=RetryPolicy(**NO_DELAY))
+        agent = CodingAgent(model, box, retry=QUICK)
         task = Task("count", inputs={"people.txt": InputFile(secret.encode(), "pii")})
         outcome = await agent.solve(task)
         with pytest.raises(InvalidValue, match="the model may read up to"):
@@ -328,11 +337,27 @@ def intent(**fields: Any) -> ModelReply:
 
 
 async def test_a_language_left_open_is_the_one_of_the_intent(box: Sandbox) -> None:
-    said = [intent(language="python", lines=3), block("1 + 2")]
+    said: list[str | ModelReply] = [intent(language="python", lines=3), block("1 + 2")]
     outcome = await solved_by(said, box, Task("add", language="auto"))
     assert outcome.decision is not None and outcome.intent is not None
     assert (outcome.decision.way, outcome.decision.language, outcome.answer) == ("direct", "python", 3)
     assert (outcome.intent.lines, outcome.usage.model_calls, len(outcome.attempts)) == (3, 2, 1)
+
+
+async def test_calls_that_plan_and_write_tests_are_taken_from_the_turns(box: Sandbox) -> None:
+    said = [
+        intent(language="python", lines=3),
+        block(TESTS),
+        block(TWICE.format("n + 2")),
+        block(TWICE.format("2 * n")),
+    ]
+    retry = RetryPolicy(attempt_backoff_ms=[0], max_coding_turns=3)
+    outcome = await solved_by(said, box, Task("write twice(n)", language="auto"), write_tests=True, retry=retry)
+    assert (outcome.stopped, outcome.usage.model_calls, len(outcome.attempts)) == ("max_turns", 3, 1)
+    retry = RetryPolicy(attempt_backoff_ms=[0], max_coding_turns=1)
+    outcome = await solved_by([block("1")], box, Task("one", language="auto"), write_tests=True, retry=retry)
+    assert (outcome.answer, outcome.intent, outcome.usage.model_calls) == (1, None, 1)
+    assert outcome.notes == ("no tests were written, since the model may be asked no more",)
 
 
 async def test_a_pure_computation_is_written_in_rtfs(box: Sandbox) -> None:
@@ -382,6 +407,6 @@ async def test_a_long_program_is_delegated_to_the_profile(box: Sandbox, monkeypa
 
 async def test_a_program_that_is_only_written_is_not_run(box: Sandbox) -> None:
     model = ScriptedModel(["words", block("1 / 0")])
-    outcome = await CodingAgent(model, box, retry=RetryPolicy(**NO_DELAY)).write("divide")
+    outcome = await CodingAgent(model, box, retry=QUICK).write("divide")
     assert (outcome.stopped, outcome.code.strip(), outcome.usage.runs) == ("returned", "1 / 0", 0)
     assert "Send one whole program" in model.asked[1][-1].text

@@ -334,7 +334,10 @@ async def test_cancelling_while_a_session_is_copied_leaves_no_copy(box: Sandbox,
             agent = CodingAgent(ScriptedModel([block("import time; time.sleep(600)")]), box)
             solving = asyncio.create_task(agent.solve("wait", session=session, cancel=cancel))
             await begun.wait()
-            _ = cancel.set() if by_event else solving.cancel()
+            if by_event:
+                cancel.set()
+            else:
+                solving.cancel()
             await asyncio.wait([solving])
         assert solving.cancelled() is not by_event
         assert not any(copy.alive for copy in copies)
