@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -342,6 +343,18 @@ async def test_cancelling_while_a_session_is_copied_leaves_no_copy(box: Sandbox,
         assert solving.cancelled() is not by_event
         assert not any(copy.alive for copy in copies)
         assert (await session.run("x")).value == 1
+
+
+async def test_a_check_that_blocks_does_not_hold_up_cancellation(box: Sandbox) -> None:
+    cancel, loop, goes_on = asyncio.Event(), asyncio.get_running_loop(), threading.Event()
+
+    def check(result: object) -> bool:
+        loop.call_soon_threadsafe(cancel.set)
+        return goes_on.wait(60)
+
+    outcome = await CodingAgent(ScriptedModel([block("1")]), box).solve(Task("one", checks=[check]), cancel=cancel)
+    assert (outcome.stopped, goes_on.is_set()) == ("cancelled", False)
+    goes_on.set()
 
 
 async def test_a_task_that_is_cancelled_before_it_begins_asks_no_model(box: Sandbox) -> None:

@@ -15,6 +15,7 @@ from actbox.codeact.model import ModelReply, has_structured_output
 from actbox.codeact.package_instructions import packages_of
 from actbox.core.errors import ActboxError, ErrorKind
 from actbox.core.events import Completed, Event
+from actbox.core.labels import Label
 from actbox.core.packages import PackagePolicy, normalized_name
 from actbox.core.program import Program
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
@@ -268,6 +269,8 @@ class CandidateLoop:
             if session is not None:
                 await session.close()
             raise
+        if work.cleared is not None and not box.traits.labels:  # nobody follows what the program has read
+            result = replace(result, label=Label(result.label, self._task.joined_label))
         if session is not None and (is_check or not session.alive):
             await session.close()
             session = None
