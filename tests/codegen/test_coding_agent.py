@@ -313,15 +313,15 @@ async def test_the_model_reads_a_sentence_and_the_outcome_is_whole() -> None:
 
 
 async def test_the_label_of_the_inputs_holds_in_an_engine_that_follows_none() -> None:
-    if not engine_check("node").works:
-        pytest.skip("the node engine does not work here")
-    reads = "const text = require('fs').readFileSync('input/people.txt', 'utf8'); "
-    model = ScriptedModel([block(f"{reads}throw new Error(text)", "js"), block(f"{reads}text.length", "js")])
-    async with linux_box(Policy(model_cleared="internal")) as box, actbox.open_sandbox("node") as node:
-        agent = CodingAgent(model, box, retry=QUICK, sandboxes={"javascript": node})
+    if not engine_check("monty").works:
+        pytest.skip("the monty engine does not work here")
+    reads = "text = open('input/people.txt').read()\n"
+    model = ScriptedModel([block(f"{reads}raise ValueError(text)"), block(f"{reads}len(text)")])
+    async with linux_box(Policy(model_cleared="internal")) as box, actbox.open_sandbox("monty") as other:
+        agent = CodingAgent(model, box, retry=QUICK, sandboxes={"python": other})
         people = InputFile(b"ann@example.org", "pii")
-        outcome = await agent.solve(Task("count", language="javascript", inputs={"people.txt": people}))
-    assert outcome.answer == 15 and str(outcome.label) == "pii"
+        outcome = await agent.solve(Task("count", inputs={"people.txt": people}))
+    assert outcome.answer == 15 and str(outcome.label) == "pii", outcome
     assert outcome.attempts[0].result is not None and outcome.attempts[0].result.error is not None
     assert "ann@" in outcome.attempts[0].result.error.message
     assert all("ann@" not in getattr(one, "text", "") for one in model.asked[1])
