@@ -83,6 +83,13 @@ def test_all_files_and_the_program_go_into_a_directory_that_is_named(here, on_on
 
 
 @pytest.mark.slow
+def test_a_file_that_cannot_be_saved_is_said_and_fails_the_command(here, capfd, on_one_engine):
+    (here / "total.txt").mkdir()
+    assert run_app(["solve", *SALES, "--output", "total.txt", *replies(RIGHT), *on_one_engine]) == 125
+    assert "warning: total.txt could not be saved" in capfd.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_task_that_is_not_solved_gives_1_and_all_attempts_as_json_and_as_a_page(here, capfd, on_one_engine):
     given = [*replies(FAILS, WRONG), "--attempts", "2", "--json", "--html", "page.html"]
     assert run_app(["solve", *SALES, *given, *on_one_engine]) == 1
@@ -134,16 +141,29 @@ def test_a_budget_of_nothing_asks_no_model(here, capfd, on_one_engine):
 
 
 @pytest.mark.slow
-def test_a_profile_writes_at_its_price(here, capfd, on_one_engine):
+def test_a_profile_writes_at_its_price_and_reads_the_program_of_the_goal_before(here, capfd, on_one_engine):
     wire = ChatCompletions(key=None)
-    with serving(wire, [Reply("```python\n6 * 7\n```")]) as provider:
+    goals, texts = ("the answer", "half of it"), ("answer = 6 * 7\nanswer", "answer = 42\nanswer / 2")
+    with serving(wire, [Reply(f"```python\n{text}\n```") for text in texts]) as provider:
         Path("agent_config.toml").write_text(
             '[coding_agents]\ndefault = "local"\n[[coding_agents.profiles]]\nname = "local"\nprovider = "openai"\n'
             f'model = "qwen3"\nbase_url = "{provider.base_url}"\ninput_usd = 1\noutput_usd = 1000\n'
         )
-        assert run_app(["solve", "x", "--profile", "local", "--budget-usd", "5", "--json", *on_one_engine]) == 0
+        assert run_app(["solve", *goals, "--profile", "local", "--budget-usd", "5", "--json", *on_one_engine]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert found["answer"] == 42 and found["usage"]["usd"] > 0
+    assert found["answer"] == 21 and found["usage"]["usd"] > 0
+    if engine_check(on_one_engine[1]).traits.fork:
+        asked = provider.requests[1].body["messages"][-1]["content"]
+        assert "half of it" in asked and "the answer\n```python\nanswer = 6 * 7" in asked
+
+
+@pytest.mark.slow
+def test_a_program_that_nothing_runs_is_saved_and_said_not_to_be_run(here, capfd, on_one_engine):
+    Path("replies.txt").write_text("```rust\nfn main() {}\n```\n")
+    given = ["--language", "rust", "--replies", "replies.txt", "--save", "out"]
+    assert run_app(["solve", "nothing", *given, *on_one_engine]) == 1
+    assert "no engine here runs rust" in capfd.readouterr().out
+    assert (here / "out" / "program.rs").read_text().strip() == "fn main() {}"
 
 
 @pytest.mark.slow
@@ -221,6 +241,7 @@ def test_a_file_is_the_check_that_its_content_says(here):
         ("a.py", "def check(:\n", "no Python"),
         ("a.py", "def check(r): ...\ndef test_a(): ...\n", "both check() and tests"),
         ("a.py", "import nothere\ndef check(r): ...\n", "ModuleNotFoundError: No module named 'nothere'"),
+        ("a.py", "raise SystemExit(3)\ndef check(r): ...\n", "SystemExit: 3"),
         ("a.json", "{", "no JSON Schema"),
         ("a.json", "[]", "no JSON Schema"),
         ("a.txt", "words", "nothing to check by"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from actbox import ErrorInfo, ErrorKind, ExecutionResult
 from actbox.codegen.acceptance import Acceptance, CheckOutcome
-from actbox.codegen.page import attempts_messages, attempts_page
+from actbox.codegen.page import attempts_messages, attempts_page, changes
 from actbox.codegen.task import FileCheck
 from actbox.content import CodeInterpreterCall, TextContent
 from actbox.core.result import Artifact
@@ -70,6 +70,12 @@ def test_a_change_is_shown_against_the_last_program() -> None:
 def test_a_program_that_was_sent_again_is_called_so() -> None:
     twice = [Attempt(1, "1"), Attempt(2, "1")]
     assert "The same program once more:" in attempts_messages("?", twice, solved=False, stopped="repetition")[2].text
+
+
+def test_programs_with_too_many_lines_to_compare_are_not_compared() -> None:
+    one, other = ("\n".join(f"x{line * step % 97}" for line in range(60_000)) for step in (5, 7))
+    assert list(changes(one, other)) == ["… (60,000 lines before and 60,000 now are too many to compare)"]
+    assert list(changes(one, one)) == []
 
 
 def test_a_program_of_a_candidate_is_compared_with_its_own_one_before() -> None:

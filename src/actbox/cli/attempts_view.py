@@ -174,9 +174,9 @@ class AttemptsView:
             console.print(shown(f"{mark} {cut(str(check), _MOST_MESSAGE)}", style))
         self._doing.pop(attempt.candidate, None)
         ran = "it did not run" if result is None else f"it ran for {result.usage.wall_ms / 1000:.2f} s"
-        costs = f"{attempt.model} took {attempt.model_ms / 1000:.1f} s"
-        name = self._name(*key)
-        console.print(shown(f"{name}: {costs}, {ran}; {dollars(self._usd)} so far", "dim"))
+        tokens = attempt.tokens.input_tokens + attempt.tokens.output_tokens
+        took = f"{attempt.model} took {attempt.model_ms / 1000:.1f} s" + (f" and {tokens:,} tokens" if tokens else "")
+        console.print(shown(f"{self._name(*key)}: {took}, {ran}; {dollars(self._usd)} so far", "dim"))
 
     def _failure(self, attempt: Attempt) -> None:
         assert attempt.error_class is not None
@@ -205,5 +205,5 @@ class AttemptsView:
 def dollars(usd: float | None) -> str:
     """Return a cost in words."""
     if usd is None:
-        return "at a price that nobody knows"
+        return "cost unknown"
     return f"${usd:.4f}" if usd else "$0"

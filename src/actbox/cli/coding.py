@@ -74,8 +74,12 @@ def solve(
         ),
     ] = None,
     language: Annotated[
-        str, typer.Option(metavar="NAME", help="The programs' language, such as javascript; auto: the model chooses.")
-    ] = "python",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The programs' language, such as javascript; auto: the model chooses. Default: the sandbox's own.",
+        ),
+    ] = None,
     retry_policy: Annotated[
         Path | None, typer.Option("--retry-policy", metavar="FILE", help="How often to try after which errors (YAML).")
     ] = None,
@@ -152,6 +156,7 @@ def solve(
         budget_usd=budget_usd,
         checks=checks or [],
         language=language,
+        sandbox=sandbox,
         retry_policy=retry_policy,
         prices=prices,
         write_tests=write_tests,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from actbox.codeact.blocks import fenced
 from actbox.codeact.model import TokenUsage
 from actbox.codegen.coding_agent import CodingAgent
 from actbox.codegen.outcome import Asked, Attempt, AttemptFinished, CodingUsage, Finished, Outcome
@@ -31,7 +32,10 @@ from .solve_request import SolveRequest
 
 NOT_SOLVED: Final = 1
 """The exit code if the task was not solved."""
-_BEFORE: Final = "These programs have run in the same interpreter before. Their variables and functions are there:"
+_BEFORE: Final = (
+    "The program goes on where these have ended, in the same interpreter: their variables, functions and files are"
+    " still there. Do not compute again what is there."
+)
 _LAST_WORDS: Final = 2.0
 """The seconds for which an interrupted command waits for the reader of its output."""
 
@@ -75,9 +79,7 @@ def solve_request(request: SolveRequest, opening: Opening, *, as_json: bool) -> 
     """
     cells: list[_Cell] = []
     with LiveOutput() as output:
-        console = Console(
-            file=output.text_file("stdout"), quiet=as_json or request.page == "-", highlight=False, soft_wrap=False
-        )
+        console = Console(file=output.text_file("stdout"), quiet=as_json or request.page == "-", highlight=False)
         view = AttemptsView(console)
 
         def say(text: str) -> None:
@@ -177,10 +179,10 @@ async def _outcome_of(agent: CodingAgent, cell: _Cell, session: Session | None, 
 
 def _context(cells: Sequence[_Cell]) -> str:
     """Return what the model reads about the goals before: their programs, whose variables are there."""
-    programs = [cell.finished.code for cell in cells if cell.finished is not None]
+    programs = [(cell.task.goal, cell.finished.code.strip()) for cell in cells if cell.finished is not None]
     if not programs:
         return ""
-    return "\n\n".join([_BEFORE, *(f"```\n{program.strip()}\n```" for program in programs)])
+    return "\n\n".join([_BEFORE, *(f"{goal}\n{fenced(program, 'python')}" for goal, program in programs)])
 
 
 def _save(

@@ -20,6 +20,7 @@ from actbox.codegen.profiles import Profiles
 from actbox.codegen.retry import RetryPolicy
 from actbox.codegen.task import Check, SchemaCheck, Task, TextCheck
 from actbox.core.errors import InvalidValue
+from actbox.sandbox.languages import language_of
 
 from .arguments import folder_from
 from .errors import UsageError, in_flags
@@ -74,7 +75,8 @@ def parse_solve_request(
     best_of: int = 1,
     budget_usd: float | None = None,
     checks: Sequence[Path] = (),
-    language: str = "python",
+    language: str | None = None,
+    sandbox: str = "auto",
     retry_policy: Path | None = None,
     prices: Path | None = None,
     write_tests: bool = False,
@@ -97,7 +99,8 @@ def parse_solve_request(
         raise UsageError(text, "such as --attempts 3, or --retry-policy retry-policy.yaml") from None
     try:
         files = _inputs(inputs)
-        tasks = [Task(goal, inputs=files, language=language, best_of=best_of, profile=profile or "") for goal in goals]
+        spoken = language or language_of(sandbox)
+        tasks = [Task(goal, inputs=files, language=spoken, best_of=best_of, profile=profile or "") for goal in goals]
         last = replace(tasks.pop(), outputs=outputs, checks=[check_from(path) for path in checks])
         return SolveRequest(
             tasks=(*tasks, last),
@@ -190,7 +193,7 @@ def _function(path: Path) -> Callable[..., Any]:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # of the user's own code
+    except (Exception, SystemExit) as error:  # of the user's own code
         raise UsageError(
             f"--check {path}: {type(error).__name__}: {error}", "the file is run on this machine"
         ) from None

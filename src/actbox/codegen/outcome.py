@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from actbox.codeact.model import TokenUsage
 from actbox.core.events import Event
@@ -21,6 +21,18 @@ from .dependencies import requirements_txt
 from .programs import layout_of
 from .response import CodingResponse
 from .retry import ErrorClass
+
+_SUFFIXES: Final = {
+    "bash": "sh",
+    "c#": "cs",
+    "c++": "cpp",
+    "javascript": "js",
+    "kotlin": "kt",
+    "ruby": "rb",
+    "rust": "rs",
+    "typescript": "ts",
+}
+"""The suffixes of source files in languages whose name is not their suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +181,9 @@ class Outcome:
         if self.last is None:
             return self.artifacts
         layout = layout_of(self.last.response)
-        texts = {**layout.others, layout.name: layout.source, "requirements.txt": self.requirements}
+        language = self.last.language
+        name = layout.name if language == "python" else layout.name.replace("program.py", f"program{_suffix(language)}")
+        texts = {**layout.others, name: layout.source, "requirements.txt": self.requirements}
         return (*(Artifact(name, text.encode()) for name, text in texts.items() if text), *self.artifacts)
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
@@ -269,6 +283,10 @@ class Finished:
 
 
 CodingEvent = Planned | Asked | AttemptStarted | AttemptEvent | AttemptFinished | Chosen | Finished
+
+
+def _suffix(language: str) -> str:
+    return f".{_SUFFIXES.get(language, language)}"
 
 
 def _packed(answer: Any) -> Any:

@@ -18,6 +18,8 @@ from actbox.core.result import ExecutionResult
 from .acceptance import Acceptance, CheckOutcome
 
 _MOST_DIFF_LINES: Final = 200
+_MOST_COMPARED: Final = 10_000
+"""The lines of two programs above which they are not compared: that takes a time that grows with their square."""
 _MOST_TITLE: Final = 80
 
 
@@ -128,7 +130,11 @@ def _contents(attempt: ShownAttempt, before: ShownAttempt | None, call_id: str) 
 
 def changes(before: str, after: str) -> Iterator[str]:
     """Yield the lines of a unified diff of two programs, without its head; there are none for the same program."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=2, lineterm="")
+    old, new = before.splitlines(), after.splitlines()
+    if old != new and len(old) + len(new) > _MOST_COMPARED:
+        yield f"… ({len(old):,} lines before and {len(new):,} now are too many to compare)"
+        return
+    lines = difflib.unified_diff(old, new, n=2, lineterm="")
     for count, line in enumerate(islice(lines, 2, None)):
         if count == _MOST_DIFF_LINES:
             yield "…"
