@@ -130,9 +130,14 @@ class AttemptsView:
 
     def _now(self, candidate: int, doing: str) -> None:
         self._doing[candidate] = f"candidate {candidate}: {doing}" if self._several else doing
+        self._show_status()
+
+    def _show_status(self) -> None:
         doings = "; ".join(self._doing[one] for one in sorted(self._doing))
         self._status.update(f"{doings} ({dollars(self._usd)} so far)")
-        if self._console.is_terminal and not self._console.quiet:
+        if not doings:
+            self._status.stop()
+        elif self._console.is_terminal and not self._console.quiet:
             self._status.start()
 
     def _rule(self, title: str, style: str) -> None:
@@ -173,6 +178,7 @@ class AttemptsView:
             mark, style = ("✓", "green") if check.passed else ("✗", "red" if check.objects else "yellow")
             console.print(shown(f"{mark} {cut(str(check), _MOST_MESSAGE)}", style))
         self._doing.pop(attempt.candidate, None)
+        self._show_status()
         ran = "it did not run" if result is None else f"it ran for {result.usage.wall_ms / 1000:.2f} s"
         tokens = attempt.tokens.input_tokens + attempt.tokens.output_tokens
         took = f"{attempt.model} took {attempt.model_ms / 1000:.1f} s" + (f" and {tokens:,} tokens" if tokens else "")
