@@ -12,6 +12,8 @@ import actbox
 from actbox.cli.app import run_app
 from actbox.cli.demo import demo
 from actbox.cli.demo_case import SCRIPTED_REPLIES
+from actbox.cli.demo_story import LEDGER, REPLIES, every_row_counts
+from actbox.core.result import ExecutionResult
 
 
 @pytest.mark.slow
@@ -28,6 +30,11 @@ async def test_the_demo_ends_with_an_answer_and_a_chart(isolated_engine: str, tm
     chart = tmp_path / "temperatures.png"
     assert chart.read_bytes().startswith(b"\x89PNG")
     assert chart.stat().st_size > 10_000
+    first, second, third = (text.split(f"attempt {number} ─")[1] for number in (1, 2, 3))
+    assert "runtime error in line 6: ValueError" in first
+    assert '-        amount = float(row["amount"])' in second and "✗ every_row_counts: the totals add up to" in second
+    assert "✓ every_row_counts" in third and "solved" in third and "3 attempts, 3 model calls, 0 tokens, $0" in third
+    assert (tmp_path / "sales.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_scripted_replies_have_no_result_in_them() -> None:
@@ -40,6 +47,15 @@ def test_the_scripted_replies_have_no_result_in_them() -> None:
     figures = [f"{value:.1f}" for value in difference[difference > 0]]
     assert figures
     assert not any(figure in reply for figure in figures for reply in SCRIPTED_REPLIES)
+    amounts = [row.partition(",")[2].strip('"()') for row in LEDGER.splitlines()[1:]]
+    assert not any(amount in reply for amount in amounts for reply in REPLIES)
+
+
+def test_the_check_of_the_story_sees_a_row_that_is_left_out() -> None:
+    right = {"North": 950.5, "South": 2085.75, "East": 1310.3, "West": 640}
+    assert every_row_counts(ExecutionResult(value=right)) is True
+    for wrong in ({**right, "East": 1410.25}, {"North": "much"}, {"North": float("nan")}, [950.5], None):
+        assert isinstance(every_row_counts(ExecutionResult(value=wrong)), str)
 
 
 def test_an_address_without_a_model_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:

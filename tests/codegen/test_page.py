@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from actbox import ErrorInfo, ErrorKind, ExecutionResult
 from actbox.codegen.acceptance import Acceptance, CheckOutcome
-from actbox.codegen.page import attempts_messages, attempts_page
+from actbox.codegen.page import attempts_messages, attempts_page, changes
 from actbox.codegen.task import FileCheck
+from actbox.content import CodeInterpreterCall, TextContent
 from actbox.core.result import Artifact
 
 
@@ -21,6 +22,7 @@ class Attempt:
     cost: float = 0.0
     language: str = "python"
     explanation: str = ""
+    candidate: int = 1
 
 
 def _attempts() -> list[Attempt]:
@@ -68,3 +70,25 @@ def test_a_change_is_shown_against_the_last_program() -> None:
 def test_a_program_that_was_sent_again_is_called_so() -> None:
     twice = [Attempt(1, "1"), Attempt(2, "1")]
     assert "The same program once more:" in attempts_messages("?", twice, solved=False, stopped="repetition")[2].text
+
+
+def test_programs_with_too_many_lines_to_compare_are_not_compared() -> None:
+    one, other = ("\n".join(f"x{line * step % 97}" for line in range(60_000)) for step in (5, 7))
+    assert list(changes(one, other)) == ["… (60,000 lines before and 60,000 now are too many to compare)"]
+    assert list(changes(one, one)) == []
+
+
+def test_a_program_of_a_candidate_is_compared_with_its_own_one_before() -> None:
+    done = ExecutionResult(value=1, value_text="1")
+    attempts = [
+        Attempt(1, "one = 1", done, candidate=1),
+        Attempt(1, "other = 1", done, candidate=2),
+        Attempt(2, "one = 2", done, candidate=1),
+    ]
+    messages = attempts_messages("count", attempts, solved=True, stopped="solved")
+    authors = [message.author for message in messages[1:4]]
+    assert authors == ["candidate 1 · attempt 1", "candidate 2 · attempt 1", "candidate 1 · attempt 2"]
+    change = messages[3].contents[0]
+    assert isinstance(change, TextContent) and "-one = 1\n+one = 2" in change.text
+    calls = [part.call_id for one in messages for part in one.contents if isinstance(part, CodeInterpreterCall)]
+    assert len(set(calls)) == 3

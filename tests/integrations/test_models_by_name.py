@@ -14,6 +14,7 @@ import actbox
 from actbox import ActboxError, InvalidValue, Sandbox
 from actbox.cli.demo import demo
 from actbox.cli.demo_case import SCRIPTED_REPLIES
+from actbox.cli.demo_story import REPLIES
 from actbox.codeact import CodeAgent, ScriptedModel
 from actbox.codeact.instructions import execute_code_spec
 from actbox.codeact.model import ToolSpec, UserMessage, complete, has_structured_output
@@ -201,7 +202,7 @@ async def test_the_demo_asks_the_model_at_the_given_address(
 ) -> None:
     wire, written = ChatCompletions(), io.StringIO()
     monkeypatch.setenv(wire.variable, KEY)
-    with serving(wire, [Reply(text) for text in SCRIPTED_REPLIES]) as provider:
+    with serving(wire, [Reply(text) for text in (*SCRIPTED_REPLIES, *REPLIES)]) as provider:
         name, console = f"{wire.provider}:{MODEL}", Console(file=written, width=120)
         code = await demo(
             name, tmp_path, console, lambda: actbox.open_sandbox(isolated_engine), base_url=provider.base_url
@@ -210,7 +211,7 @@ async def test_the_demo_asks_the_model_at_the_given_address(
     assert code == 0, written.getvalue()
     assert name in written.getvalue()
     assert "scripted" not in written.getvalue()
-    assert len(provider.requests) == len(SCRIPTED_REPLIES)
+    assert len(provider.requests) == len(SCRIPTED_REPLIES) + len(REPLIES)
 
 
 @pytest.mark.slow

@@ -421,12 +421,14 @@ def demo(
         ),
     ] = None,
     sandbox: Annotated[str, _SANDBOX] = "auto",
-    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the chart goes.")] = Path(
-        "actbox-demo"
-    ),
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the charts go.")] = Path("actbox-demo"),
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
-    """Run the demo: an agent answers a question about real data with code, makes a mistake, fixes it, draws a chart."""
+    """Run the demo: an agent answers a question about real data with code, makes a mistake, fixes it, draws a chart.
+
+    Then a coding agent writes a program for a task, whose first two
+    versions fail, and refines it until it passes its check.
+    """
     from .demo import show_demo
     from .engine import Opening
 

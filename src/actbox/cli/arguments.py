@@ -128,7 +128,7 @@ def parse_request(
             check_readable(program.language)
         except Unsupported as error:
             raise UsageError(f"--rule: {error}", "leave out --rule") from None
-    return RunRequest(program=program, policy=policy, output=_folder(output), rules=chosen, config=settings)
+    return RunRequest(program=program, policy=policy, output=folder_from(output), rules=chosen, config=settings)
 
 
 def rules_from(verdicts: Sequence[str]) -> Rules:
@@ -330,12 +330,13 @@ def _decode_utf8(source: bytes, place: str) -> str:
         raise UsageError(problem, "save the program as UTF-8") from None
 
 
-def _folder(output: Path | None) -> Path | None:
+def folder_from(output: Path | None, option: str = "--output") -> Path | None:
+    """Return the directory of an option, which is created. Raises `UsageError`."""
     if output is None:
         return None
     # Created before the run: a mistyped path must not cost the program's work.
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--output {output}: {error.strerror}", "give a directory that you can write to") from None
+        raise UsageError(f"{option} {output}: {error.strerror}", "give a directory that you can write to") from None
     return output

@@ -47,11 +47,18 @@ _WORDS: Final = {
     "Policy.domains": "--domain",
     "Policy.mounts": "--mount",
     "Policy.preload": "--preload",
+    "Budget.usd": "--budget-usd",
+    "Task.best_of": "--best-of",
+    "Task.goal": "GOAL",
+    "Task.inputs": "--input",
+    "Task.outputs": "--output",
+    "Task.language": "--language",
     "base_url": "--base-url",
 }
 _OPENING: Final = re.compile(r"open_sandbox\('(\w+)'((?:, \w+=(?:'[^']*'|True))*)\)")
 _ENGINE: Final = re.compile(r"\bengine='(\w+)'")
 _LANGUAGE: Final = re.compile(r"\blanguage='(\w+)'")
+_PRICE: Final = re.compile(r"prices=Prices\(models=\{'([^']*)': TokenPrice\(input=…, output=…\)\}\)")
 _KEYWORD: Final = re.compile(r"\b(\w+)='([^']*)'")
 
 
@@ -60,6 +67,7 @@ def in_flags(sentence: str, options: Sequence[str] = ()) -> str:
     sentence = _OPENING.sub(lambda found: f"--sandbox {found[1]}{_flags(found[2])}", sentence)
     sentence = _ENGINE.sub(r"--sandbox \1", sentence)
     sentence = _LANGUAGE.sub(r"--language \1", sentence)
+    sentence = _PRICE.sub(r'--prices FILE, with input and output in its table [models."\1"]', sentence)
     sentence = _KEYWORD.sub(lambda found: _option(found) if found[1] in options else found[0], sentence)
     for word, flag in _WORDS.items():
         sentence = sentence.replace(word, flag)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import queue
 import re
 import select
 import threading
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self, TextIO
 
 from actbox.content.safe_text import TerminalText
 from actbox.core.errors import ErrorInfo, ErrorKind
@@ -35,7 +36,7 @@ class LiveOutput:
 
     def __init__(self) -> None:
         self.broken = Broken()
-        self._abandoned = False
+        self._patience: float | None = None
         self._filters = {stream: TerminalText() for stream, fd in _DESCRIPTORS.items() if os.isatty(fd)}
         self._queue: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
         # A daemon thread: a reader that never reads again must not keep this process alive.
@@ -47,8 +48,7 @@ class LiveOutput:
 
     def __exit__(self, *exc_info: object) -> None:
         self._queue.put(None)
-        if not self._abandoned:
-            self._thread.join()
+        self._thread.join(self._patience)
 
     def write(self, stream: Stream, text: str) -> None:
         """Queue a piece of text. For a terminal it is made safe; anything else gets it unchanged, as UTF-8."""
@@ -60,9 +60,13 @@ class LiveOutput:
         for stream, safe in self._filters.items():
             self._put(stream, safe.end())
 
-    def abandon(self) -> None:
-        """Stop waiting for queued text."""
-        self._abandoned = True
+    def abandon(self, after: float = 0) -> None:
+        """Wait for queued text at most these seconds."""
+        self._patience = after
+
+    def text_file(self, stream: Stream) -> TextIO:
+        """Return the stream as a text file, for writers such as `rich` whose text is safe already."""
+        return _TextFile(lambda text: self._put(stream, text), _DESCRIPTORS[stream])
 
     def _put(self, stream: Stream, text: str) -> None:
         if text:
@@ -76,6 +80,22 @@ class LiveOutput:
                 _write(*item)
             except OSError:
                 self.broken.set()
+
+
+class _TextFile(io.StringIO):
+    """A text file whose text is queued."""
+
+    def __init__(self, put: Callable[[str], None], descriptor: int) -> None:
+        super().__init__()
+        self._put = put
+        self._is_terminal = os.isatty(descriptor)
+
+    def write(self, text: str) -> int:
+        self._put(text)
+        return len(text)
+
+    def isatty(self) -> bool:
+        return self._is_terminal
 
 
 def to_bytes(text: str) -> bytes:

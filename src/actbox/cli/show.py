@@ -6,6 +6,7 @@ import codecs
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from actbox.content.transcripts import FORMATS, Transcript, TranscriptError, read_transcript
@@ -75,9 +76,12 @@ def _text_of(data: bytes, place: str) -> str:
 def _write_page(transcript: Transcript, file: str, page: str) -> int:
     from actbox.content.page import html_page
 
-    if page != "-":
-        _check_may_be_replaced(page, file)
-    written = html_page(transcript.messages, title="standard input" if file == "-" else Path(file).name)
+    check_may_be_replaced(page, (file,), "the file to show")
+    return write_page(html_page(transcript.messages, title="standard input" if file == "-" else Path(file).name), page)
+
+
+def write_page(written: str, page: str) -> int:
+    """Write a page of HTML to a file, or to standard output if that is `-`, and return the exit code."""
     if page == "-":
         return 0 if print_text(written) else BROKEN_PIPE
     try:
@@ -88,18 +92,26 @@ def _write_page(transcript: Transcript, file: str, page: str) -> int:
     return 0
 
 
-def _check_may_be_replaced(page: str, file: str) -> None:
-    """Raise `UsageError` if the page would overwrite the file that is shown, or a file that is not a page."""
+def check_may_be_replaced(page: str, files: Iterable[str], name: str) -> None:
+    """Raise `UsageError` if a page would overwrite one of the files that are read, or a file that is not a page.
+
+    `name` is what the message calls a file that is read; `-` among the files is standard input.
+    """
     hint = "give --html a new file, or an existing HTML page"
+    if page == "-":
+        return
     try:
         there = os.stat(page)
-        if os.path.samestat(there, os.fstat(0) if file == "-" else os.stat(file)) and stat.S_ISREG(there.st_mode):
-            raise UsageError(f"--html {page}: this is the file to show; it is left unchanged", hint)
+        read = (os.fstat(0) if file == "-" else os.stat(file) for file in files)
+        if stat.S_ISREG(there.st_mode) and any(os.path.samestat(there, one) for one in read):
+            raise UsageError(f"--html {page}: this is {name}; it is left unchanged", hint)
         if not stat.S_ISREG(there.st_mode) or there.st_size == 0:
             return
         with open(page, "rb") as opened:
             begin = opened.read(1024)
     except FileNotFoundError:
+        if not Path(page).parent.is_dir():
+            raise UsageError(f"cannot write {page}: its directory does not exist", hint) from None
         return
     except OSError as error:
         raise UsageError(f"cannot write {page}: {error.strerror}", hint) from None

@@ -169,7 +169,15 @@ class CandidateLoop:
             self._record(None, None)
             return loop.stop("returned")
         number = self._refinement.attempts + 1
-        work.tell(AttemptStarted(candidate=self._number, number=number, code=action.code, language=response.language))
+        work.tell(
+            AttemptStarted(
+                candidate=self._number,
+                number=number,
+                code=action.code,
+                language=response.language,
+                explanation=response.explanation,
+            )
+        )
         await self.close()
         ran = await self._run(response, holds_back=holds_back)
         self.session, self._ran = ran.session, ran.result

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from actbox.codeact.model import TokenUsage
 from actbox.core.events import Event
 from actbox.core.labels import Label
 from actbox.core.result import Artifact, ExecutionResult
+from actbox.core.values import CannotCross, pack
 from actbox.sandbox.contract import Session
 
 from .acceptance import Acceptance
@@ -20,6 +21,18 @@ from .dependencies import requirements_txt
 from .programs import layout_of
 from .response import CodingResponse
 from .retry import ErrorClass
+
+_SUFFIXES: Final = {
+    "bash": "sh",
+    "c#": "cs",
+    "c++": "cpp",
+    "javascript": "js",
+    "kotlin": "kt",
+    "ruby": "rb",
+    "rust": "rs",
+    "typescript": "ts",
+}
+"""The suffixes of source files in languages whose name is not their suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +75,28 @@ class Attempt:
     def explanation(self) -> str:
         """The model's words about the program, else how its reply was read."""
         return self.response.explanation or "; ".join(self.response.noted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attempt as plain JSON data."""
+        checks = () if self.checks is None else self.checks.outcomes
+        return {
+            "number": self.number,
+            "candidate": self.candidate,
+            "model": self.model,
+            "code": self.code,
+            "language": self.language,
+            "dependencies": list(self.response.dependencies),
+            "explanation": self.explanation,
+            "error_class": None if self.error_class is None else self.error_class.value,
+            "result": None if self.result is None else self.result.to_dict(),
+            "checks": [
+                {"name": one.name, "passed": one.passed, "weight": one.weight, "message": one.message} for one in checks
+            ],
+            "tokens": asdict(self.tokens),
+            "cost": self.cost,
+            "model_ms": self.model_ms,
+            "held_back": list(self.held_back),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,17 +176,51 @@ class Outcome:
         last = self.last
         return {} if last is None or last.result is None else output_schema(last.result, self.answer)
 
+    @property
+    def files(self) -> tuple[Artifact, ...]:
+        """The files that `save` writes: the program, its `requirements.txt`, and those that came out."""
+        if self.last is None:
+            return self.artifacts
+        layout = layout_of(self.last.response)
+        language = self.last.language
+        name = layout.name if language == "python" else layout.name.replace("program.py", f"program{_suffix(language)}")
+        texts = {**layout.others, name: layout.source, "requirements.txt": self.requirements}
+        return (*(Artifact(name, text.encode()) for name, text in texts.items() if text), *self.artifacts)
+
     def save(self, folder: str | Path) -> tuple[Path, ...]:
         """Write the program, its `requirements.txt` and the files that came out into a directory; return their paths.
 
         A file of the same name is replaced. Raises `OSError`.
         """
-        files = list(self.artifacts)
-        if self.last is not None:
-            layout = layout_of(self.last.response)
-            texts = {**layout.others, layout.name: layout.source, "requirements.txt": self.requirements}
-            files = [Artifact(name, text.encode()) for name, text in texts.items() if text] + files
-        return tuple(dict.fromkeys(file.save(folder) for file in files))
+        return tuple(dict.fromkeys(file.save(folder) for file in self.files))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as plain JSON data, with all attempts and the content of all files."""
+        usage = self.usage
+        return {
+            "solved": self.solved,
+            "stopped": self.stopped,
+            "reason": self.reason,
+            "answer": _packed(self.answer),
+            "artifacts": [artifact.to_dict() for artifact in self.artifacts],
+            "attempts": [attempt.to_dict() for attempt in self.attempts],
+            "candidate": self.candidate,
+            "usage": {
+                "by_model": {name: asdict(tokens) for name, tokens in usage.by_model.items()},
+                "model_calls": usage.model_calls,
+                "runs": usage.runs,
+                "tool_calls": usage.tool_calls,
+                "usd": usage.usd,
+                "wall_ms": usage.wall_ms,
+            },
+            "decision": None
+            if self.decision is None
+            else {**asdict(self.decision), "reasons": [*self.decision.reasons]},
+            "requirements": self.requirements,
+            "notes": list(self.notes),
+            "happened": list(self.happened),
+            "label": str(self.label),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +242,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
-    """The event that a program is about to run."""
+    """The event that a program is about to run. `explanation` are the model's words about it."""
 
     candidate: int
     number: int
     code: str
     language: str
+    explanation: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,3 +284,15 @@ class Finished:
 
 
 CodingEvent = Planned | Asked | AttemptStarted | AttemptEvent | AttemptFinished | Chosen | Finished
+
+
+def _suffix(language: str) -> str:
+    return f".{_SUFFIXES.get(language, language)}"
+
+
+def _packed(answer: Any) -> Any:
+    """Return an answer in the tagged form, and one of the host's own, which cannot cross, as its `repr`."""
+    try:
+        return pack(answer)
+    except CannotCross:
+        return repr(answer)

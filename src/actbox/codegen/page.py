@@ -18,6 +18,8 @@ from actbox.core.result import ExecutionResult
 from .acceptance import Acceptance, CheckOutcome
 
 _MOST_DIFF_LINES: Final = 200
+_MOST_COMPARED: Final = 10_000
+"""The lines of two programs above which they are not compared: that takes a time that grows with their square."""
 _MOST_TITLE: Final = 80
 
 
@@ -26,7 +28,12 @@ class ShownAttempt(Protocol):
 
     @property
     def number(self) -> int:
-        """The number of the attempt, from 1."""
+        """The number of the attempt, from 1 in each candidate."""
+        ...
+
+    @property
+    def candidate(self) -> int:
+        """The number of the candidate, from 1."""
         ...
 
     @property
@@ -71,7 +78,7 @@ def attempts_page(
     """Return one self-contained HTML page of a task. `stopped` is why the agent stopped."""
     return html_page(
         attempts_messages(goal, attempts, solved=solved, stopped=stopped, answer=answer, model=model),
-        title=_title(goal),
+        title=page_title(goal),
     )
 
 
@@ -80,11 +87,14 @@ def attempts_messages(
 ) -> list[Message]:
     """Return a task as messages: the goal, a turn for each attempt, and the end."""
     messages = [Message(role="user", contents=(TextContent(text=goal),))]
-    before: ShownAttempt | None = None
-    for attempt in attempts:
-        contents = tuple(_contents(attempt, before))
-        messages.append(Message(role="assistant", contents=contents, author=_about(attempt), model=model or None))
-        before = attempt if attempt.code else before
+    before: dict[int, ShownAttempt] = {}
+    several = any(attempt.candidate != 1 for attempt in attempts)
+    for place, attempt in enumerate(attempts, 1):
+        contents = tuple(_contents(attempt, before.get(attempt.candidate), f"attempt-{place}"))
+        author = f"candidate {attempt.candidate} · {_about(attempt)}" if several else _about(attempt)
+        messages.append(Message(role="assistant", contents=contents, author=author, model=model or None))
+        if attempt.code:
+            before[attempt.candidate] = attempt
     cost = sum(attempt.cost for attempt in attempts)
     words = [f"{'Solved' if solved else 'Not solved'} after {counted(len(attempts), 'attempt')}"]
     words += [f"stopped by {stopped}"] if stopped and not solved else []
@@ -104,13 +114,12 @@ def _about(attempt: ShownAttempt) -> str:
     return " · ".join(words)
 
 
-def _contents(attempt: ShownAttempt, before: ShownAttempt | None) -> Iterator[Content]:
+def _contents(attempt: ShownAttempt, before: ShownAttempt | None, call_id: str) -> Iterator[Content]:
     if attempt.explanation:
         yield TextContent(text=attempt.explanation)
     if before is not None and attempt.code:
-        changes = list(_changes(before.code, attempt.code))
-        yield TextContent(text=_fenced("\n".join(changes), "diff") if changes else "The same program once more:")
-    call_id = f"attempt-{attempt.number}"
+        lines = list(changes(before.code, attempt.code))
+        yield TextContent(text=_fenced("\n".join(lines), "diff") if lines else "The same program once more:")
     if attempt.code:
         yield CodeInterpreterCall(call_id=call_id, inputs=(code_content(attempt.code, attempt.language),))
     if attempt.result is not None:
@@ -119,9 +128,13 @@ def _contents(attempt: ShownAttempt, before: ShownAttempt | None) -> Iterator[Co
         yield TextContent(text=_fenced("\n".join(map(_line, attempt.checks.outcomes))))
 
 
-def _changes(before: str, after: str) -> Iterator[str]:
-    """Yield the lines of a unified diff, without its head."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=2, lineterm="")
+def changes(before: str, after: str) -> Iterator[str]:
+    """Yield the lines of a unified diff of two programs, without its head; there are none for the same program."""
+    old, new = before.splitlines(), after.splitlines()
+    if old != new and len(old) + len(new) > _MOST_COMPARED:
+        yield f"… ({len(old):,} lines before and {len(new):,} now are too many to compare)"
+        return
+    lines = difflib.unified_diff(old, new, n=2, lineterm="")
     for count, line in enumerate(islice(lines, 2, None)):
         if count == _MOST_DIFF_LINES:
             yield "…"
@@ -135,7 +148,8 @@ def _line(outcome: CheckOutcome) -> str:
     return f"{mark} {outcome}{weight}"
 
 
-def _title(goal: str) -> str:
+def page_title(goal: str) -> str:
+    """Return the title of a task's page: its goal on one short line."""
     line = " ".join(goal.split())
     return line if len(line) <= _MOST_TITLE else f"{line[: _MOST_TITLE - 2]} …"
 
