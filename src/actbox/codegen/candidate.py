@@ -229,8 +229,9 @@ class CandidateLoop:
     async def _run(self, response: CodingResponse, *, holds_back: bool, task: Task | None = None) -> _Run:
         """Run the program of a response on the inputs of a task. A run for a check is not told of."""
         work, is_check = self._work, task is not None
-        tools, final = work.effects.attempt(holds_back=holds_back), FinalAnswer(cleared="secret")
+        tools = work.effects.attempt(holds_back=holds_back)
         box = await work.places.of(response.language)
+        final = FinalAnswer(cleared="secret" if box is not None and box.traits.labels else None)
         if box is None:
             about = ActboxError(f"no engine here runs {response.language}")
             program = Program(response.source, response.language)
