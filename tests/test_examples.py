@@ -30,6 +30,34 @@ SHOWS = {
         "the journal verifies: True",
     ],
 }
+OF_CODING_AGENTS = {
+    "codegen/python_execution_demo.py": ["answer:  9332621544394415268169923885626670049071596", "| Rome,3,12.2"],
+    "codegen/iterative_refinement_demo.py": [
+        "attempt 1: import_error; so far $0.00",
+        "-import jsonlib\n    +import json",
+        "attempt 2: check_failed",
+        "solved: solved",
+        "not solved: repetition the model sent the same again",
+        "answer: None after 2 attempts",
+    ],
+    "codegen/rtfs_execution_demo.py": [
+        "rtfs, in rtfs: it is a pure computation on the given values",
+        "ran on:  the rtfs engine",
+        "{'Oslo': -3, 'Rome': 14}",
+        "ran on:  the linux engine",
+        "files:   page.html",
+    ],
+    "codegen/javascript_execution_demo.py": ["ran on:  node", "runtime_error: ", '{"/":120,"/docs":210}'],
+    "codegen/sales_by_region.py": [
+        "intent: Analyze the CSV, create a chart of sales by region; data processing; visualization",
+        "decision: direct, in python: about 10 lines",
+        "runtime_error 'Column not found: sales'",
+        "check_failed adds_up: the file spells some regions in two ways",
+        "answer: {'North': 220.0, 'South': 100.0, 'West': 45.25}",
+        "chart.png",
+        "4 calls of the model and 3 runs",
+    ],
+}
 OF_THE_FRAMEWORK = {
     "agent_framework/task.py": [
         "8759 records",
@@ -81,7 +109,10 @@ OF_STRANDS = {
         "── answer: A-17 after 2 turns",
     ],
 }
-PARTS = {"agent_framework/scripted.py", "agent_framework/showing.py", "strands/scripted_model.py"}
+PARTS = {
+    *("agent_framework/scripted.py", "agent_framework/showing.py"),
+    *("codegen/scripted.py", "strands/scripted_model.py"),
+}
 """What examples have in common."""
 
 # Each shows another way to what the tests of the package prove; those that everybody reads first run every time.
@@ -101,9 +132,9 @@ CHANGE = "The one line to change for a real model"
 
 def test_every_example_is_listed() -> None:
     there = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
-    assert there == set(SHOWS) | set(OF_THE_FRAMEWORK) | set(OF_STRANDS) | PARTS
+    assert there == {*SHOWS, *OF_CODING_AGENTS, *OF_THE_FRAMEWORK, *OF_STRANDS, *PARTS}
     table = (EXAMPLES / "README.md").read_text()
-    assert all(f"| `{name}` |" in table for name in [*SHOWS, *OF_THE_FRAMEWORK, *OF_STRANDS])
+    assert all(f"| `{name}` |" in table for name in [*SHOWS, *OF_CODING_AGENTS, *OF_THE_FRAMEWORK, *OF_STRANDS])
 
 
 def _some_seldom(names: Iterable[str]) -> list[Any]:
@@ -114,6 +145,14 @@ def _some_seldom(names: Iterable[str]) -> list[Any]:
 @pytest.mark.parametrize("name", _some_seldom(SHOWS))
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     _run(name, SHOWS[name], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_CODING_AGENTS)
+def test_an_example_of_coding_agents_runs_without_a_model_and_says_so(name: str, tmp_path: Path) -> None:
+    if "javascript" in name and not (found := engine_check("node")).works:
+        pytest.skip(f"the node engine does not work here: {found.reason}. {found.advice}")
+    _run(name, ["NO MODEL IS ASKED", *OF_CODING_AGENTS[name]], tmp_path)
 
 
 @pytest.mark.slow

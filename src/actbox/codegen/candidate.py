@@ -254,6 +254,7 @@ class CandidateLoop:
         work, is_check = self._work, task is not None
         tools = work.effects.attempt(holds_back=holds_back)
         box = await work.places.of(response.language)
+        final = FinalAnswer(cleared="secret" if box is not None and box.traits.labels else None)
         if box is None:
             about = ActboxError(f"no engine here runs {response.language}")
             program = Program(response.source, response.language)
