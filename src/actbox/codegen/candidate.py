@@ -77,6 +77,9 @@ class CandidateLoop:
         self._action: Action | None = None
         self._response = CodingResponse()
         self._answer = Answer(ModelReply(), 0.0, 0.0)
+        self._is_open = False
+        """True from a reply on until its attempt is recorded."""
+        self._result: ExecutionResult | None = None
         self.cost = 0.0
         self.found: Candidate | None = None
         self.end: End | None = None
@@ -105,7 +108,11 @@ class CandidateLoop:
                     return
                 else:
                     action = after
+        except asyncio.CancelledError:
+            self._record_open(ErrorClass.CANCELLED)
+            raise
         except Stopped as stop:
+            self._record_open(ErrorClass.RESOURCE_EXHAUSTED if stop.stopped == "budget" else ErrorClass.SANDBOX)
             self.failure = stop.failure
             action = loop.stop(stop.stopped, stop.reason)
         self._action = self.end = action
@@ -137,6 +144,7 @@ class CandidateLoop:
         self._answer = answer = await work.ask(self._writer, action.messages, RESPONSE)
         self.cost += answer.cost
         self._response = response = response_of(answer.reply, language)
+        self._is_open, self._result = True, None
         if not response.has_program:
             text = without_program(response, language)
             self._record(None, ErrorClass.NO_CODE)
@@ -163,7 +171,7 @@ class CandidateLoop:
         work.tell(AttemptStarted(candidate=self._number, number=number, code=action.code, language=response.language))
         await self.close()
         ran = await self._run(response, holds_back=holds_back)
-        self.session = ran.session
+        self.session, self._result = ran.session, ran.result
         if ran.tools.needed:
             self.needed = ran.tools.needed
             self._record(ran.result, None, held_back=self.needed)
@@ -192,6 +200,11 @@ class CandidateLoop:
         self._record(attempt.result, attempt.error_class, checks)
         return loop.on_observation("", answered=answered, answer=answer, outcome=attempt)
 
+    def _record_open(self, error_class: ErrorClass) -> None:
+        """Record an attempt that was cut off, so that a program that was paid for is not lost."""
+        if self._is_open:
+            self._record(self._result, error_class)
+
     def _record(
         self,
         result: ExecutionResult | None,
@@ -214,6 +227,7 @@ class CandidateLoop:
             model_ms=answer.wall_ms,
             held_back=held_back,
         )
+        self._is_open = False
         self._work.notes.update(dict.fromkeys(self._response.noted))
         self._work.attempts.append(attempt)
         self._work.tell(AttemptFinished(attempt=attempt, usd=self._work.spent))
@@ -256,6 +270,8 @@ class CandidateLoop:
         if session is not None and (is_check or not session.alive):
             await session.close()
             session = None
+        if not box.traits.labels:
+            result = replace(result, label=result.label | (task or self._task).joined_label)
         answered = final.given and result.success
         if result.success and (missed := final.missed_by(response.source)):
             result = replace(result, warnings=(*result.warnings, missed))

@@ -86,6 +86,7 @@ class Work:
     cleared: Label | None = None
     attempts: list[Attempt] = field(default_factory=list)
     by_model: dict[str, TokenUsage] = field(default_factory=dict)
+    usd_by_model: dict[str, Decimal] = field(default_factory=dict)
     model_calls: int = 0
     runs: int = 0
     tool_calls: int = 0
@@ -123,6 +124,7 @@ class Work:
         """Return the usage so far."""
         return CodingUsage(
             by_model=dict(self.by_model),
+            usd_by_model=dict(self.usd_by_model),
             model_calls=self.model_calls,
             runs=self.runs,
             tool_calls=self.tool_calls,
@@ -158,6 +160,8 @@ class Work:
             used["tokens"], used["usd"] = tokens.total, float(usd or 0)
             name = writer.model.name
             self.by_model[name] = self.by_model.get(name, TokenUsage()) + reply.usage
+            if usd is not None:
+                self.usd_by_model[name] = self.usd_by_model.get(name, Decimal(0)) + usd
             self.usd = None if usd is None or self.usd is None else self.usd + usd
         except TimeoutError as error:
             raise Stopped("model", f"the model {writer.model.name} did not answer in {seconds:g} s", error) from None
