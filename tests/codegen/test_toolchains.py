@@ -13,7 +13,7 @@ import actbox
 from actbox import ErrorKind, FileMount, Limits, Policy
 from actbox.codeact import ScriptedModel
 from actbox.codegen import CodingAgent, Outcome, RetryPolicy, Task
-from actbox.codegen.outcome import AttemptEvent
+from actbox.codegen.outcome import AttemptEvent, Finished
 from actbox.codegen.task import Example
 from actbox.core.events import Output
 from actbox.sandbox.contract import Sandbox
@@ -59,12 +59,15 @@ async def test_a_program_in_c_has_its_inputs_as_arguments_and_leaves_files(box: 
     agent = CodingAgent(blocks("c", SUM), box, sandboxes={"c": box})
     task = Task("sum", language="c", inputs={"sales.csv": SALES}, outputs=["sum.txt"])
     events = [event async for event in agent.stream(task)]
-    outcome = events[-1].outcome  # type: ignore[union-attr]
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    outcome = finished.outcome
     assert outcome.solved, outcome.attempts
     assert [(one.name, one.data) for one in outcome.artifacts] == [("sum.txt", b"6")]
     said = [one.event for one in events if isinstance(one, AttemptEvent) and isinstance(one.event, Output)]
     assert [one.text for one in said] == ["6\n"]
-    result = outcome.last.result
+    result = outcome.attempts[0].result
+    assert result is not None
     assert (result.stdout, result.language, result.code, result.value) == ("6\n", "c", outcome.code, None)
     assert not await box.list_files("output")  # it ran in a workspace of its own
 
@@ -155,6 +158,31 @@ pub fn twice(x: i32) -> i32 { 2 * x }
     assert outcome.last.result is not None and outcome.last.result.stdout == "42\n"
     error = outcome.attempts[0].result.error  # type: ignore[union-attr]
     assert error is not None and (error.kind, error.line) == (ErrorKind.SYNTAX, 1) and "i3" in error.message
+
+
+@pytest.mark.slow
+async def test_go_is_built_with_a_toolchain_that_is_mounted(box: Sandbox) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("there is no compiler of Go")
+    root = subprocess.run(["go", "env", "GOROOT"], capture_output=True, text=True, check=True).stdout.strip()
+    policy = Policy(mounts=(FileMount(root, "/opt/go"),), variables={"PATH": "/opt/go/bin:/usr/bin:/bin"})
+    program = """```go main.go
+package main
+import ("bufio"; "fmt"; "os")
+func main() { words := bufio.NewScanner(os.Stdin); words.Scan(); fmt.Println(twice(words.Text()), os.Args[1:]) }
+```
+```go twice.go
+package main
+func twice(s string) string { return s + s }
+```"""
+    async with actbox.open_sandbox("linux", policy=policy) as able:
+        model = ScriptedModel([program.replace("s + s", "s + t"), program])
+        task = Task("twice", language="go", inputs={"a.txt": "word\n"})
+        outcome = await CodingAgent(model, box, sandboxes={"go": able}).solve(task)
+    assert outcome.solved and outcome.last is not None, outcome.attempts[-1].result
+    assert outcome.last.result is not None and outcome.last.result.stdout == "wordword [input/a.txt]\n"
+    error = outcome.attempts[0].result.error  # type: ignore[union-attr]
+    assert error is not None and error.message == "./twice.go:2:42: undefined: t" and error.line == 2
 
 
 @pytest.mark.parametrize(

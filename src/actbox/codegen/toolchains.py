@@ -35,6 +35,8 @@ class Toolchain:
     """The commands of a language, for programs whose main file is `main` and whose files have one of `suffixes`.
 
     `{main}` is the main file, `{sources}` are all files, and `{out}` is the file or the directory for what is built.
+    `env` are variables that the sandbox may set otherwise: without a `GOCACHE` that lasts, each program builds Go's own
+    library first, which takes ten seconds.
     """
 
     main: str
@@ -52,7 +54,7 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
         "main.go",
         (".go",),
         ("go", "build", "-o", "{out}", "{sources}"),
-        env={"GO111MODULE": "off", "GOFLAGS": "", "GOCACHE": "{home}/cache", "GOPATH": "{home}/go", "HOME": "{home}"},
+        env={"GO111MODULE": "off", "GOCACHE": "{home}/cache", "GOPATH": "{home}/go"},
     ),
     "java": Toolchain(
         "Main.java", (".java",), ("javac", "-d", "{out}", "{sources}"), ("java", "-cp", "{out}", "{class}")
@@ -75,7 +77,7 @@ def words(command):
             for name, text in (("out", out), ("main", job["main"]), ("class", job["class"])):
                 word = word.replace("{" + name + "}", text)
             yield word
-environment = {**os.environ, **{name: text.replace("{home}", home) for name, text in job["env"].items()}}
+environment = {**{name: text.replace("{home}", home) for name, text in job["env"].items()}, **os.environ}
 ended = {"step": "build"}
 try:
     built = subprocess.run(
@@ -168,7 +170,7 @@ def result_of_launched(result: ExecutionResult, response: CodingResponse) -> Exe
 
 def _error_of_build(words: str, language: str) -> ErrorInfo:
     """Return the error of a build: the compiler's first error, and the line in the file where that is."""
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    lines = [line.strip() for line in words.splitlines() if line.strip() and not line.startswith("#")]
     message = next((line for line in lines if _AN_ERROR.search(line)), lines[0] if lines else "the compiler failed")
     suffixes = TOOLCHAINS[language].suffixes
     line = next((int(one["line"]) for one in _PLACE.finditer(words) if one["file"].endswith(suffixes)), None)
