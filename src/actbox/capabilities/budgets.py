@@ -186,6 +186,10 @@ class Account:
                 account._set_aside(amounts, 1)
         return Reservation(self, amounts)
 
+    def charge(self, used: Amounts) -> None:
+        """Count what was used already, also if it is more than is left. Raises what `Reservation.settle` does."""
+        Reservation(self, {}).settle(used)
+
     def extend(self, worst: Budget, most: Amounts) -> None:
         """Raise limits so far that `worst` can be reserved, after somebody has agreed to it.
 

@@ -63,6 +63,7 @@ class Invocation:
     cleared: Label | None = None
     """The highest label that may be sent to where the input goes, instead of `egress_max`; `prepare` sets it."""
     _counting: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    _charged: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     output_label: Label | None = None
     """The label of the output where the handler has lowered it; `None`: the label of what the invocation has read."""
 
@@ -101,6 +102,26 @@ class Invocation:
             for name, amount in amounts.items():
                 before = self.used.get(name, 0)
                 self.used[name] = max(before, amount) if name == "memory_mib" else exact_sum(before, amount)
+
+    def include(self, account: Account) -> None:
+        """Count what an account below `account` was charged with as the invocation's own, without charging it again.
+
+        Its wall time is a part of the invocation's. Call this once, when nothing uses that account any more.
+        """
+        used = {name: amount for name, amount in account.used.items() if amount}
+        self.count(**{name: amount for name, amount in used.items() if name != "wall_seconds"})
+        with self._counting:
+            for name, amount in used.items():
+                self._charged[name] = exact_sum(self._charged.get(name, 0), amount)
+
+    def owed(self) -> dict[str, float]:
+        """Return what the invocation has used and has not been charged with; of `memory_mib` the peak."""
+        with self._counting:
+            charged = {**self._charged, "memory_mib": 0}
+            return {
+                name: max(exact_sum(amount, -charged[name]), 0) if name in charged else amount
+                for name, amount in self.used.items()
+            }
 
     def ran(self, result: ExecutionResult) -> None:
         """Count what a program has used, and take over its label, its engine and its warnings."""

@@ -34,6 +34,8 @@ class Meter:
     output_bytes: int = 0
     received_bytes: int = 0
     tokens: dict[str, Tokens] = field(default_factory=dict)
+    paid: dict[str, Decimal] = field(default_factory=dict)
+    """Money that is a part of `usd` already, by the models whose tokens it has paid for."""
     cost: Cost | None = None
 
     def add_tokens(self, model: str, *, input: int, output: int, cached: int) -> int:
@@ -48,7 +50,8 @@ class Meter:
         """Add the money for all that was used, once, at the end; return a warning that names models without a price."""
         if prices is None or self.cost is not None:
             return ()
-        self.cost = prices.cost(used, self.tokens)
+        other = Decimal(str(used.get("usd", 0))) - total(self.paid.values())
+        self.cost = prices.cost(used, self.tokens, max(other, Decimal(0)), paid=self.paid)
         used["usd"] = min(float(self.cost.usd), sys.float_info.max)
         named = ", ".join(self.cost.unpriced)
         return (f"no price is known for the tokens of {named}",) if named else ()

@@ -402,7 +402,7 @@ class _Pipeline:
             call.warnings += call.meter.charge_money(call.used, self._governance.prices)
             call.meter.output_bytes = len(data)
         if call.reservation is not None:
-            for warned in call.reservation.settle(call.used):
+            for warned in call.reservation.settle(call.owed()):
                 call.warnings.append(str(warned))
                 call.event("budget", "note", str(warned))
         lowered = call.output_label if error is None else None

@@ -177,10 +177,18 @@ class Prices:
         except InvalidValue as error:
             raise InvalidValue(f"the prices in {file}: {error}") from None
 
-    def cost(self, usage: Mapping[str, float], tokens: Mapping[str, Tokens], other: Amount | None = None) -> Cost:
+    def cost(
+        self,
+        usage: Mapping[str, float],
+        tokens: Mapping[str, Tokens],
+        other: Amount | None = None,
+        *,
+        paid: Mapping[str, Decimal] | None = None,
+    ) -> Cost:
         """Return the cost of an invocation from its usage by the dimensions of `Budget`, and its tokens by model.
 
-        `other` is money that its handler has charged, by default the `usd` of its usage.
+        `other` is money that its handler has charged, by default the `usd` of its usage. `paid` is what the handler has
+        charged for the tokens of models, which are not priced again.
         """
 
         def line(price: Decimal, *names: str, unit: Decimal = Decimal(1)) -> Decimal:
@@ -192,9 +200,11 @@ class Prices:
             "egress": line(self.egress_gib, "egress_bytes", unit=_BYTE),
             "storage": line(self.storage_gib, "storage_mib", unit=_MIB),
         }
-        delegation: dict[str, Decimal] = {}
+        delegation = {model: _money(amount) for model, amount in (paid or {}).items()}
         unpriced = []
         for model, count in tokens.items():
+            if model in delegation:
+                continue
             if (price := self.models.get(model)) is None:
                 unpriced.append(model)
                 continue

@@ -36,6 +36,7 @@ from .request_prompts import first_request, instructions, without_program
 from .response import RESPONSE, CodingResponse
 from .retry import ErrorClass
 from .task import Check, Example, FileCheck, Task, TextCheck
+from .toolchains import is_built, launched, result_of_launched
 from .work import Answer, Stopped, Work, Writer
 
 _MOST_KEPT: Final = 20_000
@@ -85,6 +86,7 @@ class CandidateLoop:
         self.needed: tuple[str, ...] = ()
         """The calls with effects that were held back: the candidate waits until it is chosen."""
         self._is_open = False
+        """True from the moment when a program is tried until its attempt is recorded."""
         self._ran: ExecutionResult | None = None
         self._stop: Stopped | None = None
         self.session: Session | None = None
@@ -129,7 +131,7 @@ class CandidateLoop:
         box = await work.places.of(task.language)
         traits = (box or work.places.own).traits
         text = instructions(
-            _toolset(work.effects.attempt().tools, FinalAnswer(), box),
+            _toolset(work.effects.attempt().tools, FinalAnswer(), box, task.language),
             traits,
             language=task.language,
             guidance=work.settings.guidance,
@@ -218,7 +220,6 @@ class CandidateLoop:
     ) -> None:
         """Record an attempt that has ended. The cost and the tokens of a reply are those of its first attempt."""
         answer, self._answer = self._answer, Answer(ModelReply(), 0.0, 0.0)
-        self._is_open, self._ran = False, None
         attempt = Attempt(
             number=self._refinement.attempts + 1,
             candidate=self._number,
@@ -232,6 +233,7 @@ class CandidateLoop:
             model_ms=answer.wall_ms,
             held_back=held_back,
         )
+        self._is_open, self._ran = False, None
         self._work.notes.update(dict.fromkeys(self._response.noted))
         self._work.attempts.append(attempt)
         self._work.tell(AttemptFinished(attempt=attempt, usd=self._work.spent))
@@ -264,14 +266,16 @@ class CandidateLoop:
         session: Session | None = None
         made = runnable(response, task or self._task, label=bool(box.traits.labels))
         packages = _packages(response) if packages_of(box) is not None else ()
-        program = replace(made.program, dependencies=packages)
+        builds = is_built(response.language, box)
+        program = launched(response, made) if builds else replace(made.program, dependencies=packages)
         try:
             if work.session is not None and box is work.places.own:
                 session = await work.session.fork()
             place: Sandbox | Session = session or box
-            toolset = _toolset(tools.tools, final, box)
+            toolset = _toolset(tools.tools, final, box, response.language)
             runs = partial(self._completed, response, program, place, toolset, engine, is_check)
             result = await work.charged(lambda seconds: result_of(runs(seconds), engine))
+            result = result_of_launched(result, response) if builds else result
         except ActboxError as error:  # `SandboxStopped` too, or a session that cannot be copied
             result = failed(error, ErrorKind.SANDBOX, engine)
         except BaseException:
@@ -283,10 +287,12 @@ class CandidateLoop:
         if session is not None and (is_check or not session.alive):
             await session.close()
             session = None
+        if not box.traits.labels:
+            result = replace(result, label=result.label | (task or self._task).joined_label)
         answered = final.given and result.success
         if result.success and (missed := final.missed_by(response.source)):
             result = replace(result, warnings=(*result.warnings, missed))
-        return _Run(program, result, tools, answered, final.value, session)
+        return _Run(made.program if builds else program, result, tools, answered, final.value, session)
 
     async def _completed(
         self,
@@ -370,9 +376,11 @@ def checks_of(task: Task, tests: str = "") -> tuple[tuple[Check, ...], tuple[str
     return (*task.checks, *(one for one in required if one not in task.checks), *written), tuple(notes)
 
 
-def _toolset(tools: Toolset, final: FinalAnswer, box: Sandbox | None) -> Toolset:
-    """Return the tools of a run, with `final_answer`; none on an engine that takes none."""
-    return Toolset.of(None) if box is None or not box.traits.tools else tools.with_tools(final.tool)
+def _toolset(tools: Toolset, final: FinalAnswer, box: Sandbox | None, language: str) -> Toolset:
+    """Return the tools of a run, with `final_answer`; none on an engine that takes none, or for what it builds."""
+    if box is None or not box.traits.tools or language not in box.traits.languages:
+        return Toolset.of(None)
+    return tools.with_tools(final.tool)
 
 
 def _packages(response: CodingResponse) -> tuple[str, ...]:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
-from actbox.capabilities.budgets import Account, BudgetExceeded
+from actbox.capabilities.budgets import Account, Budget
 from actbox.capabilities.delegation import CodingAgent as Handler
 from actbox.capabilities.execution import OUTPUT_TYPES, output_of
 from actbox.capabilities.input_roots import InputLabels, InputRoot, input_files
 from actbox.capabilities.invocation import Invocation, canonical
-from actbox.core.errors import ActboxError
+from actbox.capabilities.outcome import StepFailed
+from actbox.core.errors import InvalidValue
+from actbox.core.labels import Label
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.blocking import run_blocking
 
@@ -34,9 +36,10 @@ def writing(agent: CodingAgent) -> Handler:
     """Return the handler that has an agent write a program, which is not run, for `delegate.coding_agent`."""
 
     async def handler(call: Invocation) -> Mapping[str, Any]:
-        outcome = await _outcome_of(agent, _task(call, {}), call, runs=False)
+        outcome = await _outcome_of(agent, call, call.labels, {}, runs=False)
         if outcome.stopped != "returned":
-            raise ActboxError(f"no program was written ({outcome.stopped}): {outcome.reason}".rstrip(": "))
+            why = f"no program was written ({outcome.stopped}): {outcome.reason}".rstrip(": ")
+            raise StepFailed("exceeded" if outcome.stopped == "budget" else "failed", "run", why)
         return _response(outcome)
 
     return handler
@@ -50,8 +53,8 @@ def refining(
 ) -> Handler:
     """Return the handler that has an agent write and correct a program until it works, for `code.refined_execute`.
 
-    `input_roots` are the directories of the host below which `input_files` may lie, and `output_types` the extensions
-    of the output files that are returned, both as in `standard_registry`.
+    `input_roots` are the directories of the host below which `input_files` may lie, with the labels of their files, and
+    `output_types` the extensions of the output files that are returned, both as in `standard_registry`.
 
     The input's `max_attempts` and `timeout_ms` only lower what the agent has. `image` and `max_memory_mb` are those of
     its sandbox, so an input that names another one is refused.
@@ -59,29 +62,27 @@ def refining(
     roots, types = InputRoot.all_of(input_roots), tuple(output_types)
 
     async def handler(call: Invocation) -> Mapping[str, Any]:
-        given = call.input
+        given, label = call.input, call.labels
         if unknown := [name for name in ("image", "max_memory_mb") if given.get(name)]:
-            raise ActboxError(f"{' and '.join(unknown)}: the coding agent's sandbox is open already; leave it out")
+            why = f"{' and '.join(unknown)}: the coding agent's sandbox is open already; leave it out"
+            raise StepFailed("invalid", "validate_input", why)
         wanted = given.get("input_files") or {}
-        files = await run_blocking(input_files, call, wanted, roots) if wanted else {}
-        task = _task(call, {name: InputFile(data, call.labels) for name, data in files.items()})
-        outcome = await _outcome_of(agent, task, call, runs=True)
+        read = await run_blocking(input_files, call, wanted, roots) if wanted else {}
+        files = {name: InputFile(data, call.labels) for name, data in read.items()}
+        outcome = await _outcome_of(agent, call, label, files, runs=True)
         ran = next((one.result for one in reversed(outcome.attempts) if one.result is not None), None)
-        if outcome.solved and outcome.last is not None:
-            ran = outcome.last.result
-        if ran is None:
-            ran = ExecutionResult(exit_code=1)
-        said = output_of(call, ran, types)
+        said = output_of(call, ran or ExecutionResult(exit_code=1), types)
         if not outcome.solved:
-            said.setdefault("error", f"{outcome.stopped}: {outcome.reason}")
-        return {**_response(outcome), **said, "success": outcome.solved, "attempts": _attempts(outcome)}
+            said.setdefault("error", f"{outcome.stopped}: {outcome.reason}".rstrip(": "))
+        attempts = [_attempt(one) for one in outcome.attempts]
+        return {**_response(outcome), **said, "success": outcome.solved, "attempts": attempts}
 
     return handler
 
 
-def _task(call: Invocation, files: Mapping[str, InputFile]) -> Task:
+def _task(call: Invocation, label: Label, files: Mapping[str, InputFile]) -> Task:
     request = {name: call.input[name] for name in _REQUEST if name in call.input}
-    task = Task.of(request, files, label=call.labels)
+    task = Task.of(request, files, label=label)
     if (most := call.input.get("timeout_ms")) is not None:
         bounds = task.constraints
         least = most if bounds.timeout_ms is None else min(most, bounds.timeout_ms)
@@ -89,30 +90,68 @@ def _task(call: Invocation, files: Mapping[str, InputFile]) -> Task:
     return task
 
 
-async def _outcome_of(agent: CodingAgent, task: Task, call: Invocation, *, runs: bool) -> Outcome:
-    """Return the outcome of a task, after the invocation was charged with all of it."""
-    account = Account(call.account.left)  # the invocation itself is charged below
-    attempts = call.input.get("max_attempts")
-    stream = agent.stream(task, budget=account, runs=runs, max_attempts=attempts)
-    async with aclosing(stream) as events:
-        async for event in events:
-            if isinstance(event, AttemptStarted):
-                call.event(f"attempt {event.number}", "begun")
-            elif isinstance(event, AttemptFinished):
-                one = event.attempt
-                said = "" if one.error_class is None else one.error_class.value
-                call.event(f"attempt {one.number}", "failed" if said else "done", said)
-                if one.result is not None:
-                    call.ran(one.result)
-            elif isinstance(event, Finished):
-                outcome = event.outcome
+async def _outcome_of(
+    agent: CodingAgent, call: Invocation, label: Label, files: Mapping[str, InputFile], *, runs: bool
+) -> Outcome:
+    """Return the outcome of the task that an invocation asks for, whose words have a label.
+
+    However this ends, the invocation was charged with all that the agent has used, and keeps its attempts.
+    """
+    account = _account(agent, call)
+    counts_calls = account.left_of("tool_calls") is not None
+    attempts: list[Attempt] = []
+    most = call.egress_max if call.cleared is None else call.cleared
+    try:
+        stream = agent.stream(
+            _task(call, label, files),
+            budget=account,
+            runs=runs,
+            max_attempts=call.input.get("max_attempts"),
+            cleared=most,
+        )
+        async with aclosing(stream) as events:
+            async for event in events:
+                if isinstance(event, AttemptStarted):
+                    call.event(f"attempt {event.number}", "begun")
+                elif isinstance(event, AttemptFinished):
+                    attempts.append(event.attempt)
+                    _note(call, event.attempt)
+                elif isinstance(event, Finished):
+                    outcome = event.outcome
+    except InvalidValue as error:
+        raise StepFailed("invalid", "validate_input", str(error)) from None
+    finally:
+        call.kept["attempts"] = canonical([_kept(one) for one in attempts])
+        call.count(steps=1)
+        call.include(account)
+        if not call.account.draws_on(agent.account):
+            agent.account.charge(account.used)
+        if not counts_calls:
+            call.count(tool_calls=sum(one.result.usage.tool_calls for one in attempts if one.result is not None))
     call.raise_label(outcome.label)
-    call.kept["attempts"] = canonical([_kept(one) for one in outcome.attempts])
     call.warnings += outcome.notes
     for model, tokens in outcome.usage.by_model.items():
-        with suppress(BudgetExceeded):  # it is counted, and the next invocation is refused
-            call.charge_tokens(model, input=tokens.input_tokens, output=tokens.output_tokens)
+        call.meter.add_tokens(model, input=tokens.input_tokens, output=tokens.output_tokens, cached=0)
+    call.meter.paid.update(outcome.usage.usd_by_model)
     return outcome
+
+
+def _account(agent: CodingAgent, call: Invocation) -> Account:
+    """Return the account for one task: below the invocation's, with no more than the agent has left."""
+    left = call.account.left.amounts()
+    lower = {name: min(amount, left.get(name, amount)) for name, amount in agent.account.left.amounts().items()}
+    return Account(Budget(**lower), call.account)  # type: ignore[arg-type]  # numbers by their dimension
+
+
+def _note(call: Invocation, attempt: Attempt) -> None:
+    """Tell that an attempt has ended, and take over what is known of its run."""
+    said = "" if attempt.error_class is None else attempt.error_class.value
+    call.event(f"attempt {attempt.number}", "failed" if said else "done", said)
+    if (result := attempt.result) is not None:
+        call.raise_label(result.label)
+        call.engine, call.environment = result.sandbox, result.environment
+        call.meter.received_bytes += result.usage.received_bytes
+        call.warnings += result.warnings
 
 
 def _response(outcome: Outcome) -> dict[str, Any]:
@@ -128,10 +167,6 @@ def _response(outcome: Outcome) -> dict[str, Any]:
         "explanation": "",
         **more,
     }
-
-
-def _attempts(outcome: Outcome) -> list[dict[str, Any]]:
-    return [_attempt(one) for one in outcome.attempts]
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from actbox.codeact.model import ChatModel, SystemMessage, UserMessage
 from actbox.codeact.named_model import ConnectedModel, named_model
 from actbox.codeact.supervision import Supervision
 from actbox.core.errors import ActboxError, InvalidValue
+from actbox.core.labels import PUBLIC, Label
 from actbox.core.packages import PackagePolicy
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox, Session
@@ -145,6 +146,11 @@ class CodingAgent:
         """The account of the budget: what all tasks have used, and what is left."""
         return self._account
 
+    @property
+    def _clearance(self) -> Label | None:
+        policy = getattr(self._box, "policy", None)
+        return policy.model_clearance if isinstance(policy, Policy) else None
+
     async def solve(
         self,
         task: Task | str,
@@ -182,10 +188,12 @@ class CodingAgent:
         cancel: asyncio.Event | None = None,
         runs: bool = True,
         max_attempts: int | None = None,
+        cleared: Label | None = None,
     ) -> AsyncGenerator[CodingEvent]:
         """Yield events as they happen; the last one is `Finished`. Closing the generator ends the running programs.
 
-        Without `runs` no program is run, as in `write`. `max_attempts` may only lower that of the agent's `retry`.
+        Without `runs` no program is run, as in `write`. `max_attempts` may only lower that of the agent's `retry`, and
+        `cleared`, the highest label that a model may read, only that of the sandbox's policy.
         """
         events: asyncio.Queue[CodingEvent | None] = asyncio.Queue()
         asked = Task(task) if isinstance(task, str) else task
@@ -194,7 +202,8 @@ class CodingAgent:
         if max_attempts is not None:
             retry = replace(retry, max_attempts=min(max_attempts, retry.max_attempts))
         settings = replace(self._settings, retry=retry)
-        work = asyncio.create_task(self._solve(asked, settings, events.put_nowait, session, account, cancel, runs))
+        solving = self._solve(asked, settings, events.put_nowait, session, account, cancel, runs, cleared)
+        work = asyncio.create_task(solving)
         work.add_done_callback(lambda _: events.put_nowait(None))
         is_given = False
         try:
@@ -219,9 +228,9 @@ class CodingAgent:
         account: Account,
         cancel: asyncio.Event | None,
         runs: bool,
+        cleared: Label | None,
     ) -> Outcome:
-        policy = getattr(self._box, "policy", None)
-        cleared = policy.model_clearance if isinstance(policy, Policy) else None
+        cleared = _lower(self._clearance, cleared)
         task.check_cleared(cleared)
         async with AsyncExitStack() as stack:
             places = Places(self._box, self._sandboxes, self._checks_in, stack)
@@ -283,6 +292,13 @@ class CodingAgent:
 async def _close(session: Session | None) -> None:
     if session is not None:
         await session.close()
+
+
+def _lower(one: Label | None, other: Label | None) -> Label | None:
+    """Return the lower of two clearances; `public` if neither is below the other."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one if one <= other else other if other <= one else PUBLIC
 
 
 async def _last(events: AsyncGenerator[CodingEvent]) -> Outcome:

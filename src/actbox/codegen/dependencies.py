@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from actbox.core.packages import NPM_NAME, PACKAGE_NAME, normalized_name
@@ -22,6 +22,7 @@ _REQUIREMENT: Final = re.compile(
 _NPM: Final = re.compile(rf"{NPM_NAME}(?:@\S+)?")
 _SCRIPT_BLOCK: Final = re.compile(r"(?m)^# /// script\s*$\n((?:^#(?:| .*)$\n)+?)^# ///\s*$")
 _JAVASCRIPT_IMPORT: Final = re.compile(r"""\b(?:require\s*\(|import\s*\(|from|import)\s*["']([^"'\n]+)["']""")
+_CAUGHT: Final = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 _MOST_CHARS: Final = 300
 _NONE: Final = frozenset(("none", "n/a", "na", "null", "nil", "-", "standard library", "stdlib", "built-in", "no"))
 _NODE: Final = frozenset(
@@ -75,10 +76,11 @@ def cleaned(dependencies: Iterable[str], language: str) -> tuple[tuple[str, ...]
     return tuple(dict.fromkeys(kept)), tuple(notes)
 
 
-def dependencies_of(response: CodingResponse) -> tuple[str, ...]:
+def dependencies_of(response: CodingResponse, *, optional: bool = True) -> tuple[str, ...]:
     """Return the names of the packages that a program needs: those named and those imported, each once.
 
-    They are in the form in which names compare. Modules among the program's own files do not count.
+    They are in the form in which names compare. Modules among the program's own files do not count. Without `optional`
+    imports do not count whose `ImportError` a Python program catches.
     """
     language = response.language
     kind = "python" if language in ("python", "") else "javascript"
@@ -87,7 +89,7 @@ def dependencies_of(response: CodingResponse) -> tuple[str, ...]:
         if name := _NAME[kind].match(one):
             found[normalized_name(name[1]) if kind == "python" else name[1]] = None
     if language in ("python", ""):
-        found.update(dict.fromkeys(_of_python(response)))
+        found.update(dict.fromkeys(_of_python(response, optional)))
     elif language in ("javascript", "typescript"):
         found.update(dict.fromkeys(_of_javascript(response)))
     return tuple(found)
@@ -96,14 +98,15 @@ def dependencies_of(response: CodingResponse) -> tuple[str, ...]:
 def requirements_txt(response: CodingResponse) -> str:
     """Return the text of a `requirements.txt` with the packages of a Python program, "" if there are none.
 
-    Named packages keep their versions, and imported ones are added without.
+    Named packages keep their versions, and imported ones are added without. Packages without which the program can do
+    are left out.
     """
     named = {normalized_name(found[0]): one for one in response.dependencies if (found := re.match(PACKAGE_NAME, one))}
-    lines = [named.get(name, name) for name in dependencies_of(response)]
+    lines = [named.get(name, name) for name in dependencies_of(response, optional=False)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _of_python(response: CodingResponse) -> list[str]:
+def _of_python(response: CodingResponse, optional: bool) -> list[str]:
     own = {part for path in response.files for part in (path.partition("/")[0].removesuffix(".py"), _stem(path))}
     found: list[str] = []
     for source in response.sources:
@@ -111,7 +114,7 @@ def _of_python(response: CodingResponse) -> list[str]:
         tree = parse(Program(source))
         if isinstance(tree, Unread):
             continue
-        for node in ast.walk(tree):
+        for node in ast.walk(tree) if optional else _without_caught(tree):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
@@ -122,6 +125,23 @@ def _of_python(response: CodingResponse) -> list[str]:
                 if name.partition(".")[0] not in own and name.isascii() and not in_standard_library(name):
                     found += distributions_of(name, {})[:1]
     return found
+
+
+def _without_caught(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a tree but for what `try` statements that catch an `ImportError` try, and do instead."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.Try) and any(_catches_import_error(one) for one in node.handlers):
+            waiting += [*node.orelse, *node.finalbody]
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
+def _catches_import_error(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(one is None or (isinstance(one, ast.Name) and one.id in _CAUGHT) for one in kinds)
 
 
 def _of_script_block(source: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,9 +102,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodingUsage:
-    """The cost of a task. `usd` is what the models cost in US dollars, `None` if a price is unknown."""
+    """The cost of a task. `usd` is what the models cost in US dollars, `None` if a price is unknown.
+
+    `usd_by_model` has the models whose price is known.
+    """
 
     by_model: Mapping[str, TokenUsage] = field(default_factory=dict)
+    usd_by_model: Mapping[str, Decimal] = field(default_factory=dict)
     model_calls: int = 0
     runs: int = 0
     tool_calls: int = 0

@@ -15,6 +15,8 @@ from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.opening import open_sandbox
 from actbox.sandbox.registry import TABLE
 
+from .toolchains import is_built
+
 _ENGINES: Final = {"javascript": "node", "typescript": "node", "rtfs": "rtfs"}
 """The engines that are opened for other languages than those of the agent's own sandbox."""
 
@@ -39,7 +41,8 @@ class Places:
 
     async def languages(self, wanted: str = "") -> tuple[str, ...]:
         """Return the languages that can run here; only those at hand if `wanted` is one of them."""
-        at_hand = (*self._box.traits.languages, *self._given)
+        given = [one for one, box in self._given.items() if one in box.traits.languages or is_built(one, box)]
+        at_hand = (*self._box.traits.languages, *given)
         if wanted in at_hand:
             return at_hand
         engines = dict.fromkeys(_ENGINES.values())

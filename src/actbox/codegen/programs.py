@@ -60,10 +60,16 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Runnable:
-    """A program to run. `problems` are sentences for its author if it cannot be run as it says that it should be."""
+    """A program to run. `problems` are sentences for its author if it cannot be run as it says that it should be.
+
+    `arguments` and `stdin`, the name of an input file or "", are for programs in languages whose source has not been
+    given them.
+    """
 
     program: Program
     problems: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    stdin: str = ""
 
 
 def layout_of(response: CodingResponse) -> Layout:
@@ -100,8 +106,13 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
     layout = layout_of(response)
     language = response.language or task.language
     reading = response.input_parsing
-    by_argument = bool(_ARGUMENT.search(reading) if reading else _READS_ARGUMENT.search(response.source))
-    by_stdin = bool(_STANDARD_INPUT.search(reading) if reading else _READS_STDIN.search(response.source))
+    is_known = language in ("python", "javascript", "typescript", "rtfs")  # in others nobody can tell by the source
+    by_argument = bool(
+        _ARGUMENT.search(reading) if reading else _READS_ARGUMENT.search(response.source) or not is_known
+    )
+    by_stdin = bool(
+        _STANDARD_INPUT.search(reading) if reading else _READS_STDIN.search(response.source) or not is_known
+    )
     files: dict[str, bytes | str] = {name: one.data for name, one in task.files.items()}
     arguments: tuple[str, ...] = tuple(files)
     if not files and task.values and by_stdin:
@@ -136,7 +147,8 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
         dependencies=response.dependencies,
         label=task.joined_label if label else "public",
     )
-    return Runnable(program, tuple(problems))
+    given = [f"input/{name}" for name in arguments] or [_as_text(one) for one in task.values.values()]
+    return Runnable(program, tuple(problems), tuple(given) if by_argument else (), stdin)
 
 
 def task_of_example(task: Task, example: Example) -> Task:

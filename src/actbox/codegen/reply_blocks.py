@@ -190,6 +190,6 @@ def _name(word: str, info: str, before: str, source: str) -> str:
     for found in (_IN_INFO.search(info), _ON_LINE.fullmatch(before), _IN_COMMENT.fullmatch(first)):
         if found:
             language, named = language_named(word), language_named(found[1].rpartition(".")[2])
-            if language == named or (not language and word != "bash"):
+            if language == named or (language, named) == ("c++", "c") or (not language and word != "bash"):
                 return safe_path(found[1])
     return ""

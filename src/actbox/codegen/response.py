@@ -24,9 +24,10 @@ _LANGUAGES: Final = {
     **dict.fromkeys(("bash", "sh", "shell", "zsh", "console", "shell-session"), "bash"),
     **dict.fromkeys(("go", "golang"), "go"),
     **dict.fromkeys(("rust", "rs"), "rust"),
-    **dict.fromkeys(("c++", "cpp", "cxx"), "c++"),
+    **dict.fromkeys(("c++", "cpp", "cxx", "cc", "hpp", "hh"), "c++"),
+    **dict.fromkeys(("c", "h"), "c"),
     **dict.fromkeys(("c#", "csharp", "cs"), "c#"),
-    **{name: name for name in ("c", "java", "kotlin", "ruby", "php", "perl", "r", "julia", "swift", "lua", "sql")},
+    **{name: name for name in ("java", "kotlin", "ruby", "php", "perl", "r", "julia", "swift", "lua", "sql")},
 }
 
 

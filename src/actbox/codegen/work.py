@@ -86,6 +86,7 @@ class Work:
     cleared: Label | None = None
     attempts: list[Attempt] = field(default_factory=list)
     by_model: dict[str, TokenUsage] = field(default_factory=dict)
+    usd_by_model: dict[str, Decimal] = field(default_factory=dict)
     model_calls: int = 0
     runs: int = 0
     tool_calls: int = 0
@@ -123,6 +124,7 @@ class Work:
         """Return the usage so far."""
         return CodingUsage(
             by_model=dict(self.by_model),
+            usd_by_model=dict(self.usd_by_model),
             model_calls=self.model_calls,
             runs=self.runs,
             tool_calls=self.tool_calls,
@@ -158,6 +160,8 @@ class Work:
             usd = _cost(writer, tokens)
             used["tokens"], used["usd"] = tokens.total, float(usd or 0)
             self.by_model[name] = self.by_model.get(name, TokenUsage()) + reply.usage
+            if usd is not None:
+                self.usd_by_model[name] = self.usd_by_model.get(name, Decimal(0)) + usd
             self.usd = None if usd is None or self.usd is None else self.usd + usd
             if _is_cancelled():  # a model that goes on when it is cancelled ends nevertheless
                 raise asyncio.CancelledError
