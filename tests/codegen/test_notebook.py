@@ -84,7 +84,7 @@ async def test_jupyter_opens_a_saved_notebook(box: actbox.Sandbox, session: Sess
         await notebook.solve(Task("Draw.", outputs=["chart.png"]))
         await notebook.solve("Fail.")
         path = notebook.save(tmp_path / "cells.ipynb")
-    document = nbformat.read(path, as_version=nbformat.NO_CONVERT)
+    document = nbformat.read(path, as_version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
     nbformat.validate(document)
     assert (document.nbformat, document.nbformat_minor) == (4, 5)
     assert [cell.cell_type for cell in document.cells] == ["markdown", "code", "markdown", "code", "markdown"]

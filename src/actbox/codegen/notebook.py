@@ -23,6 +23,7 @@ from actbox.content.items import (
     CodeInterpreterResult,
     Content,
     DataContent,
+    JsonObject,
     TextContent,
     code_content,
 )
@@ -176,7 +177,7 @@ def _messages(cell: Cell, number: int) -> Iterator[Message]:
     if outcome.solved and last is not None and last.result is not None:
         yield Message(role="user", contents=(TextContent(text=cell.goal),))
         call_id = f"cell-{number}"
-        kept = {jupyter.NAME: {"execution_count": number}}
+        kept: dict[str, JsonObject] = {jupyter.NAME: {"execution_count": number}}
         if last.language != "python":
             kept[jupyter.NAME] |= {"metadata": {"vscode": {"languageId": last.language}}}
         call = CodeInterpreterCall(
