@@ -15,10 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
-from actbox.codeact.blocks import language_called, only_block_of
+from actbox.codeact.blocks import only_block_of
 from actbox.codeact.calls_as_text import MOST_CHARS, call_as_text
 from actbox.codeact.model import ChatModel, ModelReply, SystemMessage, ToolSpec, UserMessage
 from actbox.core.packages import normalized_name
+
+from .response import language_called
 
 Way = Literal["direct", "delegated", "rtfs", "returned"]
 

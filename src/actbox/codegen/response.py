@@ -35,6 +35,11 @@ def language_named(text: str) -> str:
     return _LANGUAGES.get(re.sub(r"[\s\d.]*\Z", "", text.strip().lower()) or "", "")
 
 
+def language_called(text: str) -> str:
+    """Return a language by the name that somebody wrote; a name that is not known stays, in lower case."""
+    return language_named(text) or text.strip().lower()
+
+
 class CodingResponse(BaseModel):
     """The answer of a coding agent: a program, and what it says about it.
 
@@ -130,7 +135,7 @@ class CodingResponse(BaseModel):
     @field_validator("language", mode="before")
     @classmethod
     def _known(cls, given: Any) -> Any:
-        return language_named(given) or given.strip().lower() if isinstance(given, str) else ""
+        return language_called(given) if isinstance(given, str) else ""
 
     @field_validator("estimated_runtime_ms", mode="before")
     @classmethod
