@@ -30,6 +30,14 @@ _LANGUAGES: Final = {
 }
 
 
+_COMMENT_MARKS: Final = {
+    **dict.fromkeys(("", "python", "ruby", "r", "perl", "julia", "bash"), "#"),
+    **dict.fromkeys(("lua", "sql"), "--"),
+    "rtfs": ";",
+}
+"""The characters that begin a comment line; // in any other language."""
+
+
 def language_named(text: str) -> str:
     """Return a language by the name that somebody wrote, such as `Python3` or `js`; "" for no language."""
     return _LANGUAGES.get(re.sub(r"[\s\d.]*\Z", "", text.strip().lower()) or "", "")
@@ -75,9 +83,14 @@ class CodingResponse(BaseModel):
         """The whole source as one text; each of several files stands below a line with its path."""
         if not self.files:
             return self.code
-        mark = "#" if self.language in ("python", "") else ";;" if self.language == "rtfs" else "//"
         named = {**({"": self.code} if self.code else {}), **self.files}
+        mark = self.comment_mark
         return "\n".join(f"{mark} file: {path}\n{text.rstrip()}\n" if path else text for path, text in named.items())
+
+    @property
+    def comment_mark(self) -> str:
+        """The characters that begin a comment line in the program's language."""
+        return _COMMENT_MARKS.get(self.language, "//")
 
     @property
     def sources(self) -> tuple[str, ...]:
