@@ -71,9 +71,9 @@ class Notebook:
 
     `session` is a forkable session of the agent's sandbox. It stays as it is and belongs to the caller: every attempt
     runs in a copy, and the copy in which a cell was solved is where the next cell starts. A cell that is not solved
-    changes nothing. A program that ends its session solves its cell and leaves no state for the next one.
+    changes nothing, nor does one whose program ran elsewhere, because it is in another language than the session's.
 
-    The model reads the goals and programs of the solved cells before, and their results if these are public. Variables
+    The model reads the goals and programs of these cells, and their results if these are public. Variables
     that `session` had before are unknown to it: name them in the context of a task.
 
     `close()`, or the end of `async with`, closes the copies.
@@ -148,12 +148,12 @@ class Notebook:
 
 
 def _text_of(cells: Sequence[Cell]) -> str:
-    """Return the solved cells as a model reads them: the last ones whole, of those before the goals; "" without any."""
+    """Return the cells whose state is kept as a model reads them: the last ones whole, of those before the goals."""
     texts: list[str] = []
     left = MOST_CHARS
     for number, cell in reversed(list(enumerate(cells, 1))):
-        if not cell.outcome.solved or cell.outcome.last is None:
-            continue
+        if cell.outcome.session is None or cell.outcome.last is None:
+            continue  # it left no state
         heading = f"Cell {number}: {cell.goal}"
         text = joined(heading, fenced(cell.code.rstrip(), cell.outcome.last.language), _result_text(cell.outcome))
         left -= len(text)
