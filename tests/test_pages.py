@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import actbox
+from actbox.codegen import ErrorClass, Profiles, RetryPolicy
+from actbox.codegen.retry import CLASSES
 from tests.code_blocks import Block, blocks_of, check_command, check_python, commands_of
 from tests.conftest import engine_check
 from tests.integrations.model_wires import KEY, Reply, Responses, serving
@@ -123,3 +125,22 @@ def test_the_page_on_results_has_each_field_of_a_result_and_of_its_usage_and_eac
     names = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     fields = {spec.name for kind in (actbox.ExecutionResult, actbox.Usage) for spec in dataclasses.fields(kind)}
     assert names == fields | {kind.value for kind in actbox.ErrorKind}
+
+
+def test_the_page_on_coding_agents_has_the_class_of_each_kind_of_error() -> None:
+    text = (DOCS / "coding-agents.md").read_text()
+    rows = re.findall(r"^\| ((?:`[A-Z_]+`(?:, )?)+) \| `(\w+)` \| (.+) \|$", text, re.MULTILINE)
+    classes = {kind: name for kinds, name, _ in rows for kind in re.findall(r"`(\w+)`", kinds)}
+    assert classes == {kind.value: error_class.value for kind, error_class in CLASSES.items()}
+    for _, name, further in rows:
+        bound = RetryPolicy().further(ErrorClass(name))
+        assert further in ("no bound of its own" if bound is None else str(bound), "never any"), name
+
+
+def test_the_files_on_the_page_of_coding_agents_are_read(tmp_path: Path) -> None:
+    texts = {block.language: block.code for block in blocks_of(DOCS / "coding-agents.md")}
+    (tmp_path / "retry-policy.yaml").write_text(texts["yaml"])
+    assert RetryPolicy.load(tmp_path / "retry-policy.yaml") == RetryPolicy()
+    (tmp_path / "agent_config.toml").write_text(texts["toml"])
+    profiles = Profiles.load(tmp_path / "agent_config.toml")
+    assert profiles.select(language="rust").model_name == "anthropic:claude-sonnet-4-6"

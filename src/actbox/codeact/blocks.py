@@ -21,8 +21,6 @@ _NAMES: Final = {
     "python": ("python", "python3", "py"),
     "javascript": _JAVASCRIPT,
     "typescript": ("typescript", "ts", *_JAVASCRIPT),  # JavaScript is valid TypeScript
-    "go": ("go", "golang"),
-    "rust": ("rust", "rs"),
 }
 """The info strings that models write after a fence, by language; any other language goes by its own name."""
 # A call, an assignment or an import. JavaScript is not parsed here.
@@ -42,12 +40,6 @@ def program_in(answer: str, language: str = "python") -> str | None:
     if not blocks and len(fences) == 1 and not _language(fences[0].info) and _acts(fences[0].content, language):
         blocks = [fences[0].content]
     return "\n".join(blocks) if blocks else None
-
-
-def language_called(name: str) -> str:
-    """Return the language that people call by a name: `python` for `py`; any unknown name in lower case."""
-    name = name.strip().lower()
-    return next((language for language, names in _NAMES.items() if name in names), name)
 
 
 def only_block_of(text: str) -> str | None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .coding_agent import CodingAgent
     from .decision import Decision, DecisionTable, Intent, ask_intent, decide
     from .input_schemas import FileSchema, describe
+    from .notebook import Notebook
     from .outcome import Attempt, CodingEvent, Outcome
     from .profiles import Profile, ProfileCheck, Profiles
     from .protocol import request_of, response_of
@@ -35,6 +36,7 @@ __all__ = [
     "FileSchema",
     "InputFile",
     "Intent",
+    "Notebook",
     "Outcome",
     "Profile",
     "ProfileCheck",
@@ -56,6 +58,7 @@ _attribute = lazy_attributes(
         "coding_agent": "CodingAgent",
         "decision": "Decision DecisionTable Intent ask_intent decide",
         "input_schemas": "FileSchema describe",
+        "notebook": "Notebook",
         "outcome": "Attempt CodingEvent Outcome",
         "profiles": "Profile ProfileCheck Profiles",
         "protocol": "request_of response_of",

@@ -16,7 +16,6 @@ from .dependencies import dependencies_of
 from .response import CodingResponse
 from .task import ANY_LANGUAGE, Check, Example, FileCheck, Task
 
-_COMMENTS: Final = {"python": "#", "rtfs": ";"}
 _MOST_SHOWN: Final = 200
 _MOST_REQUIREMENT_CHARS: Final = 1_000
 _CLOSE: Final = 1e-9
@@ -53,9 +52,8 @@ _A_FILE: Final = re.compile(
 
 def lines_of(response: CodingResponse) -> int:
     """Return the number of lines of a program that are neither blank nor a comment alone, of all its files."""
-    mark = _COMMENTS.get(response.language or "python", "//")
     lines = (line.strip() for source in response.sources for line in source.split("\n"))
-    return sum(bool(line) and not line.startswith(mark) for line in lines)
+    return sum(bool(line) and not line.startswith(response.comment_mark) for line in lines)
 
 
 def broken_constraints(response: CodingResponse, task: Task) -> tuple[str, ...]:

@@ -9,28 +9,25 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
-from actbox.codeact.blocks import language_called, only_block_of
+from actbox.codeact.blocks import only_block_of
 from actbox.codeact.calls_as_text import MOST_CHARS, call_as_text
 from actbox.codeact.model import ChatModel, ModelReply, SystemMessage, ToolSpec, UserMessage
 from actbox.core.packages import normalized_name
+from actbox.packages.import_names import in_standard_library
+
+from .dependencies import NODE_MODULES
+from .response import language_called
 
 Way = Literal["direct", "delegated", "rtfs", "returned"]
 
 _MOST_TEXT: Final = 2_000
 _MOST_ITEMS: Final = 100
 _DISTRIBUTION: Final = re.compile(r"(?:node:)?@?[\w.-]+(?:/[\w.-]+)?", re.ASCII)
-_NODE_MODULES: Final = frozenset(
-    [
-        *("assert", "buffer", "child_process", "crypto", "events", "fs", "http", "https", "os", "path", "process"),
-        *("readline", "stream", "timers", "url", "util", "worker_threads", "zlib"),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +236,7 @@ def _rows(intent: Intent, language: str, table: DecisionTable) -> Iterator[tuple
             yield True, f"about {intent.lines} lines are more than {table.most_lines}"
         else:
             yield False, f"about {intent.lines} lines are at most {table.most_lines}"
-    packages = _packages(intent.dependencies)
+    packages = _package_names(intent.dependencies)
     unusual = [name for name in packages if name not in map(normalized_name, table.standard_packages)]
     if len(packages) > table.most_dependencies:
         yield True, f"{len(packages)} dependencies are more than {table.most_dependencies}"
@@ -269,18 +266,18 @@ def _beyond_rtfs(intent: Intent, table: DecisionTable, runs: Collection[str]) ->
         return f"it writes {', '.join(intent.outputs)}"
     if files := [name for name in intent.inputs if PurePath(name).suffix]:
         return f"it reads {', '.join(files)}"
-    if packages := _packages(intent.dependencies):
+    if packages := _package_names(intent.dependencies):
         return f"it needs {', '.join(packages)}"
     if intent.lines is not None and intent.lines > table.most_lines:
         return f"about {intent.lines} lines are more than {table.most_lines}"
     return ""
 
 
-def _packages(dependencies: Sequence[str]) -> list[str]:
+def _package_names(dependencies: Sequence[str]) -> list[str]:
     """Return the distinct packages of requirements, without modules of Python's and Node's standard library."""
     found = (_DISTRIBUTION.match(one.strip()) for one in dependencies)
     names = dict.fromkeys(match[0].removeprefix("node:") for match in found if match)
-    return [normalized_name(name) for name in names if name not in sys.stdlib_module_names | _NODE_MODULES]
+    return [normalized_name(name) for name in names if not in_standard_library(name) and name not in NODE_MODULES]
 
 
 def _objects(reply: ModelReply) -> Iterator[Mapping[str, Any]]:

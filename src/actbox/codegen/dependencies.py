@@ -25,7 +25,7 @@ _JAVASCRIPT_IMPORT: Final = re.compile(r"""\b(?:require\s*\(|import\s*\(|from|im
 _CAUGHT: Final = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 _MOST_CHARS: Final = 300
 _NONE: Final = frozenset(("none", "n/a", "na", "null", "nil", "-", "standard library", "stdlib", "built-in", "no"))
-_NODE: Final = frozenset(
+NODE_MODULES: Final = frozenset(
     (
         *("assert", "async_hooks", "buffer", "child_process", "cluster", "console", "constants", "crypto"),
         *("dgram", "diagnostics_channel", "dns", "domain", "events", "fs", "http", "http2", "https"),
@@ -66,7 +66,7 @@ def cleaned(dependencies: Iterable[str], language: str) -> tuple[tuple[str, ...]
                 text = DISTRIBUTIONS[name] + text[len(name) :]
                 notes.append(f"the module {name} is in the package {DISTRIBUTIONS[name]}")
         elif language in ("javascript", "typescript"):
-            if text.removeprefix("node:") in _NODE:
+            if text.removeprefix("node:") in NODE_MODULES:
                 notes.append(f"{text} is a part of Node, so it was left out of the dependencies")
                 continue
             if not _NPM.fullmatch(text):
@@ -163,7 +163,7 @@ def _of_javascript(response: CodingResponse) -> list[str]:
         for name in _JAVASCRIPT_IMPORT.findall(source):
             parts = name.split("/")
             package = "/".join(parts[:2]) if name.startswith("@") else parts[0]
-            if not name.startswith((".", "/", "node:")) and parts[0] not in _NODE:
+            if not name.startswith((".", "/", "node:")) and parts[0] not in NODE_MODULES:
                 found.append(package)
     return found
 

@@ -38,12 +38,13 @@ from decimal import Decimal
 from typing import Any, Final, Self
 
 from actbox.capabilities.prices import Prices, TokenPrice
-from actbox.codeact.blocks import language_called
 from actbox.codeact.model import UserMessage
 from actbox.codeact.named_model import ConnectedModel, named_model
 from actbox.config.contents import check_keys, list_of, mapping_of, placed, text_of, unknown_name
 from actbox.config.documents import read_document
 from actbox.core.errors import ActboxError, InvalidValue
+
+from .response import language_called
 
 _SECTION: Final = "coding_agents"
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)

@@ -31,9 +31,22 @@ _LANGUAGES: Final = {
 }
 
 
+_COMMENT_MARKS: Final = {
+    **dict.fromkeys(("", "python", "ruby", "r", "perl", "julia", "bash"), "#"),
+    **dict.fromkeys(("lua", "sql"), "--"),
+    "rtfs": ";",
+}
+"""The characters that begin a comment line; // in any other language."""
+
+
 def language_named(text: str) -> str:
     """Return a language by the name that somebody wrote, such as `Python3` or `js`; "" for no language."""
     return _LANGUAGES.get(re.sub(r"[\s\d.]*\Z", "", text.strip().lower()) or "", "")
+
+
+def language_called(text: str) -> str:
+    """Return a language by the name that somebody wrote; a name that is not known stays, in lower case."""
+    return language_named(text) or text.strip().lower()
 
 
 class CodingResponse(BaseModel):
@@ -71,9 +84,14 @@ class CodingResponse(BaseModel):
         """The whole source as one text; each of several files stands below a line with its path."""
         if not self.files:
             return self.code
-        mark = "#" if self.language in ("python", "") else ";;" if self.language == "rtfs" else "//"
         named = {**({"": self.code} if self.code else {}), **self.files}
+        mark = self.comment_mark
         return "\n".join(f"{mark} file: {path}\n{text.rstrip()}\n" if path else text for path, text in named.items())
+
+    @property
+    def comment_mark(self) -> str:
+        """The characters that begin a comment line in the program's language."""
+        return _COMMENT_MARKS.get(self.language, "//")
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -131,7 +149,7 @@ class CodingResponse(BaseModel):
     @field_validator("language", mode="before")
     @classmethod
     def _known(cls, given: Any) -> Any:
-        return language_named(given) or given.strip().lower() if isinstance(given, str) else ""
+        return language_called(given) if isinstance(given, str) else ""
 
     @field_validator("estimated_runtime_ms", mode="before")
     @classmethod
