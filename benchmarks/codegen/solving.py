@@ -83,7 +83,7 @@ async def solve(
         failure = f"{type(error).__name__}: {error}"[:500]
     seconds = time.perf_counter() - start
     if outcome is not None and outcome.solved and exercise.wrong:  # else another seed makes no other data
-        again = ScriptedModel([fenced(outcome.attempts[-1].code, "python")])
+        again = ScriptedModel([fenced(outcome.code, "python")])
         holds = (await _solve(exercise, exercise.case(seed + 1), again, box, 1)).solved
     return Record(
         name=exercise.name,

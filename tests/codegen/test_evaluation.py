@@ -16,6 +16,8 @@ import pytest
 import actbox
 from actbox import Sandbox, Tool
 from actbox.capabilities import TokenPrice
+from actbox.codeact.blocks import fenced
+from actbox.codeact.model import ScriptedModel
 from actbox.core.errors import InvalidValue
 from actbox.core.result import Artifact, ExecutionResult
 from benchmarks.codegen.exercise import Case, Exercise, difference, run_alone
@@ -24,6 +26,7 @@ from benchmarks.codegen.m3tooleval import m3_tool_eval
 from benchmarks.codegen.public_sets import big_code_bench, human_eval, mbpp
 from benchmarks.codegen.record import Record
 from benchmarks.codegen.report import Report, keep, tables
+from benchmarks.codegen.solving import solve, solve_scripted
 from tests.conftest import engine_check
 
 MACHINE = dict.fromkeys(["date", "processors", "processor", "kernel", "python", "load", "actbox"], "")
@@ -313,9 +316,6 @@ def test_every_record_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_scripted_model_is_wrong_first_and_right_then(box: Sandbox) -> None:
-    pytest.importorskip("actbox.codegen.coding_agent", reason="the coding agent is not there yet")
-    from benchmarks.codegen.solving import solve, solve_scripted
-
     for exercise in EXERCISES:
         found = await solve_scripted(exercise, box, seed=0)
         assert found.failure == "" and found.solved and found.holds, exercise.name
@@ -323,11 +323,20 @@ async def test_a_scripted_model_is_wrong_first_and_right_then(box: Sandbox) -> N
         assert found.forms == ("blocks", "blocks")
         assert found.machinery_ms is not None
 
+
+@pytest.mark.slow
+async def test_a_reply_without_code_is_an_attempt_and_a_model_that_fails_is_recorded(box: Sandbox) -> None:
+    exercise = EXERCISES[0]
+    model = ScriptedModel(["I would need the file first.", fenced(exercise.right, "python")])
+    found = await solve(exercise, model, box, seed=0)
+    assert found.solved and found.holds and not found.at_first
+    assert (found.attempts, found.forms) == (("no_code", ""), ("words", "blocks"))
+
     class Broken:
         name = "broken"
 
         async def complete(self, messages: Any, tools: Any, *more: Any, **named: Any) -> Any:
             raise TimeoutError("the provider does not answer")
 
-    found = await solve(EXERCISES[0], Broken(), box, seed=0)
-    assert not found.solved and (found.failure or found.stopped)
+    found = await solve(exercise, Broken(), box, seed=0)
+    assert (found.solved, found.stopped, found.attempts) == (False, "model", ())

@@ -20,7 +20,7 @@ async def test_tests_and_program_run_apart(box: Sandbox) -> None:
     assert report.message == "1 of 1 tests failed: the statements: line 3 `assert total([]) == 1`: total([]) is 0"
 
 
-@pytest.mark.parametrize("name", ["peer", "server", "harness"])
+@pytest.mark.parametrize("name", ["forms", "peer", "server", "harness"])
 def test_what_is_sent_is_in_the_language_of_the_oldest_guests(name: str) -> None:
     source = (resources.files("actbox.codegen") / "guest" / f"{name}.py").read_text("utf-8")
     ast.parse(source, feature_version=(3, 9))

@@ -118,6 +118,18 @@ async def test_open_files_are_the_copys_own_at_the_same_position(origin: Session
     ]
 
 
+async def test_what_a_copy_has_written_to_an_open_file_is_written_at_its_end(origin: Session) -> None:
+    # The list holds itself, so only the end of the process flushes the file in it.
+    await origin.run(
+        "import os\nr, w = os.pipe()\nkept = [os.fdopen(w, 'w')]\nkept.append(kept)\nkept[0].write('one ')"
+    )
+    copy = await origin.fork()
+    again = await copy.fork()
+    assert (await again.run("kept[0].write('copy')\nNone")).success
+    await again.close()
+    assert (await origin.run("os.read(r, 100)")).value == b"one copy"
+
+
 async def test_a_session_that_has_used_up_its_files_is_copied_and_goes_on(origin: Session) -> None:
     failed = await origin.run("kept = []\nwhile True:\n    kept.append(open('/dev/null'))")
     assert failed.error is not None and failed.error.limit == "open_files"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 from actbox.tools import Tool
@@ -24,13 +26,12 @@ class FinalAnswer:
         """`cleared` is the highest label that the answer may have, by default what the policy says."""
         self.given = False
         self.value: Any = None
+        self.tool = replace(_tool(cleared), function=self.final_answer)
 
-        async def final_answer(value: Any = None) -> None:
-            """Give the final answer, and end the task with this program."""
-            self.given = True
-            self.value = value
-
-        self.tool = Tool.from_function(final_answer, name=FINAL_ANSWER, cleared=cleared)
+    async def final_answer(self, value: Any = None) -> None:
+        """Give the final answer, and end the task with this program."""
+        self.given = True
+        self.value = value
 
     def missed_by(self, program: str) -> str:
         """Return a hint if a successful Python program seems to have called `final_answer` without `await`, else "".
@@ -40,3 +41,9 @@ class FinalAnswer:
         if self.given or not (_AWAITS.search(program) and _PLAIN_CALL.search(program)):
             return ""
         return _NOT_AWAITED
+
+
+@cache
+def _tool(cleared: str | None) -> Tool:
+    """Return the tool of an answer that nobody reads. Reading the signature takes more than a millisecond."""
+    return Tool.from_function(object.__new__(FinalAnswer).final_answer, cleared=cleared)

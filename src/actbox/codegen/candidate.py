@@ -131,7 +131,7 @@ class CandidateLoop:
         box = await work.places.of(task.language)
         traits = (box or work.places.own).traits
         text = instructions(
-            _toolset(work.effects.attempt().tools, FinalAnswer(), box, task.language),
+            _toolset(work.settings.supervision.tools, FinalAnswer(), box, task.language),
             traits,
             language=task.language,
             guidance=work.settings.guidance,

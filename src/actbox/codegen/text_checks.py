@@ -52,7 +52,7 @@ for source, code in zip(parts["sources"], parts["codes"]):
     like = MAGIC_NUMBER == parts["magic"]
     exec(marshal.loads(code) if like else compile(source, "harness.py", "exec", 0, True), globals())
 """
-_OWN_IMPORT: Final = re.compile(r"^from \.peer import .*\n", re.MULTILINE)
+_OWN_IMPORT: Final = re.compile(r"^from \.\w+ import .*\n", re.MULTILINE)
 
 Outcome = Literal["passed", "failed", "skipped"]
 
@@ -267,8 +267,8 @@ def _as_json(answer: Any) -> str:
 
 @functools.cache
 def _parts(name: str) -> dict[str, Any]:
-    """Return the two files of one end of the conversation, as text and compiled for an interpreter like this one."""
+    """Return the files of one end of the conversation, as text and compiled for an interpreter like this one."""
     folder = resources.files(__package__) / "guest"
-    sources = [_OWN_IMPORT.sub("\n", (folder / f"{each}.py").read_text("utf-8")) for each in ("peer", name)]
+    sources = [_OWN_IMPORT.sub("\n", (folder / f"{each}.py").read_text("utf-8")) for each in ("forms", "peer", name)]
     codes = [marshal.dumps(compile(each, f"{name}.py", "exec", dont_inherit=True)) for each in sources]
     return {"sources": sources, "codes": codes, "magic": MAGIC_NUMBER}

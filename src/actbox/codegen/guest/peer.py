@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import importlib
 import io
 import operator
 import sys
 import traceback
 import types
 from collections.abc import Coroutine
+
+from .forms import Nonsense, checked_text, copy_of_form, is_deep, is_plain, library_form, library_value, replace_content
 
 TYPE_CHECKING = False  # importing typing takes each sandbox longer than all else here
 if TYPE_CHECKING:
@@ -37,14 +38,10 @@ TESTS_MODULE = "test_checks"
 
 CO_COROUTINE = 0x80  # `inspect.CO_COROUTINE`
 
-_SCALARS = frozenset({type(None), bool, int, float, str, bytes})
-_TIMES = frozenset({"datetime", "date", "time", "timedelta", "Decimal", "UUID"})
-_TIME_MODULES = frozenset({"datetime", "decimal", "uuid"})
 _ITEMS: dict[str, Callable[..., Any]] = {
     each.__name__: each for each in (list, tuple, set, frozenset, collections.deque)
 }
 _MAPPINGS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
-_DEEPEST = 50
 _MOST_TEXT = 20_000
 _UNTRUSTED = frozenset({"__main__", "_pytest", "pluggy", "pytest", "unittest"})
 """Modules whose exceptions and classes the program may not name: some of these end a test as skipped."""
@@ -56,10 +53,6 @@ _ORDER = ("lt", "le", "gt", "ge")
 
 class ProgramLost(BaseException):
     """The program under test has ended, does not answer, or answers nonsense. No `except Exception` catches this."""
-
-
-class Nonsense(Exception):
-    """The other end has sent something that is no message."""
 
 
 def _call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -160,10 +153,10 @@ class Peer:
         raise ProgramLost(reason)
 
     def _opened(self, reply: Message, args: Sequence[Any], keep: bool) -> Any:
-        sys.stdout.write(_text(reply.get("out", "")))
-        sys.stderr.write(_text(reply.get("err", "")))
+        sys.stdout.write(checked_text(reply.get("out", "")))
+        sys.stderr.write(checked_text(reply.get("err", "")))
         for place, form in reply.get("changed", ()):
-            _replace(args[place], self.take(form))
+            replace_content(args[place], self.take(form))
         if "raise" in reply:
             raise self._error(reply["raise"])
         if keep and "remote" not in reply["value"]:
@@ -181,7 +174,7 @@ class Peer:
         reply: dict[str, Any]
         try:
             operation = self._operations[request["do"]]
-            forms = _copy_of(request["args"]) if self._is_program else ()
+            forms = copy_of_form(request["args"]) if self._is_program else ()
             args = [self.take(each) for each in request["args"]]
             kwargs = {name: self.take(each) for name, each in request["kwargs"].items()}
             with contextlib.ExitStack() as stack:
@@ -226,18 +219,18 @@ class Peer:
 
     def give(self, value: Any) -> Message:
         """Return a value in the form in which it is sent."""
-        if _is_plain(value):
+        if is_plain(value):
             return {"data": value}
         kind = type(value)
         if kind is Remote:
             return {"yours": value._remote.number}
-        if kind.__name__ in _ITEMS and _ITEMS[kind.__name__] is kind and not _is_deep(value):
+        if kind.__name__ in _ITEMS and _ITEMS[kind.__name__] is kind and not is_deep(value):
             return {"items": [kind.__name__, [self.give(each) for each in value]]}
-        if kind in _MAPPINGS and not _is_deep(value):
+        if kind in _MAPPINGS and not is_deep(value):
             return {"pairs": [[self.give(key), self.give(each)] for key, each in value.items()]}
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return {"named": [kind.__name__, list(kind._fields), [self.give(each) for each in value]]}
-        made = _standard(value) or _from_numpy(value) or self._from_pandas(value)
+        made = library_form(value, self.give)
         if made is not None:
             return made
         if isinstance(value, type) and issubclass(value, BaseException):
@@ -264,7 +257,7 @@ class Peer:
             return self._given[content]
         if tag == "remote":
             number, name, mro, is_async = content
-            remote = Remote(_Reference(self, int(number), _text(name), _all_names(mro), bool(is_async)))
+            remote = Remote(_Reference(self, int(number), checked_text(name), _all_names(mro), bool(is_async)))
             return _Coroutine(lambda: _ask(remote, "run")) if name == "coroutine" else remote
         if tag == "items":
             return _ITEMS[content[0]](map(self.take, content[1]))
@@ -272,17 +265,11 @@ class Peer:
             return {self.take(key): self.take(each) for key, each in content}
         if tag == "named":
             name, fields, values = content
-            kind: Any = collections.namedtuple(_text(name), fields)  # type: ignore[misc]
+            kind: Any = collections.namedtuple(checked_text(name), fields)  # type: ignore[misc]
             return kind(*map(self.take, values))
-        if tag == "standard":
-            return _from_standard(*content)
-        if tag == "array":
-            return _to_numpy(*content)
-        if tag == "table":
-            return self._to_pandas(*content)
         if tag == "exception":
             return self._class(content)
-        raise Nonsense(f"{tag!r} is no value")
+        return library_value(tag, content, self.take)
 
     # Exceptions
 
@@ -300,7 +287,7 @@ class Peer:
                 with contextlib.suppress(AttributeError, TypeError):
                     setattr(error, name, self.take(form))
         error.of_program = True
-        error.program_text = _text(said["text"])
+        error.program_text = checked_text(said["text"])
         error.program_line = int(said["line"])
         found: BaseException = error
         return found
@@ -322,62 +309,6 @@ class Peer:
                 self._classes[names] = type(names[1].rpartition(".")[2], (base,), words)
             base = self._classes[names]
         return base
-
-    # pandas
-
-    def _from_pandas(self, value: Any) -> Message:
-        pandas = sys.modules.get("pandas")
-        if pandas is None or not hasattr(pandas, "DataFrame"):
-            return None
-        kind = type(value)
-        if value is pandas.NaT or value is pandas.NA:
-            return {"table": ["NaT" if value is pandas.NaT else "NA", None, "", None, None]}
-        if kind in (pandas.Timestamp, pandas.Timedelta):
-            return {"table": [kind.__name__, str(value), "", None, None]}
-        if kind is pandas.DataFrame:
-            columns = [self._column(value.iloc[:, place]) for place in range(value.shape[1])]
-            return {"table": ["DataFrame", columns, "", self._index(value.columns), self._index(value.index)]}
-        if kind is pandas.Series:
-            values, dtype = self._column(value)
-            return {"table": ["Series", values, dtype, self.give(value.name), self._index(value.index)]}
-        return self._index(value) if isinstance(value, pandas.Index) else None
-
-    def _column(self, values: Any) -> list[Any]:
-        """Return a column's values and its type."""
-        array = _from_numpy(values.to_numpy()) if values.dtype.kind in "biufcmM" else None
-        return [array or self.give(values.tolist()), str(values.dtype)]
-
-    def _index(self, index: Any) -> Message:
-        pandas: Any = sys.modules["pandas"]
-        if type(index) is pandas.RangeIndex:
-            steps = [index.start, index.stop, index.step]
-            return {"table": ["RangeIndex", steps, "", self.give(index.name), None]}
-        if isinstance(index, pandas.MultiIndex):
-            return {"table": ["MultiIndex", self.give(index.tolist()), "", self.give(list(index.names)), None]}
-        values, dtype = self._column(index)
-        return {"table": ["Index", values, dtype, self.give(index.name), None]}
-
-    def _to_pandas(self, kind: str, content: Any, dtype: str, name: Any, index: Any) -> Any:
-        made: Any = importlib.import_module("pandas")
-        if kind in ("NaT", "NA"):
-            return getattr(made, kind)
-        if kind in ("Timestamp", "Timedelta"):
-            return getattr(made, kind)(_text(content))
-        if kind == "RangeIndex":
-            return made.RangeIndex(*map(int, content), name=self.take(name))
-        if kind == "MultiIndex":
-            return made.MultiIndex.from_tuples(self.take(content), names=self.take(name))
-        if kind == "Index":
-            return made.Index(self.take(content), dtype=_text(dtype), name=self.take(name))
-        if kind == "Series":
-            return made.Series(self.take(content), dtype=_text(dtype), name=self.take(name), index=self.take(index))
-        if kind != "DataFrame":
-            raise Nonsense(f"{kind!r} is no table")
-        rows = self.take(index)
-        columns = [made.Series(self.take(each), dtype=_text(of), index=rows) for each, of in content]
-        table = made.DataFrame(dict(enumerate(columns)), index=rows)
-        table.columns = self.take(name)
-        return table
 
 
 class _Reference:
@@ -572,88 +503,7 @@ class _Coroutine(Coroutine):  # type: ignore[type-arg]
         return self._run()
 
 
-# Forms of values
-
-
-def _is_plain(value: Any, depth: int = 0) -> bool:
-    kind = type(value)
-    if kind in _SCALARS or (kind.__name__ in _TIMES and kind.__module__ in _TIME_MODULES):
-        return True
-    if depth > _DEEPEST:
-        return False
-    if kind is dict:
-        return all(_is_plain(key, depth + 1) and _is_plain(each, depth + 1) for key, each in value.items())
-    return kind in (list, tuple, set, frozenset) and all(_is_plain(each, depth + 1) for each in value)
-
-
-def _is_deep(value: Any, depth: int = 0) -> bool:
-    """Return True for containers that contain themselves, or are nested too deeply to be copied."""
-    if depth > _DEEPEST:
-        return True
-    if isinstance(value, dict):
-        return any(_is_deep(each, depth + 1) for each in value.values())
-    return type(value) in (list, tuple, collections.deque) and any(_is_deep(each, depth + 1) for each in value)
-
-
-def _copy_of(form: Any) -> Any:
-    if type(form) is dict:
-        return {key: _copy_of(each) for key, each in form.items()}
-    return [_copy_of(each) for each in form] if type(form) is list else set(form) if type(form) is set else form
-
-
-def _replace(value: Any, new: Any) -> None:
-    """Give a list, dict or set new content."""
-    if type(value) is not type(new) or type(value) not in (list, dict, set):
-        raise Nonsense("an argument that cannot be changed")
-    value.clear()
-    value.extend(new) if type(value) is list else value.update(new)
-
-
-def _standard(value: Any) -> Message:
-    kind = type(value)
-    if kind is complex:
-        parts: Any = [value.real, value.imag]
-    elif kind in (range, slice):
-        parts = [value.start, value.stop, value.step]
-    elif kind is bytearray:
-        parts = [bytes(value)]
-    elif kind.__name__ == "Fraction" and kind.__module__ == "fractions":
-        parts = [value.numerator, value.denominator]
-    elif kind.__name__ in ("PosixPath", "PurePosixPath") and kind.__module__.startswith("pathlib"):
-        parts = [str(value)]
-    else:
-        return None
-    return {"standard": [kind.__name__, parts]} if all(map(_is_plain, parts)) else None
-
-
-def _from_standard(name: str, parts: Sequence[Any]) -> Any:
-    import fractions
-    import pathlib
-
-    kinds: list[Callable[..., Any]] = [complex, range, slice, bytearray, fractions.Fraction]
-    kinds += [pathlib.PosixPath, pathlib.PurePosixPath]
-    return {kind.__name__: kind for kind in kinds}[name](*parts)
-
-
-def _from_numpy(value: Any) -> Message:
-    numpy: Any = sys.modules.get("numpy")
-    kinds: Any = (getattr(numpy, "generic", ()), getattr(numpy, "ndarray", ()))
-    if not isinstance(value, kinds):
-        return None
-    if value.dtype.kind not in "biufcmMUS" or isinstance(value, numpy.ma.MaskedArray):
-        return None
-    return {"array": [value.dtype.str, list(value.shape), value.tobytes(), isinstance(value, numpy.ndarray)]}
-
-
-def _to_numpy(dtype: str, shape: Any, data: bytes, is_array: bool) -> Any:
-    import numpy
-
-    kind = numpy.dtype(_text(dtype))
-    if kind.kind not in "biufcmMUS":
-        raise Nonsense(f"an array of {kind}")
-    sides = [int(each) for each in shape]
-    array = numpy.frombuffer(data, kind).reshape(sides) if data else numpy.empty(sides, kind)
-    return array.copy() if is_array else array[()]
+# Names of classes
 
 
 def _names_of(kind: type) -> list[list[str]]:
@@ -661,7 +511,7 @@ def _names_of(kind: type) -> list[list[str]]:
 
 
 def _all_names(mro: Message) -> list[Names]:
-    return [tuple(map(_text, each)) for each in mro]
+    return [tuple(map(checked_text, each)) for each in mro]
 
 
 def _known(names: Names) -> Any:
@@ -670,9 +520,3 @@ def _known(names: Names) -> Any:
     if names[0].partition(".")[0] in _UNTRUSTED or not isinstance(module, types.ModuleType):
         return None
     return vars(module).get(names[1])
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise Nonsense(f"{type(value).__name__} in place of text")
-    return value

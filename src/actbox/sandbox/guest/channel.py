@@ -186,6 +186,11 @@ class HostChannel:
         finally:
             self._copying = False
 
+    @property
+    def descriptor(self) -> int:
+        """The number of the channel's socket."""
+        return self._fd
+
     def become_copy(self, descriptor: int) -> None:
         """In a forked copy, use this descriptor as its own channel to the host, under the old one's number."""
         os.dup2(descriptor, self._fd, inheritable=False)

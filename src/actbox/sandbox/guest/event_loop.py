@@ -13,7 +13,7 @@ from .interrupts import NoInterrupts
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     import asyncio
-    from typing import Any, Coroutine, Optional
+    from typing import Any, Coroutine, Optional, Tuple
 
 _MAY_LOSE_ONE = sys.version_info < (3, 12)
 _AGAIN_SECONDS = 0.15
@@ -87,6 +87,12 @@ class SessionLoop:
         if _MAY_LOSE_ONE and not program.done():
             program.cancel()
             loop.call_later(_AGAIN_SECONDS, self._insist, loop, program)
+
+    @property
+    def descriptors(self) -> Tuple[int, ...]:
+        """The descriptors of the sockets by which the loop wakes itself."""
+        pair = (getattr(self.open, name, None) for name in ("_ssock", "_csock"))
+        return tuple(end.fileno() for end in pair if end is not None)
 
     def check_copyable(self) -> None:
         """Raise `CannotFork` if the loop is of a kind that `become_copy` does not know."""

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 
 from . import wire
 from .channel import ChannelClosed, HostChannel
@@ -17,7 +18,9 @@ from .program import exit_code_of
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict
+    from typing import Any, Callable, Dict, List, Optional, Sequence
+
+    Reference = Callable[[], Optional[Any]]
 
 # The most characters of each text in a shortened result; they take at most six times as many bytes.
 _SHORT_TEXT = 2_000
@@ -67,13 +70,20 @@ def is_alone() -> bool:
     return False
 
 
-def flush_all() -> None:
-    """Flush every open buffered file, because the process ends without Python's own finalization."""
+def flush_all(frozen: Sequence[Reference] = ()) -> List[Reference]:
+    """Flush every open buffered file, because the process ends without Python's own finalization; return references.
+
+    `frozen` are the files that the collector no longer lists, since `gc.freeze`.
+    """
+    files = {id(file): file for file in (reference() for reference in frozen) if file is not None}
     for held in gc.get_objects():
         # By type(), because reading an object's `__class__` may run the program's code.
         if issubclass(type(held), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
-            _flush(held)
+            files[id(held)] = held
+    for file in files.values():
+        _flush(file)
     flush_output()
+    return [weakref.ref(file) for file in files.values()]
 
 
 def flush_output() -> None:

@@ -10,12 +10,15 @@ import threading
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Iterator, List
+    from typing import Container, Iterator, List
 
 _BYTES_AT_ONCE = 2**20
 _NO_NAME = " (deleted)"  # the suffix in /proc
 # The flags of an open file that are used again when a copy opens its own.
 _AS_BEFORE = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+_OUTPUT = (1, 2)
 
 
 class CannotFork(Exception):
@@ -36,6 +39,22 @@ def refuse_threads() -> None:
             "it has threads of its own, which a copy would lack: %s; end them first, an executor by shutdown()"
             % ", ".join(sorted(names))
         )
+
+
+def may_have_buffers(own: Container[int]) -> bool:
+    """Return False if no file but standard output and error and the descriptors `own` can be written to.
+
+    Then no open file can have unwritten data, and nobody needs to look for one among all objects. That writes to each
+    of them, and so copies the memory that live copies share with the original.
+    """
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor in _OUTPUT or descriptor in own:
+            continue
+        with contextlib.suppress(OSError):  # the listing's own descriptor
+            is_file = stat.S_IFMT(os.fstat(descriptor).st_mode)  # 0 for an event loop's selector
+            if is_file and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                return True
+    return False
 
 
 def fork_orphan() -> int:

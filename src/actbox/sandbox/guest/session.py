@@ -8,6 +8,7 @@ a `release`. When the host closes the channel the process ends as a script does.
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
@@ -19,7 +20,7 @@ from .channel import ChannelClosed, HostChannel
 from .error_hints import describe_exception
 from .event_loop import SessionLoop
 from .finish import EXIT_CHANNEL_LOST, flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
-from .fork import fork_orphan, moving_to, refuse_threads
+from .fork import fork_orphan, may_have_buffers, moving_to, refuse_threads
 from .interrupts import Interrupts
 from .program import Compiled, compile_program, new_main, run_in, set_out
 from .randomness import reseed
@@ -32,6 +33,8 @@ from .value import describe_value
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, NoReturn, Optional, Set
+
+    from .finish import Reference
 
 
 def serve_session(channel: HostChannel, save_figures: Callable[[], None], packages: str = "") -> NoReturn:
@@ -67,6 +70,7 @@ class Session:
         self._file_names: Set[str] = set()
         self._bound: Dict[str, Any] = {}
         self._held = False
+        self._files: List[Reference] = []
         self._packages = SessionPackages(channel, self._file_names, packages) if packages else None
 
     def run_next(self) -> Optional[Dict[str, Any]]:
@@ -90,7 +94,7 @@ class Session:
             self._loop.close()
         wait_for_threads()
         self._main.__dict__.clear()
-        flush_all()
+        flush_all(self._files)
         os._exit(code)
 
     def _step(self, message: Dict[str, Any]) -> Dict[str, Any]:
@@ -105,7 +109,10 @@ class Session:
                 done["value"] = copy
             if message["t"] == "hold":
                 self._check_copyable()
-                flush_all()
+                if may_have_buffers((self._channel.descriptor, *self._loop.descriptors)):
+                    self._files = flush_all(self._files)
+                else:
+                    flush_output()
         except Exception as error:
             done.update(exit=1, error={"kind": "RUNTIME", "type": type(error).__name__, "message": str(error)})
         for descriptor in descriptors:
@@ -136,6 +143,8 @@ class Session:
             self._loop.become_copy()
             self._interrupts.become_copy()
             self._owner = os.getpid()
+            # The collector writes to each object that it visits, and so would copy the original's memory.
+            gc.freeze()
             reseed()
         except BaseException:
             traceback.print_exc()
