@@ -195,6 +195,8 @@ async def test_an_example_has_no_effects(box: Sandbox) -> None:
     outcome = await solved_by([block("send(n)\nn")], box, task, tools=[send])
     assert (outcome.solved, sent) == (True, [1])
     assert outcome.notes == ("example 1 was not tried, since the program would have effects for it",)
+    assert outcome.attempts[-1].checks is not None
+    assert [(one.passed, one.weight) for one in outcome.attempts[-1].checks.outcomes] == [(False, 0.0), (True, 1.0)]
 
 
 async def test_a_broken_constraint_is_said_before_the_program_runs(box: Sandbox) -> None:

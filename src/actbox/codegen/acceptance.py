@@ -49,6 +49,10 @@ _MOST_CHARS: Final = 2_000
 _DIGITS: Final = 9
 
 
+class NotTried(Exception):
+    """Raised by a check that could not be made: it counts neither for a candidate nor against it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A program that has run, with its outcome.
@@ -165,7 +169,7 @@ async def accept(
         elif isinstance(check, SchemaCheck):
             outcome = _outcome(check, "the schema of the answer", _schema_problem(check.schema, candidate.answer))
         else:
-            outcome = _outcome(check, _name_of(check), await _said_by(check, candidate))
+            outcome = await _function_outcome(check, candidate)
         outcomes.append(dataclasses.replace(outcome, wall_ms=(time.perf_counter() - begun) * 1000))
     return Acceptance(tuple(outcomes), candidate.result.label)
 
@@ -184,6 +188,13 @@ def _name_of(check: Callable[..., Any]) -> str:
     return name if isinstance(name, str) and name != "<lambda>" else "a check of the caller"
 
 
+async def _function_outcome(check: Callable[..., Any], candidate: Candidate) -> CheckOutcome:
+    try:
+        return _outcome(check, _name_of(check), await _said_by(check, candidate))
+    except NotTried as error:
+        return CheckOutcome(check=check, name=_name_of(check), passed=False, weight=0.0, message=str(error))
+
+
 async def _said_by(check: Callable[..., Any], candidate: Candidate) -> str:
     """Return the problem that a function of the host sees, "" for none."""
     result = dataclasses.replace(candidate.result, value=candidate.answer)
@@ -196,7 +207,7 @@ async def _said_by(check: Callable[..., Any], candidate: Candidate) -> str:
         if said is None:
             return "the check returned None; it has to return true, or false or the problem in words"
         return "" if said else "the check returned a value that is not true"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, NotTried):
         raise
     except BaseException as error:  # also SystemExit, and what pytest.fail raises
         task = asyncio.current_task()

@@ -23,7 +23,7 @@ from actbox.sandbox.contract import Sandbox, Session
 from actbox.sandbox.mapping import failed, result_of
 from actbox.tools import Toolset
 
-from .acceptance import Acceptance, Candidate, accept
+from .acceptance import Acceptance, Candidate, NotTried, accept
 from .conformance import broken_constraints, constraint_error, example_problem, required_checks
 from .dependencies import dependencies_of, requirements_txt
 from .effects import AttemptTools
@@ -262,7 +262,6 @@ class CandidateLoop:
             program = Program(response.source, response.language)
             return _Run(program, failed(about, ErrorKind.UNSUPPORTED, ""), tools, False, None)
         engine = box.traits.engine
-        final = FinalAnswer(cleared="secret" if box.traits.labels else None)
         session: Session | None = None
         made = runnable(response, task or self._task, label=bool(box.traits.labels))
         packages = _packages(response) if packages_of(box) is not None else ()
@@ -282,12 +281,10 @@ class CandidateLoop:
             if session is not None:
                 await session.close()
             raise
-        if work.cleared is not None and not box.traits.labels:  # nobody follows what the program has read
-            result = replace(result, label=Label(result.label, self._task.joined_label))
         if session is not None and (is_check or not session.alive):
             await session.close()
             session = None
-        if not box.traits.labels:
+        if not box.traits.labels:  # nobody follows what the program has read
             result = replace(result, label=result.label | (task or self._task).joined_label)
         answered = final.given and result.success
         if result.success and (missed := final.missed_by(response.source)):
@@ -358,7 +355,7 @@ class CandidateLoop:
                 raise
             if ran.tools.needed:
                 self._work.notes[f"example {number} was not tried, since the program would have effects for it"] = None
-                return True
+                raise NotTried("it was not tried, since the program would have effects for it")
             return example_problem(example, ran.result, ran.answer if ran.answered else None) or True
 
         check.__name__ = f"example {number}"

@@ -70,6 +70,7 @@ class Session:
         self._file_names: Set[str] = set()
         self._bound: Dict[str, Any] = {}
         self._held = False
+        self._is_copy = False
         self._files: List[Reference] = []
         self._packages = SessionPackages(channel, self._file_names, packages) if packages else None
 
@@ -109,6 +110,8 @@ class Session:
                 done["value"] = copy
             if message["t"] == "hold":
                 self._check_copyable()
+                if self._is_copy:
+                    gc.collect()  # of its own objects alone: a copy of this copy would keep its garbage for ever
                 if may_have_buffers((self._channel.descriptor, *self._loop.descriptors)):
                     self._files = flush_all(self._files)
                 else:
@@ -143,6 +146,7 @@ class Session:
             self._loop.become_copy()
             self._interrupts.become_copy()
             self._owner = os.getpid()
+            self._is_copy = True
             # The collector writes to each object that it visits, and so would copy the original's memory.
             gc.freeze()
             reseed()
