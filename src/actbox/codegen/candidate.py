@@ -15,7 +15,6 @@ from actbox.codeact.model import ModelReply, has_structured_output
 from actbox.codeact.package_instructions import packages_of
 from actbox.core.errors import ActboxError, ErrorKind
 from actbox.core.events import Completed, Event
-from actbox.core.labels import Label
 from actbox.core.packages import PackagePolicy, normalized_name
 from actbox.core.program import Program
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
