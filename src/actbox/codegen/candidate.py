@@ -320,7 +320,7 @@ class CandidateLoop:
             for number, example in enumerate(self._task.examples, 1)
             if not example.is_placeholder
         ]
-        if response.tests.strip() and response.language == "python":
+        if response.tests.strip() and response.language == "python" and work.session is None:
             checks.append(TextCheck(response.tests, "pytest", "author"))
         if not checks:
             return None
