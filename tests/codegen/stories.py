@@ -12,6 +12,7 @@ import pytest
 from actbox import Policy, Sandbox, open_sandbox
 from actbox.codeact import ModelReply, ToolCall
 from actbox.codeact.model import Message, TokenUsage, ToolSpec
+from actbox.codegen.response import RESPONSE
 from tests.conftest import engine_check
 
 Says = Callable[[Sequence[Message]], Any]
@@ -39,7 +40,7 @@ def reply(code: str, input_tokens: int = 1, output_tokens: int = 1) -> ModelRepl
 
 def answered(**fields: Any) -> ModelReply:
     """Return a reply with the fields of the protocol's response."""
-    return ModelReply(tool_calls=(ToolCall("c1", "solution", fields),))
+    return ModelReply(tool_calls=(ToolCall("c1", RESPONSE.name, fields),))
 
 
 class Model:

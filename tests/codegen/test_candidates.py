@@ -232,6 +232,17 @@ async def test_a_task_that_is_not_solved_leaves_no_copy(box: Sandbox) -> None:
         assert "forkable" in outcome.reason
 
 
+async def test_no_tests_are_written_for_a_program_that_has_a_sessions_variables(box: Sandbox) -> None:
+    async with box.session(forkable=True) as session:
+        await session.run("x = 5")
+        model = ScriptedModel([block("def twice(n):\n    return 2 * n\ntwice(x)")])
+        outcome = await CodingAgent(model, box, write_tests=True).solve("twice x", session=session)
+        assert (outcome.answer, len(model.asked)) == (10, 1)
+        assert outcome.notes == ("no tests were written, since tests do not have the session's variables",)
+        assert outcome.session is not None
+        await outcome.session.close()
+
+
 async def test_a_stream_that_is_left_ends_its_programs(box: Sandbox) -> None:
     async with box.session(forkable=True) as session:
         with copies_of(session) as copies:

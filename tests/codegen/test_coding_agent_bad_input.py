@@ -87,7 +87,7 @@ async def test_a_model_that_never_ends_its_answer_is_left(box: Sandbox) -> None:
         ("", "nothing"),
         ("<!doctype html><html></html>", "html"),
         ("x = 1\n" * 900_000, "too_long"),
-        (ModelReply(tool_calls=(ToolCall("c", "solution", {"code": "1", "tests": "x" * 5_000_000}),)), "too_long"),
+        (ModelReply(tool_calls=(ToolCall("c", "write_code", {"code": "1", "tests": "x" * 5_000_000}),)), "too_long"),
         (ModelReply(tool_calls=(ToolCall("c", "read_file", {"path": "/etc/passwd"}),)), "unknown_tool"),
     ],
     ids=["nothing", "html", "5 MB", "5 MB in a call", "unknown tool"],
@@ -194,6 +194,17 @@ async def test_wall_time_that_ends_an_answer_is_the_budgets(box: Sandbox) -> Non
 async def test_a_budget_in_dollars_needs_a_price(box: Sandbox) -> None:
     with pytest.raises(InvalidValue, match="nobody knows the price of 'scripted'"):
         await CodingAgent(ScriptedModel([]), box, budget=Budget(usd=1)).solve("add")
+
+
+async def test_checks_are_bounded_by_the_wall_time_and_charged(box: Sandbox) -> None:
+    async def check(result: object) -> bool:
+        return await asyncio.Event().wait()
+
+    agent = CodingAgent(ScriptedModel([block("1")]), box, budget=Budget(wall_seconds=2))
+    outcome = await agent.solve(Task("one", checks=[check]))
+    assert (outcome.stopped, outcome.attempts[0].error_class) == ("budget", ErrorClass.RESOURCE_EXHAUSTED)
+    assert outcome.attempts[0].result is not None and outcome.attempts[0].result.value == 1
+    assert agent.account.left_of("wall_seconds") == 0
 
 
 async def test_a_budget_that_ends_inside_an_example_ends_the_task(box: Sandbox) -> None:

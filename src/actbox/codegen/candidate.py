@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -88,6 +89,7 @@ class CandidateLoop:
         """True from the moment when a program is tried until its attempt is recorded."""
         self._ran: ExecutionResult | None = None
         self._stop: Stopped | None = None
+        self._in_examples = 0.0  # seconds of runs, which are charged as such
         self.session: Session | None = None
         """The copy of the session in which the program of `found` ran."""
 
@@ -331,27 +333,40 @@ class CandidateLoop:
             for number, example in enumerate(self._task.examples, 1)
             if not example.is_placeholder
         ]
-        if response.tests.strip() and response.language == "python":
+        if response.tests.strip() and response.language == "python" and work.session is None:
             checks.append(TextCheck(response.tests, "pytest", "author"))
         if not checks:
             return None
         needs_python = any(isinstance(check, TextCheck | FileCheck) for check in checks)
+        self._in_examples = 0.0
+        begun, left = time.perf_counter(), work.account.left_of("wall_seconds")
+        limit = asyncio.timeout(left)
         try:
             box = await work.places.for_checks() if needs_python else work.places.own
-            acceptance = await accept(candidate, checks, box=box, mutations=work.settings.mutations)
+            async with limit:
+                acceptance = await accept(candidate, checks, box=box, mutations=work.settings.mutations)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Stopped("budget", f"the checks took all wall time that was left, {left:g} s", error) from None
         except ActboxError as error:
             raise Stopped("sandbox", f"the checks could not be made: {error}", error) from None
+        finally:
+            work.charge_wall(time.perf_counter() - begun - self._in_examples)
         if self._stop is not None:
             raise self._stop
         return acceptance
 
     def _example_check(self, response: CodingResponse, number: int, example: Example) -> Check:
         async def check(result: ExecutionResult) -> bool | str:
+            begun = time.perf_counter()
             try:
                 ran = await self._run(response, holds_back=True, task=task_of_example(self._task, example))
             except Stopped as stop:  # `accept` takes it for a check that fails
                 self._stop = stop
                 raise
+            finally:
+                self._in_examples += time.perf_counter() - begun
             if ran.tools.needed:
                 self._work.notes[f"example {number} was not tried, since the program would have effects for it"] = None
                 raise NotTried("it was not tried, since the program would have effects for it")

@@ -66,10 +66,10 @@ class CodingAgent:
     nothing have the price 0.
 
     `write_tests` has the model write tests before any program, without seeing one; they count for less than the
-    caller's checks. `prompt` makes the prompts about failed attempts (`plain_prompt` is the specification's own).
-    `guidance`, `approval`, `approval_style`, `approver` and `review` are as in `CodeAgent`. `timeout` is in seconds for
-    each run, and `model_seconds` for each answer of a model. `mutations` is how many small faults are tried on a
-    program to see if tests of it can fail.
+    caller's checks. With a session none are written, since tests do not have its variables. `prompt` makes the prompts
+    about failed attempts (`plain_prompt` is the specification's own). `guidance`, `approval`, `approval_style`,
+    `approver` and `review` are as in `CodeAgent`. `timeout` is in seconds for each run, and `model_seconds` for each
+    answer of a model. `mutations` is how many small faults are tried on a program to see if tests of it can fail.
 
     Of results above the label that the sandbox's policy clears for models the model reads a sentence. Answers, files
     and attempts of the outcome are whole.
@@ -400,8 +400,9 @@ class _Solving:
     async def _written_tests(self, writer: Writer, schemas: tuple[FileSchema, ...]) -> str:
         """Return tests that the model writes without seeing a program, "" if it writes none or may not be asked."""
         work = self.work
-        if not work.may_plan:
-            work.notes["no tests were written, since the model may be asked no more"] = None
+        if not work.may_plan or work.session is not None:
+            why = "the model may be asked no more" if not work.may_plan else "tests do not have the session's variables"
+            work.notes[f"no tests were written, since {why}"] = None
             return ""
         text = request_for_tests(work.task, schemas, cleared=work.cleared)
         answer = await work.ask(writer, [SystemMessage(text), UserMessage(work.task.goal)])

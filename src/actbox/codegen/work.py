@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, TypeVar
@@ -208,6 +209,11 @@ class Work:
             return result
         finally:
             reservation.settle({**used, "wall_seconds": time.perf_counter() - begun})
+
+    def charge_wall(self, seconds: float) -> None:
+        """Charge the wall time of what is neither a run nor a call of a model, whether or not it is covered."""
+        with suppress(BudgetExceeded):
+            self.account.reserve(Budget()).settle({"wall_seconds": max(seconds, 0.0)})
 
     def _charge_call(self) -> None:
         """Charge a call of a tool. Raises `ToolError` if the budget does not cover it."""
