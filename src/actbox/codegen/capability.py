@@ -149,7 +149,8 @@ def _note(call: Invocation, attempt: Attempt) -> None:
     call.event(f"attempt {attempt.number}", "failed" if said else "done", said)
     if (result := attempt.result) is not None:
         call.raise_label(result.label)
-        call.engine, call.environment = result.sandbox, result.environment
+        call.engine = result.sandbox or call.engine
+        call.environment = result.environment or call.environment
         call.meter.received_bytes += result.usage.received_bytes
         call.warnings += result.warnings
 
