@@ -259,26 +259,35 @@ async def test_both_shapes_of_a_request_bound_the_program(box: Sandbox, sales: P
 async def test_the_journal_has_all_attempts_also_of_a_call_that_is_cut_off(
     box: Sandbox, sales: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    class Endless(ScriptedModel):
-        async def complete(self, *given: Any, **more: Any) -> ModelReply:
-            if self.asked:
-                self.asked.append(())
-                await asyncio.Event().wait()
-            return await super().complete(*given, **more)
-
     address = f"sqlite:///{tmp_path}/journal.db"
     with closing(Journal.open(address)) as journal:
-        endless = Endless([ModelReply(f"```python\n{WRONG}\n```", usage=TOKENS)])
-        registry = registry_of(CodingAgent(endless, box), sales.parent, journal=journal)
-        running = asyncio.create_task(refine(registry, sales))
-        while len(endless.asked) < 2:
-            await asyncio.sleep(0.01)
+        agent = CodingAgent(model(WRONG, "import time\ntime.sleep(60)"), box, prices=PRICES)
+        registry = registry_of(agent, sales.parent, journal=journal)
+        second = asyncio.Event()
+        running = asyncio.create_task(
+            refine(registry, sales, on_event=lambda event: event.step == "attempt 2" and second.set())
+        )
+        await second.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         entry = [one async for one in journal.entries(kind="ended")][-1]
-        assert entry.body["usage"]["tokens"] == 1200 and entry.body["error"]["kind"] == "cancelled"
-        [kept] = json.loads(await journal.blob(entry.blobs["attempts"]) or b"")
-        assert (kept["class"], kept["tokens"]["input"]) == ("runtime_error", 1000) and "KeyError" in kept["error"]
+        assert entry.body["usage"]["tokens"] == 2400 and entry.body["error"]["kind"] == "cancelled"
+        assert entry.body["tokens"]["scripted"]["input"] == 2000 and entry.body["engine"] == "linux"
+        assert registry.account.used["usd"] == pytest.approx(2 * USD)
+        first, last = json.loads(await journal.blob(entry.blobs["attempts"]) or b"")
+        assert (first["class"], first["tokens"]["input"]) == ("runtime_error", 1000) and "KeyError" in first["error"]
+        assert last["class"] == "cancelled" and "sleep(60)" in last["code"]
     assert await asyncio.to_thread(run_app, ["log", "show", "--blobs", "--database", address]) == 0
     assert "KeyError" in capfd.readouterr().out
+
+
+async def test_the_wall_time_of_a_budget_cuts_off_and_loses_nothing(box: Sandbox, sales: Path, tmp_path: Path) -> None:
+    with closing(Journal.open(f"sqlite:///{tmp_path}/journal.db")) as journal:
+        agent = CodingAgent(model("import time\ntime.sleep(60)"), box)
+        registry = registry_of(agent, sales.parent, journal=journal)
+        done = await refine(registry, sales, budget=Budget(wall_seconds=0.5))
+        entry = [one async for one in journal.entries(kind="ended")][-1]
+        [kept] = json.loads(await journal.blob(entry.blobs["attempts"]) or b"")
+    assert done.usage["tokens"] == 1200 and "sleep(60)" in kept["code"]
+    assert done.error is None or done.error.kind == "timeout"

@@ -14,7 +14,7 @@ from actbox import ErrorKind, FileMount, Limits, Policy
 from actbox.codeact import ScriptedModel
 from actbox.codegen import CodingAgent, Outcome, RetryPolicy, Task
 from actbox.codegen.outcome import AttemptEvent, Finished
-from actbox.codegen.task import Example
+from actbox.codegen.task import Example, TextCheck
 from actbox.core.events import Output
 from actbox.sandbox.contract import Sandbox
 from tests.conftest import engine_check
@@ -119,6 +119,37 @@ int twice(int number);
     task = Task("twice", language="c", inputs={"number": 1}, examples=[Example(2, 4), Example(21, 42)])
     outcome = await agent.solve(task)
     assert outcome.solved, outcome.attempts[0]
+
+
+async def test_tests_see_what_a_program_left(box: Sandbox) -> None:
+    test = "def test_sum(): assert open('output/sum.txt').read() == '6' and open('stdout.txt').read() == '6\\n'"
+    for wrong in (True, False):
+        program = SUM.replace("sum +=", "sum -=") if wrong else SUM
+        outcome = await solve(box, program, retry=ONCE, inputs={"sales.csv": SALES}, checks=[TextCheck(test)])
+        assert outcome.solved is not wrong, outcome.attempts[0].checks
+
+
+async def test_a_program_is_built_in_a_copy_of_a_session_of_its_sandbox(box: Sandbox) -> None:
+    async with box.session(forkable=True) as session:
+        await session.run("open('amount', 'w').write('6')")
+        program = SUM.replace("arguments[1]", '"amount"').replace("%*[^,],%d", "%d")
+        agent = CodingAgent(blocks("c", program), box, sandboxes={"c": box}, retry=ONCE)
+        outcome = await agent.solve(Task("sum", language="c"), session=session)
+        assert outcome.solved and outcome.last.result.stdout == "6\n", outcome.attempts  # type: ignore[union-attr]
+        assert outcome.session is not None
+        assert (await outcome.session.run("import os; sorted(os.listdir())")).value == ["amount", "input", "output"]
+        await outcome.session.close()
+
+
+@pytest.mark.engines
+async def test_a_container_builds_programs_too() -> None:
+    found = engine_check("container")
+    if not found.works:
+        pytest.skip(f"the container engine does not work here: {found.reason}")
+    async with actbox.open_sandbox("container") as box:
+        outcome = await solve(box, SUM, retry=ONCE, inputs={"sales.csv": SALES}, outputs=["sum.txt"])
+    error = outcome.attempts[0].result.error  # type: ignore[union-attr]
+    assert outcome.solved or (error is not None and "the sandbox has no cc" in error.message), outcome.attempts
 
 
 async def test_a_sandbox_without_the_compiler_says_so(box: Sandbox) -> None:

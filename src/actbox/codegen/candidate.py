@@ -137,7 +137,7 @@ class CandidateLoop:
             language=task.language,
             guidance=work.settings.guidance,
             by_schema=has_structured_output(self._writer.model),
-            packages=None if box is None else packages_of(box),
+            packages=None if box is None or task.language not in box.traits.languages else packages_of(box),
         )
         self._loop = Loop(self._request, text, self._turns, language=task.language, after=self._refinement.after)
         return self._loop

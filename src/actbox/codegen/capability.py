@@ -7,8 +7,9 @@ The invocation's budget bounds the agent, every token and run is charged to it, 
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -25,7 +26,7 @@ from actbox.core.result import ExecutionResult
 from actbox.sandbox.blocking import run_blocking
 
 from .coding_agent import CodingAgent
-from .outcome import Attempt, AttemptFinished, AttemptStarted, Finished, Outcome
+from .outcome import Attempt, AttemptFinished, AttemptStarted, CodingEvent, Finished, Outcome
 from .task import InputFile, Task
 
 _REQUEST: Final = ("task", "language", "inputs", "outputs", "constraints", "profile", "context", "examples")
@@ -99,41 +100,70 @@ async def _outcome_of(
     """
     account = _account(agent, call)
     counts_calls = account.left_of("tool_calls") is not None
-    attempts: list[Attempt] = []
-    most = call.egress_max if call.cleared is None else call.cleared
+    cancel = asyncio.Event()
+    following: asyncio.Task[Outcome] | None = None
     try:
         stream = agent.stream(
             _task(call, label, files),
             budget=account,
+            cancel=cancel,
             runs=runs,
             max_attempts=call.input.get("max_attempts"),
-            cleared=most,
+            cleared=call.egress_max if call.cleared is None else call.cleared,
         )
-        async with aclosing(stream) as events:
-            async for event in events:
-                if isinstance(event, AttemptStarted):
-                    call.event(f"attempt {event.number}", "begun")
-                elif isinstance(event, AttemptFinished):
-                    attempts.append(event.attempt)
-                    _note(call, event.attempt)
-                elif isinstance(event, Finished):
-                    outcome = event.outcome
+        following = asyncio.create_task(_followed(stream, call))
+        return await asyncio.shield(following)
     except InvalidValue as error:
         raise StepFailed("invalid", "validate_input", str(error)) from None
     finally:
-        call.kept["attempts"] = canonical([_kept(one) for one in attempts])
+        cancel.set()
+        if following is not None:
+            await _ended(following)
+            if not following.cancelled() and following.exception() is None:
+                _keep(call, following.result(), counts_calls)
         call.count(steps=1)
         call.include(account)
         if not call.account.draws_on(agent.account):
             agent.account.charge(account.used)
-        if not counts_calls:
-            call.count(tool_calls=sum(one.result.usage.tool_calls for one in attempts if one.result is not None))
+
+
+async def _followed(stream: AsyncGenerator[CodingEvent], call: Invocation) -> Outcome:
+    """Return the outcome of an agent's work, of which the invocation tells as it happens."""
+    async with aclosing(stream) as events:
+        async for event in events:
+            if isinstance(event, AttemptStarted):
+                call.event(f"attempt {event.number}", "begun")
+            elif isinstance(event, AttemptFinished):
+                attempt, said = event.attempt, event.attempt.error_class
+                call.event(f"attempt {attempt.number}", "failed" if said else "done", said.value if said else "")
+            elif isinstance(event, Finished):
+                return event.outcome
+    raise AssertionError("a coding agent's stream ended without Finished")
+
+
+async def _ended(following: asyncio.Task[Outcome]) -> None:
+    """Wait until the agent has ended, which `cancel` makes it do. Whoever cancels again ends it at once."""
+    try:
+        await asyncio.wait([following])
+    finally:
+        following.cancel()
+
+
+def _keep(call: Invocation, outcome: Outcome, counts_calls: bool) -> None:
+    """Take over all that is known of the work: attempts for the journal, its labels, engine, tokens and warnings."""
+    call.kept["attempts"] = canonical([_kept(one) for one in outcome.attempts])
     call.raise_label(outcome.label)
+    for result in (one.result for one in outcome.attempts if one.result is not None):
+        call.engine = result.sandbox or call.engine
+        call.environment = result.environment or call.environment
+        call.meter.received_bytes += result.usage.received_bytes
+        call.warnings += result.warnings
     call.warnings += outcome.notes
+    if not counts_calls:
+        call.count(tool_calls=outcome.usage.tool_calls)
     for model, tokens in outcome.usage.by_model.items():
         call.meter.add_tokens(model, input=tokens.input_tokens, output=tokens.output_tokens, cached=0)
     call.meter.paid.update(outcome.usage.usd_by_model)
-    return outcome
 
 
 def _account(agent: CodingAgent, call: Invocation) -> Account:
@@ -141,17 +171,6 @@ def _account(agent: CodingAgent, call: Invocation) -> Account:
     left = call.account.left.amounts()
     lower = {name: min(amount, left.get(name, amount)) for name, amount in agent.account.left.amounts().items()}
     return Account(Budget(**lower), call.account)  # type: ignore[arg-type]  # numbers by their dimension
-
-
-def _note(call: Invocation, attempt: Attempt) -> None:
-    """Tell that an attempt has ended, and take over what is known of its run."""
-    said = "" if attempt.error_class is None else attempt.error_class.value
-    call.event(f"attempt {attempt.number}", "failed" if said else "done", said)
-    if (result := attempt.result) is not None:
-        call.raise_label(result.label)
-        call.engine, call.environment = result.sandbox, result.environment
-        call.meter.received_bytes += result.usage.received_bytes
-        call.warnings += result.warnings
 
 
 def _response(outcome: Outcome) -> dict[str, Any]:

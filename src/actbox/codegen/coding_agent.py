@@ -53,8 +53,9 @@ class CodingAgent:
     intent is also asked for if a task leaves its language open (`auto`); then a pure computation is written as RTFS.
 
     `box` is running, and still belongs to the caller. Programs in other languages run in `sandboxes`, by language, else
-    for JavaScript, TypeScript and RTFS in an engine that is opened when it is needed. Programs in a language without
-    one are returned unrun. Tests run in `checks_in`, by default in `box`, or in one like it without its domains.
+    for JavaScript, TypeScript and RTFS in an engine that is opened when it is needed. For C, C++, Rust, Go and Java
+    name a sandbox that runs Python and has the compiler. Programs in a language without a sandbox are returned unrun.
+    Tests run in `checks_in`, by default in `box`, or in one like it without its domains.
 
     `retry` says how many programs are tried. `tools` are the functions that programs may call: a call with effects is
     made once, whatever number of programs repeat it, unless the tool is `retry_safe`. `packages` are rules of the
