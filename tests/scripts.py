@@ -71,7 +71,9 @@ class Done:
     stderr: str
 
 
-def run_script(code: str, folder: Path, *, file: Path | None = None, paths: tuple[Path, ...] = ()) -> Done:
+def run_script(
+    code: str, folder: Path, *, file: Path | None = None, paths: tuple[Path, ...] = (), arguments: Sequence[str] = ()
+) -> Done:
     """Run a script in a folder; `file` is where it stands, and `paths` are where it may import from besides."""
     status, stdout, stderr = _run(
         _scripts_forker(),
@@ -79,6 +81,7 @@ def run_script(code: str, folder: Path, *, file: Path | None = None, paths: tupl
         folder=str(folder),
         file=str(file) if file else "",
         paths=[str(path) for path in ((file.parent, *paths) if file else ("", *paths))],
+        arguments=arguments,
     )
     return Done(status, stdout.decode(), stderr.decode())
 

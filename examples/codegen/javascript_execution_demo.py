@@ -51,10 +51,9 @@ async def main() -> None:
         outcome = await CodingAgent(model, box).solve(TASK)
         for attempt in outcome.attempts:
             print(f"attempt {attempt.number}:", *attempt.code.strip().splitlines(), sep="\n  | ")
-            result = attempt.result
-            if result is not None:
+            if (result := attempt.result) is not None:
                 print("ran on: ", result.sandbox)
-                print("result: ", "fine" if result.success else f"{attempt.error_class}: {result.error.message}")
+                print("result: ", f"{attempt.error_class}: {result.error.message}" if result.error else "fine")
         print("solved: ", outcome.solved, f"({outcome.stopped})", outcome.reason)
         print("answer: ", outcome.answer, *(file.data.decode() for file in outcome.artifacts))
 

@@ -15,7 +15,7 @@ from scripted import PRICES, chosen_model
 import actbox
 from actbox import ExecutionResult
 from actbox.capabilities import Budget
-from actbox.codegen import CodingAgent, Constraints, RetryPolicy, Task
+from actbox.codegen import CodingAgent, Constraints, Outcome, RetryPolicy, Task
 from actbox.codegen.outcome import AttemptFinished, AttemptStarted, Finished, Planned
 
 SALES = """\
@@ -75,6 +75,19 @@ REPLIES = [
 ]
 
 
+def report(outcome: Outcome) -> None:
+    """Save the program and the chart, and print what all of it cost."""
+    folder = tempfile.mkdtemp()
+    print("solved:", outcome.solved, f"({outcome.stopped})", outcome.reason)
+    print("answer:", outcome.answer)
+    print("saved: ", *(path.name for path in outcome.save(folder)), "in", folder)
+    for attempt in outcome.attempts:
+        print(f"attempt {attempt.number}: {attempt.tokens.output_tokens} tokens written, ${attempt.cost:.4f}")
+    usage = outcome.usage
+    spent = "an unknown price" if usage.usd is None else f"${usage.usd:.4f}"
+    print(f"all:    {usage.model_calls} calls of the model and {usage.runs} runs, for {spent}")
+
+
 async def main() -> None:
     """Follow the agent from the intent to the chart."""
     async with chosen_model(*REPLIES) as model, actbox.open_sandbox("linux") as box:
@@ -91,16 +104,7 @@ async def main() -> None:
                     error = attempt.result and attempt.result.error
                     print("   ", attempt.error_class or "success", error.message if error else "; ".join(failed))
                 case Finished(outcome=outcome):
-                    break
-        folder = tempfile.mkdtemp()
-        print("solved:", outcome.solved, f"({outcome.stopped})", outcome.reason)
-        print("answer:", outcome.answer)
-        print("saved: ", *(path.name for path in outcome.save(folder)), "in", folder)
-        for attempt in outcome.attempts:
-            print(f"attempt {attempt.number}: {attempt.tokens.output_tokens} tokens written, ${attempt.cost:.4f}")
-        usage = outcome.usage
-        spent = "an unknown price" if usage.usd is None else f"${usage.usd:.4f}"
-        print(f"all:    {usage.model_calls} calls of the model and {usage.runs} runs, for {spent}")
+                    report(outcome)
 
 
 asyncio.run(main())

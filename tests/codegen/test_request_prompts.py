@@ -29,7 +29,7 @@ def test_instructions_say_how_to_answer_and_which_tools_there_are(language: str,
     assert words in text
     by_schema = instructions(tools, traits, language=language, by_schema=True)
     assert "JSON object of the given schema" in by_schema
-    assert "fenced ```" not in by_schema.partition("Your programs can call")[0]
+    assert f"If you see no schema, answer with the program in one fenced ```{language} block" in by_schema
 
 
 def test_instructions_are_there_for_languages_that_nothing_runs() -> None:

@@ -12,7 +12,9 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -22,10 +24,21 @@ MODEL = "some-model"
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer of the model: text, and a program that it passes to `execute_code`."""
+    """One answer of the model: text, and a program that it passes to `execute_code`.
+
+    `cut` is true if the model ran out of tokens for it.
+    """
 
     text: str = ""
     program: str = ""
+    cut: bool = False
+
+
+class Fault(Enum):
+    """A way in which a server gives no answer."""
+
+    DROPS = "the connection ends in the middle of the answer"
+    HANGS = "nothing comes until the server ends"
 
 
 @dataclass(frozen=True)
@@ -38,11 +51,11 @@ class Request:
 
 
 class Refused(Exception):
-    """A refusal, with the HTTP status."""
+    """A refusal, with the HTTP status and further headers."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(reason)
-        self.status = status
+        self.status, self.headers = status, headers or {}
 
 
 class Wire:
@@ -79,6 +92,10 @@ class Wire:
         """Return the name, the description and the JSON schema of each tool."""
         raise NotImplementedError
 
+    def schema(self, body: Mapping[str, Any]) -> Any:
+        """Return the JSON schema that the answer has to fit, `None` without one."""
+        raise NotImplementedError
+
     def calls(self, body: Mapping[str, Any]) -> list[str]:
         """Return the ids of the tool calls in the conversation."""
         raise NotImplementedError
@@ -90,6 +107,10 @@ class Wire:
     def answer(self, reply: Reply, number: int) -> dict[str, Any]:
         """Return the body of a response, for 7 tokens read and 5 written."""
         raise NotImplementedError
+
+    def encoded(self, body: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[str, bytes]:
+        """Return the media type and the bytes of the response to a request."""
+        return "application/json", json.dumps(answer).encode()
 
     def error(self, refused: Refused) -> dict[str, Any]:
         """Return the body of a refusal."""
@@ -118,6 +139,9 @@ class Responses(Wire):
         assert {tool["type"] for tool in body["tools"]} == {"function"}
         return [(tool["name"], tool["description"], tool["parameters"]) for tool in body["tools"]]
 
+    def schema(self, body: Mapping[str, Any]) -> Any:
+        return body.get("text", {}).get("format", {}).get("schema")
+
     def calls(self, body: Mapping[str, Any]) -> list[str]:
         before = self.stored.get(body.get("previous_response_id") or "", [])
         return [*before, *(item["call_id"] for item in body["input"] if item.get("type") == "function_call")]
@@ -142,9 +166,9 @@ class Responses(Wire):
             "object": "response",
             "created_at": 1,
             "model": MODEL,
-            "status": "completed",
+            "status": "incomplete" if reply.cut else "completed",
             "error": None,
-            "incomplete_details": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if reply.cut else None,
             "output": output,
             "parallel_tool_calls": True,
             "tool_choice": "auto",
@@ -176,6 +200,9 @@ class ChatCompletions(Wire):
         functions = [tool["function"] for tool in body["tools"] if tool["type"] == "function"]
         return [(function["name"], function["description"], function["parameters"]) for function in functions]
 
+    def schema(self, body: Mapping[str, Any]) -> Any:
+        return body.get("response_format", {}).get("json_schema", {}).get("schema")
+
     def calls(self, body: Mapping[str, Any]) -> list[str]:
         return [call["id"] for message in body["messages"] for call in message.get("tool_calls") or ()]
 
@@ -188,7 +215,7 @@ class ChatCompletions(Wire):
         if reply.program:
             function = {"name": "execute_code", "arguments": json.dumps({"code": reply.program})}
             message["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
-        ended = "tool_calls" if reply.program else "stop"
+        ended = "length" if reply.cut else "tool_calls" if reply.program else "stop"
         return {
             "id": f"chatcmpl-{number}",
             "object": "chat.completion",
@@ -221,6 +248,9 @@ class Messages(Wire):
     def tools(self, body: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
         return [(tool["name"], tool["description"], tool["input_schema"]) for tool in body["tools"]]
 
+    def schema(self, body: Mapping[str, Any]) -> Any:
+        return body.get("output_config", {}).get("format", {}).get("schema")
+
     def calls(self, body: Mapping[str, Any]) -> list[str]:
         return [block["id"] for block in self._blocks(body) if block["type"] == "tool_use"]
 
@@ -243,10 +273,34 @@ class Messages(Wire):
             "role": "assistant",
             "model": MODEL,
             "content": content,
-            "stop_reason": "tool_use" if reply.program else "end_turn",
+            "stop_reason": "max_tokens" if reply.cut else "tool_use" if reply.program else "end_turn",
             "stop_sequence": None,
             "usage": {"input_tokens": 7, "output_tokens": 5},
         }
+
+    def encoded(self, body: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[str, bytes]:
+        if not body.get("stream"):
+            return super().encoded(body, answer)
+        stop = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
+        events: list[dict[str, Any]] = [
+            {"type": "message_start", "message": {**answer, "content": [], "stop_reason": None}},
+            *(event for at, block in enumerate(answer["content"]) for event in self._streamed(at, block)),
+            {"type": "message_delta", "delta": stop, "usage": answer["usage"]},
+            {"type": "message_stop"},
+        ]
+        lines = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+        return "text/event-stream", "".join(lines).encode()
+
+    def _streamed(self, at: int, block: Mapping[str, Any]) -> list[dict[str, Any]]:
+        if block["type"] == "text":
+            empty, delta = {"text": ""}, {"type": "text_delta", "text": block["text"]}
+        else:
+            empty, delta = {"input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        return [
+            {"type": "content_block_start", "index": at, "content_block": {**block, **empty}},
+            {"type": "content_block_delta", "index": at, "delta": delta},
+            {"type": "content_block_stop", "index": at},
+        ]
 
     def error(self, refused: Refused) -> dict[str, Any]:
         return {"type": "error", "error": {"type": "invalid_request_error", "message": str(refused)}}
@@ -268,6 +322,9 @@ class GenerateContent(Wire):
         # The API's JSON is that of protobuf, which takes a field's name in either spelling; the client uses this one.
         return [(each["name"], each["description"], each["parameters_json_schema"]) for each in declared]
 
+    def schema(self, body: Mapping[str, Any]) -> Any:
+        return body.get("generationConfig", {}).get("responseJsonSchema")
+
     def calls(self, body: Mapping[str, Any]) -> list[str]:
         return [part["functionCall"]["id"] for part in self._parts(body) if "functionCall" in part]
 
@@ -283,8 +340,9 @@ class GenerateContent(Wire):
         if reply.program:
             call = {"id": f"call_{number}", "name": "execute_code", "args": {"code": reply.program}}
             parts.append({"functionCall": call})
+        ended = "MAX_TOKENS" if reply.cut else "STOP"
         return {
-            "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
+            "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": ended, "index": 0}],
             "usageMetadata": {"promptTokenCount": 7, "candidatesTokenCount": 5, "totalTokenCount": 12},
             "modelVersion": MODEL,
             "responseId": f"response-{number}",
@@ -320,9 +378,10 @@ class Provider:
 
 
 @contextmanager
-def serving(wire: Wire, replies: Sequence[Reply]) -> Iterator[Provider]:
+def serving(wire: Wire, replies: Sequence[Reply | Refused | Fault]) -> Iterator[Provider]:
     """Serve a model with these replies, in order, until the block ends."""
     waiting = list(replies)
+    ends = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -348,17 +407,32 @@ def serving(wire: Wire, replies: Sequence[Reply]) -> Iterator[Provider]:
                 wire.check(request)
                 if not waiting:
                     raise Refused(400, "the model has no reply left")
-                self.send(200, wire.answer(waiting.pop(0), len(provider.requests)))
+                reply = waiting.pop(0)
+                if isinstance(reply, Refused):
+                    raise reply
+                self.close_connection = isinstance(reply, Fault)
+                if reply is Fault.HANGS:
+                    ends.wait()
+                    return
+                is_whole = reply is not Fault.DROPS
+                answer = wire.answer(reply if isinstance(reply, Reply) else Reply("Half."), len(provider.requests))
+                self.send(200, *wire.encoded(body, answer), is_whole=is_whole)
             except Refused as refused:
-                self.send(refused.status, wire.error(refused))
+                self.send(refused.status, "application/json", json.dumps(wire.error(refused)).encode(), refused.headers)
 
-        def send(self, status: int, content: Mapping[str, Any]) -> None:
-            body = json.dumps(content).encode()
+        def send(
+            self,
+            status: int,
+            media_type: str,
+            body: bytes,
+            headers: Mapping[str, str] = MappingProxyType({}),
+            is_whole: bool = True,
+        ) -> None:
             self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
+            for name, value in {"content-type": media_type, "content-length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(body if is_whole else body[: len(body) // 2])
 
         def log_message(self, *arguments: Any) -> None:
             pass
@@ -370,5 +444,6 @@ def serving(wire: Wire, replies: Sequence[Reply]) -> Iterator[Provider]:
         try:
             yield provider
         finally:
+            ends.set()
             server.shutdown()
             thread.join()

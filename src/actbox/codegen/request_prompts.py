@@ -32,7 +32,11 @@ _OPENING: Final = (
     "You write {name} programs that solve tasks. Each reply is one whole program, which is then run in a sandbox and"
     " checked. Nobody answers questions: where the task leaves something open, choose what is most likely meant."
 )
-_BY_SCHEMA: Final = "Answer with one JSON object of the given schema. Leave what you do not need empty."
+_BY_SCHEMA: Final = (
+    "Answer with one JSON object of the given schema, and leave what you do not need empty. If you see no schema, answer"
+    " with the program in one fenced ```{language} block."
+)
+"""A server that refuses schemas gets the same words without one."""
 _BY_BLOCKS: Final = (
     "Answer with the program in one fenced ```{language} block. Of several files each has a block of its own, with its"
     " path after the language, as in ```{language} {path}. Name packages in a ```requirements block, one a line."
@@ -71,7 +75,7 @@ def instructions(
     `packages` are the sandbox's rules. A language without an engine gets the same text without words on tools.
     """
     name = _NAMES.get(language, language)
-    how = _BY_SCHEMA if by_schema else _BY_BLOCKS.format(language=language, path=_PATHS.get(language, "src/main"))
+    how = (_BY_SCHEMA if by_schema else _BY_BLOCKS).format(language=language, path=_PATHS.get(language, "src/main"))
     value = _VALUE + (_FINAL if FINAL_ANSWER in toolset.names else "") + "."
     lines = [
         how,

@@ -11,6 +11,7 @@ Chat Completions, so name their models `openai-chat:…`. The variables `OPENAI_
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ from actbox.core.errors import ActboxError, InvalidValue
 from .versions import importing
 
 if TYPE_CHECKING:
-    from pydantic_ai.exceptions import AgentRunError
+    from pydantic_ai.exceptions import AgentRunError, ModelAPIError
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
@@ -48,6 +49,12 @@ _NO_SUCH_PATH: Final = frozenset({404, 405})
 """The HTTP statuses of a server that does not serve the API at all."""
 _NO_SUCH_FORM: Final = frozenset({400, 422})
 """The HTTP statuses of a server that cannot read a request, such as one with the schema of the answer."""
+_NOT_NOW: Final = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+"""The HTTP statuses of a server that may answer the same request later."""
+_WAITS: Final = (0.5, 1.0)
+"""The seconds before each further request, unless the server says how long to wait."""
+_LONGEST_WAIT: Final = 60.0
+"""The most seconds that a server may ask to wait."""
 _CHAT_COMPLETIONS: Final = ("openai-chat", "ollama", "vllm", "litellm")
 """The providers whose servers are often other than OpenAI's, and serve Chat Completions."""
 
@@ -81,6 +88,9 @@ class PydanticAIModel(ConnectedModel):
         self._asked_for = model if isinstance(model, str) else ""
         if isinstance(model, str):
             self._model = _model(model, base_url, api_key)
+            client: Any = getattr(self._model, "client", None)
+            if hasattr(client, "max_retries"):
+                client.max_retries = 0  # `_request` repeats: Anthropic's client waits an hour if the server asks for it
         elif not isinstance(model, Model):
             raise InvalidValue(f"a model is a name such as 'openai:gpt-5' or a Pydantic AI model, not {model!r}")
         elif base_url is not None or api_key is not None:
@@ -119,6 +129,9 @@ class PydanticAIModel(ConnectedModel):
 
         With `output` the answer is JSON by its schema, where the model has that. A server that refuses schemas is asked
         once more without, and from then on without: many that serve Chat Completions know none.
+
+        A model given by name is asked twice more if the server cannot be reached, or cannot answer now. A server that
+        limits the rate says how long to wait; if that is more than a minute, it is not waited for.
         """
         from pydantic_ai.exceptions import AgentRunError, ModelHTTPError
 
@@ -138,6 +151,21 @@ class PydanticAIModel(ConnectedModel):
             ) from error
 
     async def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], output: ToolSpec | None
+    ) -> ModelResponse:
+        from pydantic_ai.exceptions import ModelAPIError
+
+        for usual in _WAITS if self._asked_for else ():
+            try:
+                return await self._request_once(messages, tools, output)
+            except ModelAPIError as error:
+                wait = _seconds_to_wait(error, usual)
+                if wait is None:
+                    raise
+            await asyncio.sleep(wait)
+        return await self._request_once(messages, tools, output)
+
+    async def _request_once(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], output: ToolSpec | None
     ) -> ModelResponse:
         from pydantic_ai.direct import model_request
@@ -273,6 +301,17 @@ def _missing_variable(error: Exception) -> str:
     if variable:
         return f"the address of its server: give base_url, or set the environment variable {variable}"
     return ""
+
+
+def _seconds_to_wait(error: ModelAPIError, usual: float) -> float | None:
+    """Return the seconds to wait before the same request may be sent again, `None` if that makes no sense."""
+    from pydantic_ai.exceptions import ModelHTTPError
+
+    if isinstance(error, ModelHTTPError) and error.status_code not in _NOT_NOW:
+        return None
+    asked: float | None = getattr(error, "retry_after", None)  # older releases of Pydantic AI do not read it
+    wait = usual if asked is None else asked
+    return wait if wait <= _LONGEST_WAIT else None
 
 
 def _shown(address: str) -> str:
