@@ -60,6 +60,7 @@ def test_dependencies_are_those_named_imported_and_in_a_script_block() -> None:
     assert dependencies_of(given) == ("pandas", "rich", "numpy", "requests")
     assert requirements_txt(given) == "pandas>=2\nrich\nnumpy\nrequests\n"
     assert requirements_txt(response("print(1)")) == ""
+    assert requirements_txt(response("require('lodash')", language="javascript")) == ""
     in_node = response(
         "const fs = require('fs'); import x from '@scope/name/deep'; require('./own'); import('lodash')",
         language="javascript",

@@ -146,7 +146,9 @@ async def test_results_that_are_not_json_come_again() -> None:
 async def test_a_call_that_failed_is_not_made_again_and_says_so(shop: Shop, log: EffectLog) -> None:
     with pytest.raises(ToolError, match=r"^ValueError: sold out$"):
         await called(log.attempt().tools, "order", item="nothing")
-    with pytest.raises(ToolError, match=r"sold out .so this call ended in attempt 1: it is not made a second") as again:
+    with pytest.raises(
+        ToolError, match=r"sold out .so this call ended in an earlier attempt: it is not made a second"
+    ) as again:
         await called(log.attempt().tools, "order", item="nothing")
     assert again.value.builtin == "ValueError"
     assert len(shop.orders) == 1
@@ -170,7 +172,7 @@ async def test_a_call_that_was_cut_off_may_have_taken_effect_and_is_not_made_aga
     await begun.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    with pytest.raises(ToolError, match="cut off in attempt 1, and may have taken effect"):
+    with pytest.raises(ToolError, match="cut off in an earlier attempt, and may have taken effect"):
         await called(log.attempt().tools, "pay")
     assert log.happened == ("pay() → was cut off, and may or may not have taken effect",)
 

@@ -79,7 +79,7 @@ def broken_constraints(response: CodingResponse, task: Task) -> tuple[str, ...]:
 def constraint_error(problems: Iterable[str]) -> ErrorInfo:
     """Return the error of a program that was not run because it breaks constraints; its author may mend it."""
     return ErrorInfo(
-        kind=ErrorKind.TYPE,
+        kind=ErrorKind.TYPE,  # found before the program ran, so it counts as a `syntax_error`
         type="ConstraintBroken",
         message=" ".join(problems),
         hint="keep to the task's constraints, and send the whole program again",

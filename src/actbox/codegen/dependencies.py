@@ -101,6 +101,8 @@ def requirements_txt(response: CodingResponse) -> str:
     Named packages keep their versions, and imported ones are added without. Packages without which the program can do
     are left out.
     """
+    if response.language not in ("python", ""):
+        return ""
     named = {normalized_name(found[0]): one for one in response.dependencies if (found := re.match(PACKAGE_NAME, one))}
     lines = [named.get(name, name) for name in dependencies_of(response, optional=False)]
     return "".join(f"{line}\n" for line in lines)

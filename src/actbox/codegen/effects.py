@@ -38,7 +38,6 @@ class _Call:
     """A call that was begun. `label` is that of the calling workspace when the call had ended."""
 
     record: ToolCallRecord
-    attempt: int
     answer: Any = None
     error: ToolError | None = None
     label: Label = PUBLIC
@@ -66,7 +65,6 @@ class EffectLog:
     ) -> None:
         self._tools = Toolset.of(tools)
         self._charge = charge
-        self._attempts = 0
         self._by_key: dict[str, list[_Call]] = {}
         self._calls: list[_Call] = []
         self._requests: Counter[str] = Counter()
@@ -76,8 +74,7 @@ class EffectLog:
 
         With `holds_back` it makes no call with effects of its own: such a call raises `NeedsEffect`.
         """
-        self._attempts += 1
-        return AttemptTools(self, self._attempts, holds_back)
+        return AttemptTools(self, holds_back)
 
     def feed(self, event: Event) -> None:
         """Record an event of a run: of all events, requests to the network that change something count here."""
@@ -100,11 +97,11 @@ class EffectLog:
         ]
         return (*_bounded(calls, "calls"), *_bounded(requests, "requests"))
 
-    def _begun(self, tool: str, key: str, shown: Any, attempt: int) -> _Call:
+    def _begun(self, tool: str, key: str, shown: Any) -> _Call:
         record = ToolCallRecord(
             call_id=len(self._calls) + 1, tool=tool, arguments=json_text(shown), status="unfinished"
         )
-        call = _Call(record, attempt)
+        call = _Call(record)
         self._by_key.setdefault(key, []).append(call)
         self._calls.append(call)
         return call
@@ -113,9 +110,8 @@ class EffectLog:
 class AttemptTools:
     """The tools of one attempt."""
 
-    def __init__(self, log: EffectLog, number: int, holds_back: bool) -> None:
+    def __init__(self, log: EffectLog, holds_back: bool) -> None:
         self._log = log
-        self._number = number
         self._holds_back = holds_back
         self._made: Counter[str] = Counter()
         self._needed: list[str] = []
@@ -153,7 +149,7 @@ class AttemptTools:
         if self._log._charge is not None:
             self._log._charge()
         self._made[key] += 1
-        call = self._log._begun(tool, key, shown, self._number)
+        call = self._log._begun(tool, key, shown)
         try:
             answer = await make()
             call.answer = await aside(_copied, answer)  # its receiver may change it
@@ -209,11 +205,11 @@ async def _repeated(call: _Call) -> Any:
         return await aside(_copied, call.answer)
     if call.error is None:
         raise ToolError(
-            f"this call was cut off in attempt {call.attempt}, and may have taken effect: {_NOT_AGAIN}", tool=name
+            f"this call was cut off in an earlier attempt, and may have taken effect: {_NOT_AGAIN}", tool=name
         )
     error = call.error
     raise ToolError(
-        f"{error} (so this call ended in attempt {call.attempt}: {_NOT_AGAIN})",
+        f"{error} (so this call ended in an earlier attempt: {_NOT_AGAIN})",
         tool=name,
         builtin=error.builtin,
         os_error=error.os_error,

@@ -73,8 +73,8 @@ class Notebook:
     runs in a copy, and the copy in which a cell was solved is where the next cell starts. A cell that is not solved
     changes nothing, nor does one whose program ran elsewhere, because it is in another language than the session's.
 
-    The model reads the goals and programs of these cells, and their results if these are public. Variables
-    that `session` had before are unknown to it: name them in the context of a task.
+    The model reads the goals and programs of the cells whose state is there, and their results if these are public. It
+    does not know the variables that `session` had before: name them in the context of a task.
 
     `close()`, or the end of `async with`, closes the copies.
     """
