@@ -397,6 +397,7 @@ class _Solving:
         )
 
     async def close(self) -> None:
-        """Close what the candidates have open."""
+        """Close what the candidates have open, and wait until their runs have ended."""
         for loop in self._loops:
             await loop.close()
+        await self.work.endings.wait()
