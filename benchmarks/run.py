@@ -48,6 +48,8 @@ SUBJECTS = (
     "loop_steps",
     "codeact.overhead",
     "codeact.costs",
+    "coding_agent",
+    "codegen.machinery",
     "rtfs",
     "dependencies",
     "capabilities",

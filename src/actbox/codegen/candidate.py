@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -313,14 +312,13 @@ class CandidateLoop:
         stream = work.settings.supervision.stream(
             response.source, toolset, begin, engine=engine, language=response.language, sources=response.sources
         )
-        async with aclosing(stream) as events:
-            async for event in events:
-                work.effects.feed(event)
-                if isinstance(event, Completed):
-                    return event.result
-                if not is_check:
-                    work.tell(AttemptEvent(candidate=self._number, number=number, event=event))
-        raise AssertionError("a stream ended without Completed")
+
+        def see(event: Event) -> None:
+            work.effects.feed(event)
+            if not is_check and not isinstance(event, Completed):
+                work.tell(AttemptEvent(candidate=self._number, number=number, event=event))
+
+        return await work.endings.result(stream, see, waits=isinstance(place, Session))
 
     # Checks
 

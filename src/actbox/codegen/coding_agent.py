@@ -326,10 +326,14 @@ class _Solving:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *about: object) -> None:
-        """Close the candidates' sessions, except that of the outcome if there is nothing raised in its place."""
+        """Close the candidates' sessions, except that of the outcome if there is nothing raised in its place.
+
+        All runs have ended then.
+        """
         for loop in self._loops:
             if kind is not None or loop is not self._given:
                 await loop.close()
+        await self.work.endings.wait()
 
     async def decision(self, planner: Writer | None, has_profiles: bool) -> Decision:
         """Return who writes the program and in which language, after the intent was asked for if that is open."""

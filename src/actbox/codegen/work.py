@@ -21,6 +21,7 @@ from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Session
 
 from .effects import EffectLog
+from .endings import Endings
 from .outcome import Attempt, CodingEvent, CodingUsage
 from .places import Places
 from .prompts import Prompt
@@ -95,6 +96,7 @@ class Work:
     label: Label = field(default_factory=Label)
     notes: dict[str, None] = field(default_factory=dict)
     effects: EffectLog = field(default_factory=EffectLog)
+    endings: Endings = field(default_factory=Endings)
     _begun: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:

@@ -1,15 +1,13 @@
-"""The kind of a file by its content, and its description by the reader of that kind."""
+"""The kind of a file by its content, and its description by the reader of that kind.
+
+A reader is imported when there is a file of its kind: all of them together take most of the time of looking at one.
+"""
 
 from __future__ import annotations
 
 import os
-import zipfile
 
 from .columns import Unreadable
-from .excel_files import read_excel
-from .parquet_files import read_parquet
-from .pictures import read_picture
-from .sqlite_files import read_sqlite
 from .text_files import encoding_of, text_kind_of
 
 TYPE_CHECKING = False
@@ -80,10 +78,18 @@ def kind_of(path: str, head: bytes) -> tuple[str, Any]:
     if not head:
         return "empty", None
     if head.startswith(b"PAR1"):
+        from .parquet_files import read_parquet
+
         return "parquet", read_parquet
     if head.startswith(b"SQLite format 3\0"):
+        from .sqlite_files import read_sqlite
+
         return "sqlite", read_sqlite
     if head.startswith(b"PK\x03\x04"):
+        import zipfile
+
+        from .excel_files import read_excel
+
         try:
             with zipfile.ZipFile(path) as archive:
                 names = set(archive.namelist())
@@ -96,6 +102,8 @@ def kind_of(path: str, head: bytes) -> tuple[str, Any]:
             and (kind != "webp" or head[8:12] == b"WEBP")
             and (kind != "bmp" or b"\0" in head[:14])
         ):
+            from .pictures import read_picture
+
             return kind, read_picture
     for begin, kind in _OTHERS:
         if head.startswith(begin):
