@@ -198,6 +198,18 @@ def test_a_forked_process_holds_no_socket_of_a_nursery_that_its_parent_has_not_o
     assert done.stdout.split() == ["0", "True"], done.stderr
 
 
+async def test_work_that_fails_ends_neither_the_thread_nor_what_others_wait_for(
+    linux_works: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        await box.run("1")
+        one = stock._stocks[stock._HOST]
+        one.later(lambda: [][0])
+        await until(lambda: "goes on" in caplog.text)
+        one.drain()
+        assert (await box.run("2")).value == 2
+
+
 @pytest.mark.slow
 def test_a_host_that_ends_leaves_no_nursery(linux_works: None) -> None:
     code = (

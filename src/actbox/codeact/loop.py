@@ -96,7 +96,14 @@ def until_answered(step: Step) -> Continue | End:
         return Continue() if step.reply.tool_calls else End(step.reply.text.strip(), "answer")
     if step.answered:
         return End(step.answer, "final_answer")
-    return Continue(step.text if step.program.call_id else f"What came of the program:\n\n{step.text}")
+    return Continue(_observation(step))
+
+
+def _observation(step: Step) -> str:
+    """Return what the model reads about a step if the policy says nothing else."""
+    if step.program is None or step.program.call_id or not step.text:
+        return step.text
+    return f"What came of the program:\n\n{step.text}"
 
 
 class Loop:
@@ -179,7 +186,7 @@ class Loop:
 
     def _decide(self, step: Step) -> Action:
         decision = self._after(step)
-        text = step.text if isinstance(decision, End) else decision.text
+        text = _observation(step) if isinstance(decision, End) else decision.text
         call_id = "" if step.program is None else step.program.call_id
         if call_id:
             name = next((call.name for call in step.reply.tool_calls if call.id == call_id), EXECUTE_CODE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import threading
 import time
@@ -27,7 +28,7 @@ from actbox.sandbox.one_disk import OWN_PLACES
 
 from .cgroups import RunGroup
 from .child import Child
-from .guest_ids import guest_ids
+from .guest_ids import GuestIds, guest_ids
 from .hierarchies import support
 from .interpreter import Base
 from .nursery import NurseryDied, open_nursery
@@ -37,6 +38,8 @@ from .stored import RUNS_AHEAD, StoredWorkspace
 
 IDLE_SECONDS = 30.0
 """A stock without sandboxes is closed after this many seconds."""
+
+_log = logging.getLogger("actbox")
 
 # Each file costs kernel memory too, however small it is.
 _INODES_PER_MIB = 256
@@ -93,6 +96,8 @@ class Stock:
         self._workspaces: set[StoredWorkspace] = set()
         self._closing_names: list[str] = []
         self._closing_ids: list[int] = []
+        self._ids: GuestIds | None = None
+        """The user ids that the stock's own are of, once it has taken one."""
         self._jobs: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
         self._poked = False
@@ -172,12 +177,13 @@ class Stock:
         """
         lends_id = host_id < 0 and self.nursery.privileged
         if lends_id:
-            host_id = guest_ids().take()
+            self._ids = self._ids or guest_ids()
+            host_id = self._ids.take()
         try:
             name, opened = self._open_workspace(size_mib, host_id, shared)
         except BaseException:
-            if lends_id:
-                guest_ids().give_back(host_id)
+            if lends_id and self._ids is not None:
+                self._ids.give_back(host_id)
             raise
         workspace = StoredWorkspace(self, name, opened, host_id, lends_id=lends_id)
         with self._changed:
@@ -304,11 +310,17 @@ class Stock:
 
     def _serve(self) -> None:
         while self._await_work():
+            try:
+                self._do_work()
+            except Exception:  # whoever waits for a pool would wait for ever if this thread ended
+                _log.exception("the linux engine's thread could not do all of its work, and goes on")
+
+    def _do_work(self) -> None:
+        self._do_jobs()
+        while not self._closed and (wanting := [pool for pool in self._pools() if pool.wants()]):
+            for pool in wanting:
+                pool.fill()
             self._do_jobs()
-            while not self._closed and (wanting := [pool for pool in self._pools() if pool.wants()]):
-                for pool in wanting:
-                    pool.fill()
-                self._do_jobs()
 
     def _await_work(self) -> bool:
         """Wait until there is work for the thread; return whether the stock is still open."""
@@ -338,8 +350,8 @@ class Stock:
     def _give_ids_back(self) -> None:
         with self._changed:
             ids, self._closing_ids = self._closing_ids, []
-        for host_id in ids:
-            guest_ids().give_back(host_id)
+        for host_id in ids if self._ids is not None else ():
+            self._ids.give_back(host_id)
 
 
 # Workspaces of this many sizes are made ahead.
