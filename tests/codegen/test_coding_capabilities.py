@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import actbox
-from actbox.capabilities import Budget, Journal, Outcome, Prices, TokenPrice
+from actbox.capabilities import Budget, Journal, Outcome, Prices, StepEvent, TokenPrice
 from actbox.capabilities.standard import StandardRegistry, standard_registry
 from actbox.cli.app import run_app
 from actbox.codeact import CallbackApprover, ModelReply, ScriptedModel, TokenUsage
@@ -264,9 +264,12 @@ async def test_the_journal_has_all_attempts_also_of_a_call_that_is_cut_off(
         agent = CodingAgent(model(WRONG, "import time\ntime.sleep(60)"), box, prices=PRICES)
         registry = registry_of(agent, sales.parent, journal=journal)
         second = asyncio.Event()
-        running = asyncio.create_task(
-            refine(registry, sales, on_event=lambda event: event.step == "attempt 2" and second.set())
-        )
+
+        def follow(event: StepEvent) -> None:
+            if event.step == "attempt 2":
+                second.set()
+
+        running = asyncio.create_task(refine(registry, sales, on_event=follow))
         await second.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -73,11 +73,12 @@ async def test_a_program_in_c_has_its_inputs_as_arguments_and_leaves_files(box: 
 
 
 async def test_an_error_of_the_compiler_is_one_of_syntax_at_its_line(box: Sandbox) -> None:
-    outcome = await solve(box, SUM.replace("amount;", "amount", 1), SUM, inputs={"sales.csv": SALES})
+    wrong = SUM.replace("amount;", "amount", 1).replace("#include", '#warning "x.c"\n#include', 1)
+    outcome = await solve(box, wrong, SUM, inputs={"sales.csv": SALES})
     error = outcome.attempts[0].result.error  # type: ignore[union-attr]
-    assert error is not None and (error.kind, error.line) == (ErrorKind.SYNTAX, 5), error
+    assert error is not None and (error.kind, error.line) == (ErrorKind.SYNTAX, 6), error
     assert outcome.solved and outcome.attempts[0].error_class == "syntax_error"
-    assert "main.c:5" in outcome.attempts[0].result.stderr  # type: ignore[union-attr]
+    assert "main.c:6" in outcome.attempts[0].result.stderr  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from .response import CodingResponse
 
 _SIGNALLED: Final = 128
 _MOST_WORDS: Final = 4_000
-_PLACE: Final = re.compile(r"(?m)^\s*(?:--> )?(?P<file>[^\s:]+):(?P<line>[0-9]+):.*?(?:error|$)")
+_PLACE: Final = re.compile(r"(?:--> )?(?P<file>[^\s:]+):(?P<line>[0-9]+):")
 _AN_ERROR: Final = re.compile(r"\berror\b")
 _JAVA_CLASS: Final = re.compile(r"\bclass\s+([A-Za-z_]\w*)")
 _JAVA_PUBLIC: Final = re.compile(r"\bpublic\s+(?:final\s+|abstract\s+)*class\s+([A-Za-z_]\w*)")
@@ -169,9 +169,14 @@ def result_of_launched(result: ExecutionResult, response: CodingResponse) -> Exe
 
 
 def _error_of_build(words: str, language: str) -> ErrorInfo:
-    """Return the error of a build: the compiler's first error, and the line in the file where that is."""
+    """Return the error of a build: the compiler's first error, and its line in a file of the program."""
     lines = [line.strip() for line in words.splitlines() if line.strip() and not line.startswith("#")]
-    message = next((line for line in lines if _AN_ERROR.search(line)), lines[0] if lines else "the compiler failed")
+    first = next((at for at, line in enumerate(lines) if _AN_ERROR.search(line)), 0)  # warnings may come before it
+    places = (found for line in lines[first:] if (found := _PLACE.match(line)))
     suffixes = TOOLCHAINS[language].suffixes
-    line = next((int(one["line"]) for one in _PLACE.finditer(words) if one["file"].endswith(suffixes)), None)
-    return ErrorInfo(kind=ErrorKind.SYNTAX, type="CompileError", message=message, line=line)
+    return ErrorInfo(
+        kind=ErrorKind.SYNTAX,
+        type="CompileError",
+        message=lines[first] if lines else "the compiler failed",
+        line=next((int(one["line"]) for one in places if one["file"].endswith(suffixes)), None),
+    )
