@@ -13,7 +13,7 @@ from actbox.codeact.final_answer import FinalAnswer
 from actbox.codeact.loop import Action, Ask, End, Loop, Run
 from actbox.codeact.model import ModelReply, has_structured_output
 from actbox.codeact.package_instructions import packages_of
-from actbox.core.errors import ActboxError, ErrorKind
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind
 from actbox.core.events import Completed, Event
 from actbox.core.packages import PackagePolicy, normalized_name
 from actbox.core.program import Program
@@ -160,12 +160,8 @@ class CandidateLoop:
         self._is_open = True
         if delay := self._refinement.delay_ms:
             await asyncio.sleep(delay / 1000)
-        problems = (*broken_constraints(response, self._task), *_refused(response, work.settings.packages))
-        made = runnable(response, self._task)
-        if problems := (*problems, *made.problems):
-            result = ExecutionResult(
-                exit_code=EXIT_NOT_RUN, error=constraint_error(problems), code=action.code, language=response.language
-            )
+        if error := self._why_not(response):
+            result = ExecutionResult(exit_code=EXIT_NOT_RUN, error=error, code=action.code, language=response.language)
             return self._observed(loop, AttemptResult(result=result, happened=work.effects.happened))
         if not self._runs:
             self._record(None, None)
@@ -198,6 +194,14 @@ class CandidateLoop:
             happened=work.effects.happened,
         )
         return self._observed(loop, attempt, acceptance, answered=ran.answered, answer=ran.answer)
+
+    def _why_not(self, response: CodingResponse) -> ErrorInfo | None:
+        """Return why a program is not run at all, `None` if it may be."""
+        if refused := _refused(response, self._work.settings.packages):
+            hint = "do without it, or use another package"
+            return ErrorInfo(kind=ErrorKind.POLICY, type="PackageBlocked", message=" ".join(refused), hint=hint)
+        problems = (*broken_constraints(response, self._task), *runnable(response, self._task).problems)
+        return constraint_error(problems) if problems else None
 
     def _observed(
         self,

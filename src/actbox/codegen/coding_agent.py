@@ -258,7 +258,7 @@ class CodingAgent:
     async def _do(self, solving: _Solving, planner: Writer | None, stack: AsyncExitStack) -> Outcome:
         try:
             decision = await solving.decision(planner, self._profiles is not None)
-            delegates = self._profiles is not None and (planner is None or decision.way != "direct")
+            delegates = self._profiles is not None and (planner is None or decision.way in ("delegated", "returned"))
             if delegates or solving.work.task.profile or planner is None:
                 planner = await self._delegate(solving.work.task, decision.language, stack)
             self._check_priced(planner, solving.work.account)
@@ -341,7 +341,7 @@ class _Solving:
         task, is_open = work.task, work.task.language == ANY_LANGUAGE
         runs = await work.places.languages("" if is_open else task.language)
         said: Intent | None = None
-        if planner is not None and work.may_plan and (is_open or has_profiles):
+        if planner is not None and work.may_plan and (is_open or (has_profiles and not task.profile)):
             said = self._intent = (await self._asked_for_intent(planner)).intent
         intent = said or Intent(goal=task.goal, language="" if is_open else task.language)
         decision = decide(intent, table=self._table, runs=runs, has_coding_agent=has_profiles)

@@ -33,8 +33,8 @@ _OPENING: Final = (
     " checked. Nobody answers questions: where the task leaves something open, choose what is most likely meant."
 )
 _BY_SCHEMA: Final = (
-    "Answer with one JSON object of the given schema, and leave what you do not need empty. If you see no schema, answer"
-    " with the program in one fenced ```{language} block."
+    "Answer with one JSON object of the given schema, and leave what you do not need empty. If you see no schema,"
+    " answer with the program in one fenced ```{language} block."
 )
 """A server that refuses schemas gets the same words without one."""
 _BY_BLOCKS: Final = (

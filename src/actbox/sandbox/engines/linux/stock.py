@@ -350,7 +350,8 @@ class Stock:
     def _give_ids_back(self) -> None:
         with self._changed:
             ids, self._closing_ids = self._closing_ids, []
-        for host_id in ids if self._ids is not None else ():
+        for host_id in ids:
+            assert self._ids is not None  # it has taken them
             self._ids.give_back(host_id)
 
 
