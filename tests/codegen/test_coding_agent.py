@@ -209,8 +209,10 @@ async def test_a_broken_constraint_is_said_before_the_program_runs(box: Sandbox)
 
 async def test_a_package_that_the_agents_rules_block_is_not_run(box: Sandbox) -> None:
     rules = PackagePolicy(python=PackageRules(blocked=[PackageRule("requests", reason="use the tool")]))
-    outcome = await solved_by([block("import requests\n1"), block("1")], box, "one", packages=rules)
-    assert (outcome.answer, outcome.usage.runs) == (1, 1)
+    replies, once = [block("import requests\n1"), block("1")], RetryPolicy(error_specific={"policy": 1})
+    assert (await solved_by(replies, box, "one", packages=rules)).stopped == "policy"
+    outcome = await solved_by(replies, box, "one", packages=rules, retry=once)
+    assert (outcome.answer, outcome.usage.runs, outcome.attempts[0].error_class) == (1, 1, ErrorClass.POLICY)
     assert outcome.attempts[0].result is not None and outcome.attempts[0].result.error is not None
     assert outcome.attempts[0].result.error.message == "The package requests is blocked: use the tool."
 
