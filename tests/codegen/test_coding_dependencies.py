@@ -103,7 +103,7 @@ async def test_an_import_that_the_program_can_do_without_is_not_asked_for(box: S
 async def test_a_package_that_the_agent_blocks_is_never_fetched(box: Sandbox, index: IndexServer) -> None:
     blocks = PackagePolicy(python=PackageRules(auto_approved=[], blocked=["kit-greeting"]))
     replies = [f"```python\n{GREETING}\n```", "```python\nimport yaml\n'hi'\n```"]
-    outcome, model = await solve(box, *replies, packages=blocks)
+    outcome, model = await solve(box, *replies, packages=blocks, retry=RetryPolicy(error_specific={"policy": 1}))
     assert outcome.solved and outcome.answer == "hi"
     assert "The package kit-greeting is blocked" in model.asked[1][-1].text
     assert set(index.files_fetched()) == {"PyYAML-6.0-py3-none-any.whl"}
