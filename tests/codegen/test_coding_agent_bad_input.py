@@ -528,6 +528,7 @@ _POLICIES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(_REPLIES, min_size=1, max_size=6),
     _POLICIES,

@@ -86,7 +86,7 @@ async def test_an_error_of_the_compiler_is_one_of_syntax_at_its_line(box: Sandbo
     [
         ("int main(void) { return 3; }", ErrorKind.EXIT, 3),
         ("int main(void) { *(volatile int *)0 = 1; }", ErrorKind.CRASH, 139),
-        ("int main(void) { for (;;); }", ErrorKind.TIMEOUT, 124),
+        pytest.param("int main(void) { for (;;); }", ErrorKind.TIMEOUT, 124, marks=pytest.mark.slow),
         (
             "#include <stdlib.h>\n#include <string.h>\nint main() { for (;;) memset(malloc(1 << 24), 1, 1 << 24); }",
             ErrorKind.MEMORY,
@@ -217,14 +217,14 @@ func twice(s string) string { return s + s }
     assert error is not None and error.message == "./twice.go:2:42: undefined: t" and error.line == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("language", "compiler", "program"),
     [
-        pytest.param(
+        (
             "java",
             "javac",
             "package kit;\npublic class Main {\n public static void main(String[] a) { System.out.println(a[0]); }\n}",
-            marks=pytest.mark.slow,
         ),
         (
             "c++",
