@@ -164,7 +164,7 @@ class CandidateLoop:
             await asyncio.sleep(delay / 1000)
         if error := self._why_not(response):
             result = ExecutionResult(exit_code=EXIT_NOT_RUN, error=error, code=action.code, language=response.language)
-            return self._observed(loop, AttemptResult(result=result, happened=work.effects.happened))
+            return self._observed(loop, AttemptResult(result=result, happened=work.effects.happened_for(self._number)))
         if not self._runs:
             self._record(None, None)
             return loop.stop("returned")
@@ -196,7 +196,7 @@ class CandidateLoop:
         attempt = AttemptResult(
             result=ran.result if label == ran.result.label else replace(ran.result, label=label),
             failed_checks=() if acceptance is None else acceptance.sentences,
-            happened=work.effects.happened,
+            happened=work.effects.happened_for(self._number),
         )
         return self._observed(loop, attempt, acceptance, answered=ran.answered, answer=ran.answer)
 
@@ -323,7 +323,7 @@ class CandidateLoop:
         )
 
         def see(event: Event) -> None:
-            work.effects.feed(event)
+            work.effects.feed(event, self._number)
             if not is_check and not isinstance(event, Completed):
                 work.tell(AttemptEvent(candidate=self._number, number=number, event=event))
 
