@@ -230,6 +230,13 @@ async def test_the_log_lists_calls_and_requests_for_a_model(log: EffectLog) -> N
     assert [type(call) for call in log.calls] == [ToolCallRecord, ToolCallRecord]
 
 
+def test_a_candidate_is_not_told_what_another_has_sent(log: EffectLog) -> None:
+    for candidate, path in ((1, "/ann"), (2, "/bob")):
+        log.feed(NetworkRequest("example.com", 443, "POST", path, "allowed"), candidate)
+    assert len(log.happened) == 2
+    assert [line.partition(";")[0] for line in log.happened_for(2)] == ["POST example.com:443/bob"]
+
+
 async def test_a_long_list_is_bounded(log: EffectLog) -> None:
     tools = log.attempt().tools
     for number in range(40):

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from actbox.content.safe_text import spelt_out
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 PLACES: Final = (Path("agent_config.toml"), Path("config", "agent_config.toml"))
 """The files that are read if none is given; the first one that exists."""
 _FORMS: Final = ("text", "json")
+_OWN_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def load_profiles(config: Path | None) -> Profiles:
@@ -27,7 +29,31 @@ def load_profiles(config: Path | None) -> Profiles:
     found = config or next((path for path in PLACES if path.is_file()), None)
     if found is None:
         raise UsageError(f"there is neither {PLACES[0]} nor {PLACES[1]} here", "--config PATH names another file")
-    return Profiles.load(found)
+    profiles = Profiles.load(found)
+    if config is None:
+        _check_keys_stay(profiles, found)
+    return profiles
+
+
+def _check_keys_stay(profiles: Profiles, path: Path) -> None:
+    """Raise `UsageError` if a file that nobody named, such as one of a downloaded project, would send a key elsewhere.
+
+    Any variable can be called a key, and any server can be an address.
+    """
+    for one in profiles.profiles:
+        host = _host_of(one.base_url)
+        if one.api_key_env and one.base_url and host not in _OWN_HOSTS:
+            raise UsageError(
+                f"{path}: the profile {one.name!r} sends the value of {one.api_key_env} to {host or one.base_url}",
+                f"if you trust this file, name it: --config {path}",
+            )
+
+
+def _host_of(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
 
 
 def check_profiles(config: Path | None, *, ping: bool, form: str) -> int:

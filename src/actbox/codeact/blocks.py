@@ -14,8 +14,8 @@ from markdown_it import MarkdownIt
 
 from actbox.core.program import Program
 
-# Inline content holds no blocks, and parsing much of it takes long.
-_PARSER: Final = MarkdownIt("commonmark").disable("inline")
+# Inline content and references hold no blocks, and parsing much of them takes long.
+_PARSER: Final = MarkdownIt("commonmark").disable(["inline", "reference"])
 _JAVASCRIPT = ("javascript", "js", "node", "mjs", "nodejs", "node.js")
 _NAMES: Final = {
     "python": ("python", "python3", "py"),
@@ -24,7 +24,7 @@ _NAMES: Final = {
 }
 """The info strings that models write after a fence, by language; any other language goes by its own name."""
 # A call, an assignment or an import. JavaScript is not parsed here.
-_DOES_SOMETHING: Final = re.compile(r"[\w\])]\(|[\w\]]\s*[-+*/%]?=(?![=>])|^\s*import\b", re.MULTILINE)
+_DOES_SOMETHING: Final = re.compile(r"[\w\])]\(|[\w\]]\s*[-+*/%]?=(?![=>])|^[ \t]*import\b", re.MULTILINE)
 
 
 def program_in(answer: str, language: str = "python") -> str | None:

@@ -16,6 +16,8 @@ MOST_CHARS: Final = 100_000
 
 _NAMES: Final = ("name", "tool", "function")
 _ARGUMENTS: Final = ("arguments", "parameters", "input", "args")
+# Inline content and references hold no blocks, and parsing much of them takes long.
+_PARSER: Final = MarkdownIt("commonmark").disable(["inline", "reference"])
 _TAGS: Final = re.compile(r"<(tool_call|function_call)>(.*?)(?:</\1>|\Z)", re.DOTALL)
 
 
@@ -42,7 +44,7 @@ def call_as_text(answer: str) -> ToolCall | None:
 def _places(answer: str) -> Iterator[str]:
     yield answer
     yield from (found[2] for found in _TAGS.finditer(answer))
-    tokens = MarkdownIt("commonmark").parse(answer)
+    tokens = _PARSER.parse(answer)
     if tokens and tokens[-1].type == "fence" and tokens[-1].info.strip().lower() in ("", "json", "tool_call"):
         yield tokens[-1].content
 

@@ -66,6 +66,15 @@ class Supervision:
         rules = None if review is None else checked_rules(review, language, cannot_ask=cannot_ask)
         return cls(tools=toolset, rules=rules, approver=asked, approval=approval, style=style)
 
+    async def allows_tests(self, source: str) -> bool:
+        """Return True if tests that a model wrote may run: nobody is asked about them, and they have no tools."""
+        if self.approval == "always_require":
+            return False
+        if self.rules is None:
+            return True
+        advice = await advice_on(Program(source), self.rules, Toolset.of(None))
+        return advice.error is None and not advice.question
+
     async def stream(
         self,
         shown: str,

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from actbox.core.labels import Label
+from actbox.core.labels import PUBLIC, Label
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.core.values import pack
@@ -74,7 +74,8 @@ class Candidate:
 class CheckOutcome:
     """The outcome of one check.
 
-    `message` says why it failed, for the program's author; it may show values of the run, so it has the run's label.
+    `message` says why it failed, for the program's author; it may show values of the run, so it has the run's label,
+    joined with `label`, that of what the check itself has run.
     `share` is the share of its tests that passed, 0 or 1 for any other check. `tests` are those of a text check.
 
     `can_fail` is false for a text check that also passes with functions that do nothing and without the program's
@@ -86,6 +87,7 @@ class CheckOutcome:
     passed: bool
     weight: float = 1.0
     message: str = ""
+    label: Label = field(default=PUBLIC, repr=False)
     share: float = 0.0
     written_by: Writer = "caller"
     tests: tuple[OneTest, ...] = ()
@@ -109,7 +111,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The verdict of all checks on a candidate. `label` is that of the run, and so of every message."""
+    """The verdict of all checks on a candidate. `label` is that of the run and of all that the checks have run."""
 
     outcomes: tuple[CheckOutcome, ...] = ()
     label: Label = dataclasses.field(default_factory=Label)
@@ -171,7 +173,7 @@ async def accept(
         else:
             outcome = await _function_outcome(check, candidate)
         outcomes.append(dataclasses.replace(outcome, wall_ms=(time.perf_counter() - begun) * 1000))
-    return Acceptance(tuple(outcomes), candidate.result.label)
+    return Acceptance(tuple(outcomes), Label(candidate.result.label, *(one.label for one in outcomes)))
 
 
 def _outcome(check: Check, name: str, problem: str) -> CheckOutcome:
@@ -238,6 +240,7 @@ async def _text_outcome(
         passed=report.passed,
         weight=WEIGHTS[check.written_by],
         message=report.message[:_MOST_CHARS],
+        label=report.label,
         share=report.share,
         written_by=check.written_by,
         tests=report.tests,

@@ -15,6 +15,7 @@ from actbox.codeact.model import ModelReply, has_structured_output
 from actbox.codeact.package_instructions import packages_of
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind
 from actbox.core.events import Completed, Event
+from actbox.core.labels import PUBLIC
 from actbox.core.packages import PackagePolicy, normalized_name
 from actbox.core.program import Program
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
@@ -89,6 +90,7 @@ class CandidateLoop:
         self._ran: ExecutionResult | None = None
         self._stop: Stopped | None = None
         self._in_examples = 0.0  # seconds of runs, which are charged as such
+        self._of_examples = PUBLIC  # the label of these runs
         self.session: Session | None = None
         """The copy of the session in which the program of `found` ran."""
 
@@ -162,7 +164,7 @@ class CandidateLoop:
             await asyncio.sleep(delay / 1000)
         if error := self._why_not(response):
             result = ExecutionResult(exit_code=EXIT_NOT_RUN, error=error, code=action.code, language=response.language)
-            return self._observed(loop, AttemptResult(result=result, happened=work.effects.happened))
+            return self._observed(loop, AttemptResult(result=result, happened=work.effects.happened_for(self._number)))
         if not self._runs:
             self._record(None, None)
             return loop.stop("returned")
@@ -188,10 +190,13 @@ class CandidateLoop:
         self.found = Candidate(ran.program, ran.result, answer, source=source, cost=self.cost or self._tokens())
         acceptance = await self._accepted(self.found) if ran.result.success else None
         self.found = replace(self.found, acceptance=acceptance)
+        # What the checks have read is in their messages, and the model may read these only with the result.
+        label = ran.result.label if acceptance is None else acceptance.label
+        work.label |= label
         attempt = AttemptResult(
-            result=ran.result,
+            result=ran.result if label == ran.result.label else replace(ran.result, label=label),
             failed_checks=() if acceptance is None else acceptance.sentences,
-            happened=work.effects.happened,
+            happened=work.effects.happened_for(self._number),
         )
         return self._observed(loop, attempt, acceptance, answered=ran.answered, answer=ran.answer)
 
@@ -318,7 +323,7 @@ class CandidateLoop:
         )
 
         def see(event: Event) -> None:
-            work.effects.feed(event)
+            work.effects.feed(event, self._number)
             if not is_check and not isinstance(event, Completed):
                 work.tell(AttemptEvent(candidate=self._number, number=number, event=event))
 
@@ -336,11 +341,14 @@ class CandidateLoop:
             if not example.is_placeholder
         ]
         if response.tests.strip() and response.language == "python" and work.session is None:
-            checks.append(TextCheck(response.tests, "pytest", "author"))
+            if await work.settings.supervision.allows_tests(response.tests):
+                checks.append(TextCheck(response.tests, "pytest", "author"))
+            else:
+                work.notes["the program's own tests were not run, since nobody has approved them"] = None
         if not checks:
             return None
         needs_python = any(isinstance(check, TextCheck | FileCheck) for check in checks)
-        self._in_examples = 0.0
+        self._in_examples, self._of_examples = 0.0, PUBLIC
         begun, left = time.perf_counter(), work.account.left_of("wall_seconds")
         limit = asyncio.timeout(left)
         try:
@@ -357,7 +365,7 @@ class CandidateLoop:
             work.charge_wall(time.perf_counter() - begun - self._in_examples)
         if self._stop is not None:
             raise self._stop
-        return acceptance
+        return replace(acceptance, label=acceptance.label | self._of_examples)
 
     def _example_check(self, response: CodingResponse, number: int, example: Example) -> Check:
         async def check(result: ExecutionResult) -> bool | str:
@@ -369,6 +377,7 @@ class CandidateLoop:
                 raise
             finally:
                 self._in_examples += time.perf_counter() - begun
+            self._of_examples |= ran.result.label
             if ran.tools.needed:
                 self._work.notes[f"example {number} was not tried, since the program would have effects for it"] = None
                 raise NotTried("it was not tried, since the program would have effects for it")

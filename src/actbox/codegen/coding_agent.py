@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -26,7 +27,7 @@ from .acceptance import MUTANTS
 from .candidate import CandidateLoop, checks_of
 from .candidates import best_of
 from .decision import AskedIntent, Decision, DecisionTable, Intent, Way, ask_intent, decide
-from .input_schemas import FileSchema, describe_inputs
+from .input_schemas import SECONDS, FileSchema, describe_inputs
 from .outcome import CodingEvent, Finished, Outcome, Planned
 from .places import Places
 from .profiles import Profiles
@@ -39,6 +40,8 @@ from .work import Settings, Stopped, Work, Writer
 
 if TYPE_CHECKING:
     from actbox.review import Rules
+
+_LEAST_SECONDS: Final = 0.01
 
 MODEL_SECONDS: Final = 300.0
 """The seconds that one answer of a model may take."""
@@ -397,10 +400,15 @@ class _Solving:
         work = self.work
         if not work.task.files:
             return await describe_inputs(work.places.own, work.task)
+        begun, left = time.perf_counter(), work.account.left_of("wall_seconds")
+        seconds = SECONDS if left is None else min(SECONDS, max(left, _LEAST_SECONDS))
         try:
-            return await describe_inputs(await work.places.of("python") or work.places.own, work.task)
+            box = await work.places.of("python") or work.places.own
+            return await describe_inputs(box, work.task, timeout=seconds)
         except ActboxError as error:
             raise Stopped("sandbox", f"the inputs could not be looked at: {error}", error) from None
+        finally:
+            work.charge_wall(time.perf_counter() - begun)
 
     async def _written_tests(self, writer: Writer, schemas: tuple[FileSchema, ...]) -> str:
         """Return tests that the model writes without seeing a program, "" if it writes none or may not be asked."""
@@ -414,7 +422,11 @@ class _Solving:
         found = response_of(answer.reply, "python")
         if not found.has_program:
             work.notes["the model wrote no tests"] = None
-        return found.tests or found.code
+        tests = found.tests or found.code
+        if tests.strip() and not await work.settings.supervision.allows_tests(tests):
+            work.notes["the tests that the model wrote are not run, since nobody has approved them"] = None
+            return ""
+        return tests
 
     def outcome(
         self,

@@ -19,8 +19,11 @@ _NAME: Final = {"python": re.compile(rf"({PACKAGE_NAME})"), "javascript": re.com
 _REQUIREMENT: Final = re.compile(
     rf"{PACKAGE_NAME}\s*(?:\[[\w\s,.-]*\])?\s*(?:\(?[<>=!~][^;@]*\)?)?\s*(?:;.*)?|{PACKAGE_NAME}\s*@\s*\S+"
 )
+_OPTION: Final = re.compile(r"\s-|[\r\n]")
+"""The beginning of an option of an installer, such as `--index-url`, which no requirement has."""
 _NPM: Final = re.compile(rf"{NPM_NAME}(?:@\S+)?")
-_SCRIPT_BLOCK: Final = re.compile(r"(?m)^# /// script\s*$\n((?:^#(?:| .*)$\n)+?)^# ///\s*$")
+_SCRIPT_BEGIN: Final = re.compile(r"(?m)^# /// script[ \t\r]*$")
+_SCRIPT_END: Final = re.compile(r"(?m)^# ///[ \t\r]*$")
 _JAVASCRIPT_IMPORT: Final = re.compile(r"""\b(?:require\s*\(|import\s*\(|from|import)\s*["']([^"'\n]+)["']""")
 _CAUGHT: Final = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 _MOST_CHARS: Final = 300
@@ -59,7 +62,7 @@ def cleaned(dependencies: Iterable[str], language: str) -> tuple[tuple[str, ...]
             if in_standard_library(name.replace("-", "_")) and name.lower() == name:
                 notes.append(f"{name} is in Python's standard library, so it was left out of the dependencies")
                 continue
-            if not _REQUIREMENT.fullmatch(text):
+            if not _REQUIREMENT.fullmatch(text) or _OPTION.search(text):
                 notes.append(f"{text!r:.80} is no requirement, so it was left out of the dependencies")
                 continue
             if name in DISTRIBUTIONS:
@@ -148,9 +151,14 @@ def _catches_import_error(handler: ast.ExceptHandler) -> bool:
 
 def _of_script_block(source: str) -> list[str]:
     """Return the names in a script block (PEP 723). A block that cannot be read has none: its run says so."""
-    if not (found := _SCRIPT_BLOCK.search(source)):
+    begin = _SCRIPT_BEGIN.search(source)
+    end = None if begin is None else _SCRIPT_END.search(source, begin.end())
+    if begin is None or end is None:
         return []
-    lines = (line[2:] if line.startswith("# ") else line[1:] for line in found[1].splitlines())
+    block = source[begin.end() : end.start()].splitlines()[1:]
+    if not block or not all(line == "#" or line.startswith("# ") for line in block):
+        return []
+    lines = (line[2:] if line.startswith("# ") else line[1:] for line in block)
     try:
         listed = tomllib.loads("\n".join(lines)).get("dependencies")
     except tomllib.TOMLDecodeError:

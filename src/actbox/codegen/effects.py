@@ -67,7 +67,7 @@ class EffectLog:
         self._charge = charge
         self._by_key: dict[str, list[_Call]] = {}
         self._calls: list[_Call] = []
-        self._requests: Counter[str] = Counter()
+        self._requests: Counter[tuple[int, str]] = Counter()
 
     def attempt(self, *, holds_back: bool = False) -> AttemptTools:
         """Begin another attempt, and return its tools.
@@ -76,11 +76,11 @@ class EffectLog:
         """
         return AttemptTools(self, holds_back)
 
-    def feed(self, event: Event) -> None:
-        """Record an event of a run: of all events, requests to the network that change something count here."""
+    def feed(self, event: Event, candidate: int = 1) -> None:
+        """Record an event of a candidate's run: requests to the network that change something count here."""
         if isinstance(event, NetworkRequest) and event.decision == "allowed" and event.method not in _SAFE_METHODS:
             status = f" → {event.status}" if event.status else ""
-            self._requests[f"{event.method} {event.host}:{event.port}{event.path}{status}"[:300]] += 1
+            self._requests[candidate, f"{event.method} {event.host}:{event.port}{event.path}{status}"[:300]] += 1
 
     @property
     def calls(self) -> tuple[ToolCallRecord, ...]:
@@ -89,11 +89,18 @@ class EffectLog:
 
     @property
     def happened(self) -> tuple[str, ...]:
-        """A line for each call and request, for a model to read. The lines have no results."""
+        """A line for each call and request. The lines have no results."""
+        return self._lines(self._requests)
+
+    def happened_for(self, candidate: int) -> tuple[str, ...]:
+        """Return the lines for the model that writes a candidate: it may not be cleared for what others have sent."""
+        return self._lines({key: count for key, count in self._requests.items() if key[0] == candidate})
+
+    def _lines(self, sent: Mapping[tuple[int, str], int]) -> tuple[str, ...]:
         calls = [f"{spelt_out(one.tool)}({_arguments(one)}) → {_status(one)}" for one in self.calls]
         requests = [
             f"{spelt_out(text)}{f', {count} times' if count > 1 else ''}; it is sent again if a program sends it again"
-            for text, count in self._requests.items()
+            for (_, text), count in sent.items()
         ]
         return (*_bounded(calls, "calls"), *_bounded(requests, "requests"))
 

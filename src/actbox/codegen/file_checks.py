@@ -39,7 +39,7 @@ _KINDS: Final[Mapping[str, frozenset[str]]] = {
 }
 """The kinds of content, as `FileSchema.kind` names them, of media types. Other types of text are any text."""
 _PICTURES: Final = frozenset({"png", "jpeg", "gif", "webp", "bmp", "tiff"})
-_TABLES: Final = frozenset({"parquet", "excel", "sqlite"})
+_TABLES: Final = frozenset({"parquet", "excel", "sqlite", "zip archive"})
 
 _OPENING: Final = '''
 import struct, zlib

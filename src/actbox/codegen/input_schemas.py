@@ -7,6 +7,7 @@ is bounded in the sandbox and here: a hostile file can lie about itself, and no 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,6 +27,7 @@ SECONDS: Final = 20.0
 """The seconds that looking at the files may take."""
 MOST_CHARS: Final = 8_000
 """The most characters of all schemas together in a prompt."""
+_MOST_TIMES: Final = 3
 _MOST_LISTED: Final = 1_000
 _MOST_TEXT: Final = 2_000
 _NOT_DESCRIBED: Final = "its description makes no sense, so it is damaged"
@@ -138,7 +140,8 @@ async def describe(
     """Return the schema of each file, by a program that looks at them in a workspace of its own.
 
     A file that cannot be looked at, because it takes longer than `timeout` seconds or too much memory, has the kind
-    `unknown` and a note; the others are looked at all the same. So have all files on an engine that has no full Python.
+    `unknown` and a note; the others are looked at all the same, as long as all together take no more than three times
+    as long. So have all files on an engine that has no full Python.
     """
     given = {name: _as_file(one) for name, one in files.items()}
     blank = {name: FileSchema(name, size=len(one.data), label=Label(one.label)) for name, one in given.items()}
@@ -150,7 +153,11 @@ async def describe(
     found = await _looked_at(box, given, timeout)
     if isinstance(found, str) and len(given) > 1:  # one of them may be to blame
         schemas = []
+        end = time.monotonic() + _MOST_TIMES * timeout
         for name, one in given.items():
+            if time.monotonic() > end:
+                schemas.append(replace(blank[name], note="nobody has looked at it, since the others took too long"))
+                continue
             alone = await _looked_at(box, {name: one}, timeout)
             schemas.append(replace(blank[name], note=alone) if isinstance(alone, str) else alone[0])
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import random
 from collections.abc import Collection, Iterator
@@ -65,7 +66,9 @@ def mutants(source: str, *, seed: int = 0, first: Collection[str] = ()) -> Itera
     others: list[_Fault] = []
     for statement in tree.body:
         of_named = isinstance(statement, _DEFINITIONS) and statement.name in first
-        (named if of_named else others).extend(_faults(statement))
+        with contextlib.suppress(RecursionError):  # of deeply nested expressions the outer faults are found
+            for fault in _faults(statement):
+                (named if of_named else others).append(fault)
     lines = source.encode().split(b"\n")
     for faults in (named, others):
         order.shuffle(faults)
@@ -91,7 +94,10 @@ def hollow(source: str) -> str:
         return source
     for node in functions:
         node.body = [ast.Pass()]
-    return ast.unparse(ast.fix_missing_locations(tree))
+    try:
+        return ast.unparse(ast.fix_missing_locations(tree))
+    except RecursionError:  # expressions may be nested more deeply than `ast` can write them
+        return source
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +172,10 @@ def _mutant(lines: list[bytes], fault: _Fault) -> Mutant | None:
     head, tail = before[0][: node.col_offset], before[-1][node.end_col_offset :]
     before[-1] = before[-1][: node.end_col_offset]
     before[0] = before[0][node.col_offset :]
-    text = ast.unparse(fault.after)
+    try:
+        text = ast.unparse(fault.after)
+    except RecursionError:
+        return None
     needs_brackets = not isinstance(fault.after, ast.Constant)
     new = f"({text})" if needs_brackets else text
     # Further lines of a node that had several are kept, empty, so that all others keep their numbers.
@@ -175,6 +184,6 @@ def _mutant(lines: list[bytes], fault: _Fault) -> Mutant | None:
     source = b"\n".join(made).decode()
     try:
         ast.parse(source)
-    except SyntaxError:
+    except (SyntaxError, RecursionError, MemoryError):
         return None
     return Mutant(source, node.lineno, b" ".join(map(bytes.strip, before)).decode(), text)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from actbox.codeact.model import TokenUsage
@@ -183,14 +183,18 @@ class Outcome:
 
     @property
     def files(self) -> tuple[Artifact, ...]:
-        """The files that `save` writes: the program, its `requirements.txt`, and those that came out."""
+        """The files that `save` writes: the program, its `requirements.txt`, and those that came out.
+
+        A file that came out never takes the place of one of the program: it then lies below `output`.
+        """
         if self.last is None:
             return self.artifacts
         layout = layout_of(self.last.response)
         language = self.last.language
         name = layout.name if language == "python" else layout.name.replace("program.py", f"program{_suffix(language)}")
         texts = {**layout.others, name: layout.source, "requirements.txt": self.requirements}
-        return (*(Artifact(name, text.encode()) for name, text in texts.items() if text), *self.artifacts)
+        own = [Artifact(name, text.encode()) for name, text in texts.items() if text]
+        return (*own, *(_beside(artifact, [one.name for one in own]) for artifact in self.artifacts))
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
         """Write the program, its `requirements.txt` and the files that came out into a directory; return their paths.
@@ -289,6 +293,14 @@ class Finished:
 
 
 CodingEvent = Planned | Asked | AttemptStarted | AttemptEvent | AttemptFinished | Chosen | Finished
+
+
+def _beside(artifact: Artifact, names: Sequence[str]) -> Artifact:
+    """Return a file that came out, below `output` if it would take the place of one of these names."""
+    given = PurePosixPath(artifact.name.casefold())
+    taken = (PurePosixPath(name.casefold()) for name in names)
+    is_taken = any(given.is_relative_to(one) or one.is_relative_to(given) for one in taken)
+    return replace(artifact, name=f"output/{artifact.name}") if is_taken else artifact
 
 
 def _suffix(language: str) -> str:

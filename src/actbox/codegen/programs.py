@@ -33,8 +33,18 @@ _READS_STDIN: Final = re.compile(r"\bsys\.stdin\b|(?<![\w.])input\(|\bfileinput\
 _ENTRY: Final = re.compile(
     r"(?:(?P<module>[A-Za-z_][\w.]*):)?(?P<name>[A-Za-z_$][\w$]*)\s*(?P<call>\(.*\))?;?", re.DOTALL
 )
+_JAVASCRIPT_CALL: Final = re.compile(
+    r"""\(\s*(?:{0}(?:\s*,\s*{0})*)?\s*\)""".format(r"""(?:"[^"\\\n]*"|'[^'\\\n]*'|-?[\w$.]+(?:\[\d+\])?)""")
+)
+"""A call whose arguments are texts, numbers and names."""
+_PLAIN: Final = (
+    *(ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.expr_context, ast.keyword, ast.Starred),
+    *(ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.unaryop),
+)
+"""The parts of the arguments that an entry point may have: nothing that calls something else."""
 _RUN_MODULE: Final = re.compile(r"(?:python3? )?-m\s+([A-Za-z_][\w.]*)")
 _MAIN_FILES: Final = ("main", "__main__", "app", "run", "index", "program")
+_ENCODING: Final = re.compile(r"[ \t\f\ufeff]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)")
 _SIMPLE: Final = (
     ast.Expr,
     ast.Assign,
@@ -106,6 +116,7 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
     layout = layout_of(response)
     language = response.language or task.language
     reading = response.input_parsing
+    encoded = [path for path, text in response.files.items() if path.endswith(".py") and _has_other_encoding(text)]
     is_known = language in ("python", "javascript", "typescript", "rtfs")  # in others nobody can tell by the source
     by_argument = bool(
         _ARGUMENT.search(reading) if reading else _READS_ARGUMENT.search(response.source) or not is_known
@@ -123,6 +134,7 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
     if language == "python":
         layout = _out_of_package(layout, response.entry_point)
         source, problems = _called_in_python(_plain(layout.source), response.entry_point, task)
+        problems += [f"The file {path} declares an encoding other than UTF-8: remove that line." for path in encoded]
         before = [f"__import__('sys').path.insert(0, {_absolute(FOLDER)})"] if layout.others else []
         before += [text for path in layout.others if not language_named(_suffix(path)) for text in _copied(path)]
         if by_argument and task.inputs:
@@ -132,7 +144,8 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
             before.append(f"__import__('os').dup2(__import__('os').open({f'input/{stdin}'!r}, 0), 0)")
         source = _beginning_with("; ".join(before), source) if before else source
     elif language in ("javascript", "typescript"):
-        source = _called_in_javascript(_RELATIVE.sub(rf"\1./input/{FOLDER}/", source), response.entry_point)
+        source = _RELATIVE.sub(rf"\1./input/{FOLDER}/", source)
+        source, problems = _called_in_javascript(source, response.entry_point)
         if by_argument and task.inputs:
             given = [f"process.cwd() + {json.dumps(f'/input/{name}')}" for name in arguments]
             given = given or [json.dumps(_as_text(one)) for one in task.values.values()]
@@ -204,15 +217,34 @@ def _called_in_python(source: str, entry_point: str, task: Task) -> tuple[str, l
     if _calls(tree, name) or (function is None and not _binds(tree, name)):
         return source, []
     problems: list[str] = []
+    if not _is_plain_call(name, call):  # nobody has reviewed it, and no approver has seen it
+        return source, [_not_plain(name)]
     if call == "()" and isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         filled = _arguments(function, task)
         if filled is None:
-            words = f"The entry point {name}({ast.unparse(function.args)}) needs arguments that the task does not have:"
+            given = function.args
+            names = ", ".join(one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+            words = f"The entry point {name}({names}) needs arguments that the task does not have:"
             problems.append(f"{words} call it in the program, or let it need none.")
             return source, problems
         call = f"({filled})"
     awaited = "await " if isinstance(function, ast.AsyncFunctionDef) else ""
     return f"{source.rstrip()}\n{awaited}{name}{call}\n", problems
+
+
+def _is_plain_call(name: str, call: str) -> bool:
+    """Return True if a text is the arguments of one call, which call nothing themselves."""
+    tree = parse(Program(f"{name}{call}"))
+    if isinstance(tree, Unread) or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
+        return False
+    made = tree.body[0].value
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
+        return False
+    return all(isinstance(node, _PLAIN) for one in (*made.args, *made.keywords) for node in ast.walk(one))
+
+
+def _not_plain(name: str) -> str:
+    return f"The entry point is more than a call of {name} with plain arguments: call {name} in the program itself."
 
 
 def _calls(tree: ast.Module, name: str) -> bool:
@@ -262,18 +294,28 @@ def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef, task: Task) -> 
     return ", ".join(f"{name}={filled[name]}" if name in keywords else filled[name] for name in names)
 
 
-def _called_in_javascript(source: str, entry_point: str) -> str:
+def _called_in_javascript(source: str, entry_point: str) -> tuple[str, list[str]]:
+    """Return what `_called_in_python` does, for JavaScript and TypeScript."""
     found = _ENTRY.fullmatch(entry_point.strip())
     if found is None:
-        return source
+        return source, []
     name = re.escape(found["name"])
     defined = re.search(rf"\bfunction\s*\*?\s+{name}\b|\b(?:const|let|var)\s+{name}\s*=", source)
     uses = len(re.findall(rf"(?<![\w$.]){name}\s*\(", source)) - len(
         re.findall(rf"\bfunction\s*\*?\s+{name}\s*\(", source)
     )
     if not defined or uses > 0:
-        return source
-    return f"{source.rstrip()}\nawait {found['name']}{found['call'] or '()'}\n"
+        return source, []
+    call = found["call"] or "()"
+    if not _JAVASCRIPT_CALL.fullmatch(call):
+        return source, [_not_plain(found["name"])]
+    return f"{source.rstrip()}\nawait {found['name']}{call}\n", []
+
+
+def _has_other_encoding(source: str) -> bool:
+    """Return True if Python would read a file otherwise than as the text that was reviewed (PEP 263)."""
+    found = (_ENCODING.match(line) for line in re.split(r"\r\n|\r|\n", source, maxsplit=2)[:2])
+    return any(one is not None and one[1].lower().replace("_", "-") not in ("utf-8", "utf8") for one in found)
 
 
 # What stands before the first statement
@@ -293,7 +335,8 @@ def _beginning_with(statements: str, source: str) -> str:
     for at, node in enumerate(tree.body):
         first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
         gaps.append(range(last_line, first - 1))
-        is_docstring = at == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        constant = node.value if at == 0 and isinstance(node, ast.Expr) else None
+        is_docstring = isinstance(constant, ast.Constant) and isinstance(constant.value, str)
         if is_docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
             last, gaps = node, []  # nothing may stand before it
         elif isinstance(node, _SIMPLE):

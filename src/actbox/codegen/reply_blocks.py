@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 
 from .response import language_named, safe_path
 
-# Inline content holds no blocks, and parsing much of it takes long.
-_PARSER: Final = MarkdownIt("commonmark").disable("inline")
+# Inline content and references hold no blocks, and parsing much of them takes long.
+_PARSER: Final = MarkdownIt("commonmark").disable(["inline", "reference"])
 _PATH: Final = r"(?:\./)?[\w][\w.-]*(?:/[\w][\w.-]*)*\.[A-Za-z]\w{0,9}"
 _IN_INFO: Final = re.compile(rf"""(?:(?:title|file|filename|name|path)\s*=\s*)?["'`{{]?({_PATH})["'`}}]?""")
 _ON_LINE: Final = re.compile(

@@ -11,11 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from actbox.codeact.blocks import fenced, only_block_of
 from actbox.codeact.model import ToolSpec
+from actbox.content.safe_text import encodable
 
 Form = Literal["json", "call", "blocks", "code", "words", "nothing", "html", "unknown_tool", "cut", "too_long"]
 """The form of a reply. The first four have a program: JSON text, a tool call, fenced blocks, or the code alone."""
 
 _MOST_FILES: Final = 200
+_MOST_NAME: Final = 40
+"""The most characters of the name of a language."""
 _LANGUAGES: Final = {
     **dict.fromkeys(("python", "py", "ipython"), "python"),
     **dict.fromkeys(("javascript", "js", "node", "nodejs", "node.js", "mjs", "cjs", "jsx"), "javascript"),
@@ -41,12 +44,12 @@ _COMMENT_MARKS: Final = {
 
 def language_named(text: str) -> str:
     """Return a language by the name that somebody wrote, such as `Python3` or `js`; "" for no language."""
-    return _LANGUAGES.get(re.sub(r"[\s\d.]*\Z", "", text.strip().lower()) or "", "")
+    return _LANGUAGES.get(text.strip().lower().rstrip("0123456789. \t"), "")
 
 
 def language_called(text: str) -> str:
     """Return a language by the name that somebody wrote; a name that is not known stays, in lower case."""
-    return language_named(text) or text.strip().lower()
+    return language_named(text) or text.strip().lower()[:_MOST_NAME]
 
 
 class CodingResponse(BaseModel):
@@ -113,8 +116,8 @@ class CodingResponse(BaseModel):
         if given is None:
             return ""
         if isinstance(given, list) and all(isinstance(line, str) for line in given):
-            return "\n".join(line.rstrip("\n") for line in given)
-        return given
+            given = "\n".join(line.rstrip("\n") for line in given)
+        return encodable(given) if isinstance(given, str) else given
 
     @field_validator("code", "tests")
     @classmethod
@@ -133,7 +136,7 @@ class CodingResponse(BaseModel):
             return {}
         if not isinstance(given, Mapping) or len(given) > _MOST_FILES:
             raise ValueError(f"files is a list of at most {_MOST_FILES} files with path and content")
-        return {safe_path(path): text for path, text in given.items()}
+        return {safe_path(path): encodable(text) if isinstance(text, str) else text for path, text in given.items()}
 
     @field_validator("dependencies", mode="before")
     @classmethod
@@ -144,7 +147,9 @@ class CodingResponse(BaseModel):
             given = [
                 name if version in ("", "*", "latest", None) else f"{name}{version}" for name, version in given.items()
             ]
-        return [one.strip() for one in given or () if isinstance(one, str) and one.strip()]
+        if not isinstance(given, Sequence):
+            return []
+        return [one.strip() for one in given if isinstance(one, str) and one.strip()]
 
     @field_validator("language", mode="before")
     @classmethod
@@ -169,7 +174,7 @@ def _either(given: Any, *names: str) -> Any:
 def safe_path(given: Any) -> str:
     """Return a file's relative path in its plain form. Raises `ValueError` for one that leaves its directory."""
     path = PurePosixPath(given) if isinstance(given, str) else PurePosixPath()
-    if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in str(path) or "\n" in str(path):
+    if not path.parts or path.is_absolute() or ".." in path.parts or not str(path).isprintable():
         raise ValueError(f"{given!r:.80} is no path of a program's file, such as 'app/main.py'")
     return str(path)
 

@@ -25,6 +25,8 @@ MOST_CANDIDATES: Final = 64
 ANY_LANGUAGE: Final = "auto"
 """The language of a task that leaves it to the model."""
 _MOST_TEST_CHARS: Final = 2**20
+_OWN_NAMES: Final = frozenset({".outcome", ".program", ".reader", ".stdin"})
+"""The names below `/input` of the files that the agent adds to the inputs, some of which are imported."""
 
 TestKind = Literal["pytest", "doctest"]
 Writer = Literal["caller", "model", "author"]
@@ -255,6 +257,8 @@ def _file_name(name: object, where: str, *, below: str) -> str:
             if path.is_relative_to(folder):
                 path = path.relative_to(folder)
                 break
+        if below == "input" and path.parts[:1] and path.parts[0] in _OWN_NAMES:
+            raise InvalidValue(f"{where}: {name!r:.80} is a name of the agent's own files; rename the file")
         if path.parts and not path.is_absolute() and ".." not in path.parts:
             return str(path)
     raise InvalidValue(f"{where}: {name!r:.80} is no path below /{below}, such as 'sales.csv'")

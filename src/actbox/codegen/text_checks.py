@@ -24,16 +24,18 @@ import marshal
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.util import MAGIC_NUMBER
 from typing import Any, Final, Literal
 
+from actbox.core.labels import PUBLIC, Label
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.core.values import CannotCross, pack
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.mapping import result_of
+from actbox.sandbox.taint import call_taint
 from actbox.tools import Tool, Toolset
 
 from .programs import FOLDER
@@ -69,12 +71,13 @@ class OneTest:
 @dataclass(frozen=True, slots=True)
 class TextReport:
     """The outcomes of a text check. `problem` says why the tests could not be run, `used_program` whether they tried to
-    import the program.
+    import the program. `label` is the join of all that the tests and the program could have read meanwhile.
     """
 
     tests: tuple[OneTest, ...] = ()
     problem: str = ""
     used_program: bool = False
+    label: Label = PUBLIC
 
     @property
     def passed(self) -> bool:
@@ -137,9 +140,11 @@ async def run_text_check(
     )
     try:
         run = box.run_alone(harness, tools=_toolset(relay.program, box), timeout=seconds)
-        return _report(await result_of(run, box.traits.engine), relay)
+        ran = await result_of(run, box.traits.engine)
+        report = _report(ran, relay)
     finally:
         await relay.close()
+    return replace(report, label=Label(ran.label, relay.label))
 
 
 def _serve(
@@ -183,6 +188,8 @@ class _Relay:
         self._is_ready = False
         self._run: asyncio.Future[ExecutionResult] | None = None
         self.used = False
+        self.label = PUBLIC
+        """The label of the program's answers."""
 
     async def program(self, message: Any) -> Any:
         """Return the program's next message after this one of the tests, or why there will be none."""
@@ -199,11 +206,14 @@ class _Relay:
             self._run.cancel()
             return {"gone": f"the program did not answer within {self._seconds:g} s"}
         result = self._run.result()
+        self.label |= result.label
         why = f": {result.error.message}" if result.error is not None else ""
         return {"gone": f"the program ended before it answered, with exit code {result.exit_code}{why}"}
 
     async def exchange(self, message: Any) -> Any:
         """Take a message of the program, and return the tests' next one. The program's first message says nothing."""
+        if (taint := call_taint.get()) is not None:
+            self.label |= taint.label
         if self._is_ready and self._answer is not None and not self._answer.done():
             self._answer.set_result(message)
         self._is_ready = True

@@ -27,7 +27,7 @@ _PLACE: Final = re.compile(r"(?:--> )?(?P<file>[^\s:]+):(?P<line>[0-9]+):")
 _AN_ERROR: Final = re.compile(r"\berror\b")
 _JAVA_CLASS: Final = re.compile(r"\bclass\s+([A-Za-z_]\w*)")
 _JAVA_PUBLIC: Final = re.compile(r"\bpublic\s+(?:final\s+|abstract\s+)*class\s+([A-Za-z_]\w*)")
-_JAVA_PACKAGE: Final = re.compile(r"(?m)^\s*package\s+([\w.]+)\s*;")
+_JAVA_PACKAGE: Final = re.compile(r"(?m)^[ \t]*package\s+([\w.]+)\s*;")
 
 
 @dataclass(frozen=True, slots=True)

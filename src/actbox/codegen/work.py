@@ -229,6 +229,11 @@ def _check_reply(reply: object) -> None:
     """Raise `TypeError` for what is no reply of a model, such as `None`."""
     if not isinstance(reply, ModelReply) or not isinstance(reply.text, str):
         raise TypeError(f"the model gave no ModelReply with text, but {reply!r:.200}")
+    if not isinstance(reply.tool_calls, tuple | list):
+        raise TypeError(f"the model gave a ModelReply without a list of calls, but {reply.tool_calls!r:.200}")
+    counts = (reply.usage.input_tokens, reply.usage.output_tokens)
+    if any(type(one) is not int or one < 0 for one in counts):  # a budget must not grow by them
+        raise TypeError(f"the model counted its tokens as {counts!r:.200}")
 
 
 def _is_cancelled() -> bool:

@@ -59,6 +59,7 @@ def look_at(path: str, name: str) -> dict[str, Any]:
         found["size"] = os.path.getsize(path)
         with open(path, "rb") as file:
             head = file.read(4096)
+        found["kind"] = "binary"  # until somebody knows better
         found["kind"], read = kind_of(path, head)
         if read is not None:
             found.update(read(path))
@@ -71,6 +72,10 @@ def look_at(path: str, name: str) -> dict[str, Any]:
         wrong = f"its name ends in {suffix}, but its content is {found['kind']}"
         found["note"] = "; ".join(filter(None, (wrong, found["note"])))
     return found
+
+
+def _damaged(path: str) -> dict[str, Any]:
+    raise Unreadable("it begins as a zip archive, but is damaged")
 
 
 def kind_of(path: str, head: bytes) -> tuple[str, Any]:
@@ -94,7 +99,7 @@ def kind_of(path: str, head: bytes) -> tuple[str, Any]:
             with zipfile.ZipFile(path) as archive:
                 names = set(archive.namelist())
         except zipfile.BadZipFile:
-            raise Unreadable("it begins as a zip archive, but is damaged") from None
+            return "zip archive", _damaged
         return ("excel", read_excel) if "xl/workbook.xml" in names else ("zip archive", None)
     for begin, kind in _PICTURES:
         if (

@@ -193,7 +193,7 @@ def _opened(path: str) -> Any:
 def _is_json(text: str) -> bool:
     try:
         return isinstance(json.loads(text), (dict, list))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 FILE = TESTS_MODULE + ".py"
 _USUAL_NAMES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot"}
+_PROGRAM = frozenset({"solution", "program", "main"})
+"""The names that are the program's whatever the environment has."""
+_JUDGES = frozenset({"hypothesis", "matplotlib", "numpy", "pandas", "pytest", "scipy"})
+"""The names that are never the program's: tests that lack one of these cannot be run."""
 _MOST_TESTS = 1_000
 _MOST_MESSAGE = 2_000
 _SETUPS = ("setup_module", "teardown_module", "setup_function", "teardown_function", "setup_class", "setup_method")
@@ -123,7 +127,8 @@ class _ProgramModule(types.ModuleType):
 class _Finder:
     """The finder and loader of the program's modules. A star import does not bind the `hidden` names.
 
-    Nothing is imported from the workspace: a file there is the program's, and would run beside the tests.
+    Nothing is imported from the workspace: a file there is the program's, and would run beside the tests. Nor does a
+    file of the program take the name of a module of the environment, such as `math` or `pandas`, by which tests judge.
     """
 
     def __init__(self, peer: Peer, names: Sequence[str], hidden: Set[str]) -> None:
@@ -133,13 +138,21 @@ class _Finder:
         self._workspace = os.path.abspath(".")
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.partition(".")[0] in self._names:
+        if name.partition(".")[0] in self._names and not self._is_of_environment(name.partition(".")[0]):
             spec: Any = importlib.machinery.ModuleSpec
             return spec(name, self, is_package=True)
         folders = [each for each in (sys.path if path is None else path) if self._has(each)]
         if folders and importlib.machinery.PathFinder.find_spec(name, folders) is not None:
             raise ImportError(f"tests import no file of the workspace, and {name} is one; the program is 'solution'")
         return None
+
+    def _is_of_environment(self, name: str) -> bool:
+        if name in _PROGRAM:
+            return False
+        if name in _JUDGES or name in sys.builtin_module_names or name in getattr(sys, "stdlib_module_names", ()):
+            return True
+        folders = [each for each in sys.path if not self._has(each)]
+        return importlib.machinery.PathFinder.find_spec(name, folders) is not None
 
     def _has(self, folder: str) -> bool:
         return os.path.commonpath([self._workspace, os.path.abspath(folder)]) == self._workspace
@@ -175,7 +188,7 @@ def _bind(scope: dict[str, Any], source: str, names: Sequence[str], peer: Peer) 
         with contextlib.suppress(ImportError):
             scope[name] = importlib.import_module(modules[name])
     free.difference_update(modules)
-    if free and names:
+    if free and names:  # the first name is always the program's
         program = importlib.import_module(names[0])
         for name in free.intersection(program.__all__):
             scope[name] = getattr(program, name)

@@ -43,8 +43,10 @@ _ITEMS: dict[str, Callable[..., Any]] = {
 }
 _MAPPINGS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 _MOST_TEXT = 20_000
-_UNTRUSTED = frozenset({"__main__", "_pytest", "pluggy", "pytest", "unittest"})
-"""Modules whose exceptions and classes the program may not name: some of these end a test as skipped."""
+_UNTRUSTED = frozenset({"__main__", "_pytest", "hypothesis", "pluggy", "pytest", "unittest"})
+"""Modules whose exceptions and classes the program may not name: some of these end a test as skipped. Nor may it name
+them by another module that has imported them.
+"""
 _COPIED = frozenset({"builtins", "numpy", "pandas"})
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "divmod")
 _BITWISE = ("and", "or", "xor", "lshift", "rshift")
@@ -145,6 +147,9 @@ class Peer:
             return self._opened(reply, args, keep)
         except Exception as error:
             if getattr(error, "of_program", False):
+                if isinstance(error, (StopIteration, StopAsyncIteration)) and operation != "next":
+                    # It would silently end a loop of the tests, such as `all(map(...))`.
+                    raise RuntimeError(f"the program raised {type(error).__name__}") from None
                 raise
             self._lose(f"the program answers nonsense ({type(error).__name__}: {error})")
 
@@ -519,4 +524,6 @@ def _known(names: Names) -> Any:
     module = sys.modules.get(names[0])
     if names[0].partition(".")[0] in _UNTRUSTED or not isinstance(module, types.ModuleType):
         return None
-    return vars(module).get(names[1])
+    found = vars(module).get(names[1])
+    bases = found.__mro__ if isinstance(found, type) else ()
+    return None if any(str(each.__module__).partition(".")[0] in _UNTRUSTED for each in bases) else found
