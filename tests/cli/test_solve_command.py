@@ -237,14 +237,14 @@ def test_a_file_is_the_check_that_its_content_says(here):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.py", "x = 1\n", "nothing to check by"),
+        ("a.py", "x = 1\n", "this file has no check"),
         ("a.py", "def check(:\n", "no Python"),
         ("a.py", "def check(r): ...\ndef test_a(): ...\n", "both check() and tests"),
         ("a.py", "import nothere\ndef check(r): ...\n", "ModuleNotFoundError: No module named 'nothere'"),
         ("a.py", "raise SystemExit(3)\ndef check(r): ...\n", "SystemExit: 3"),
         ("a.json", "{", "no JSON Schema"),
         ("a.json", "[]", "no JSON Schema"),
-        ("a.txt", "words", "nothing to check by"),
+        ("a.txt", "words", "this file has no check"),
     ],
 )
 def test_a_file_that_is_no_check_is_an_error_of_use(here, name, text, said):

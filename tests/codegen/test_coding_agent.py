@@ -121,7 +121,9 @@ async def test_replies_without_code_are_attempts_and_end_the_story(box: Sandbox)
 
 async def test_every_attempt_says_why_it_failed(box: Sandbox) -> None:
     task = Task("add", checks=[lambda result: result.value == 3 or "not 3"])
-    outcome = await solved_by([block("1 / 0"), "Sure!", block("2"), block("3")], box, task, retry=RetryPolicy(max_attempts=4))
+    outcome = await solved_by(
+        [block("1 / 0"), "Sure!", block("2"), block("3")], box, task, retry=RetryPolicy(max_attempts=4)
+    )
     zero, words, wrong, right = (one.problems for one in outcome.attempts)
     assert zero == ("ZeroDivisionError: division by zero",) and words and right == ()
     assert len(wrong) == 1 and wrong[0].endswith("not 3")

@@ -167,7 +167,7 @@ def check_from(path: Path) -> Check:
             return TextCheck(text)
     if ">>>" in text:
         return TextCheck(text, "doctest")
-    raise UsageError(f"--check {path}: there is nothing to check by in this file", _KINDS)
+    raise UsageError(f"--check {path}: this file has no check", _KINDS)
 
 
 def _schema(path: Path, text: str) -> SchemaCheck:
