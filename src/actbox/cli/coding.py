@@ -105,7 +105,7 @@ def solve(
         typer.Option(
             metavar="FILE",
             help="A TOML file with the prices of models: input and output, in US dollars for a million tokens, in a "
-            'table [models."PROVIDER:NAME"].',
+            'table \\[models."PROVIDER:NAME"].',  # Rich reads brackets as markup
         ),
     ] = None,
     write_tests: Annotated[

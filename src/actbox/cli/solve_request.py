@@ -204,8 +204,9 @@ def _function(path: Path) -> Callable[..., Any]:
 def _inputs(paths: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
-        if found.setdefault(path.name, path) != path:
-            raise UsageError(f"--input {path}: there is another input of the name {path.name}", "rename one of them")
+        name = path.name or path.resolve().name  # `.` has none
+        if found.setdefault(name, path) != path:
+            raise UsageError(f"--input {path}: there is another input of the name {name}", "rename one of them")
     return found
 
 

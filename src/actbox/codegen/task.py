@@ -300,8 +300,12 @@ def _content(name: str, path: Path, left: int) -> bytes:
         with open(path, "rb", opener=_without_waiting) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
-                raise InvalidValue(f"Task.inputs: {name!r}: {path} is no regular file; mount a directory by a policy")
+                raise InvalidValue(f"Task.inputs: {name!r}: {path} is no regular file")
             data = b"" if about.st_size > left else file.read(left + 1)
+    except IsADirectoryError:
+        raise InvalidValue(
+            f"Task.inputs: {name!r}: {path} is a directory; give its files, or mount it by a policy"
+        ) from None
     except OSError as error:
         raise InvalidValue(f"Task.inputs: {name!r}: {path} cannot be read: {error.strerror}") from None
     if about.st_size > left or len(data) > left:
