@@ -149,7 +149,10 @@ def test_files_that_are_too_large_are_refused_before_they_are_read(
         ({"outputs": ["/etc/passwd"]}, "Task.outputs"),
         ({"outputs": "chart.png"}, "Task.outputs is a list"),
         ({"best_of": 0}, "best_of"),
-        ({"checks": ["words"]}, "Task.checks"),
+        (
+            {"checks": ["words"]},
+            "Task.checks: each is a function, a SchemaCheck, a FileCheck or a TextCheck, not 'words'",
+        ),
         ({"examples": [(1, 2)]}, "Task.examples"),
         ({"language": ""}, "Task.language"),
     ],

@@ -173,12 +173,15 @@ class Task:
         object.__setattr__(self, "language", language_named(self.language) or self.language)
         outputs = (_file_name(one, "Task.outputs", below="output") for one in _listed(self.outputs, "outputs"))
         object.__setattr__(self, "outputs", tuple(dict.fromkeys(outputs)))
-        for name, kinds in (("checks", (SchemaCheck, FileCheck, TextCheck)), ("examples", (Example,))):
+        for name, kinds, meant in (
+            ("checks", (SchemaCheck, FileCheck, TextCheck), "a function, a SchemaCheck, a FileCheck or a TextCheck"),
+            ("examples", (Example,), "an Example(input, expected_output)"),
+        ):
             given = _listed(getattr(self, name), name)
             if wrong := [
                 one for one in given if not isinstance(one, kinds) and (name == "examples" or not callable(one))
             ]:
-                raise InvalidValue(f"Task.{name}: {wrong[0]!r:.80} is none")
+                raise InvalidValue(f"Task.{name}: each is {meant}, not {wrong[0]!r:.80}")
             object.__setattr__(self, name, given)
         object.__setattr__(self, "output_requirements", _listed(self.output_requirements, "output_requirements"))
         left = MOST_INPUT_BYTES
