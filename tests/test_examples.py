@@ -51,7 +51,7 @@ OF_CODING_AGENTS = {
     "codegen/sales_by_region.py": [
         "intent: Analyze the CSV, create a chart of sales by region; data processing; visualization",
         "decision: direct, in python: about 10 lines",
-        "runtime_error 'Column not found: sales'",
+        "runtime_error KeyError: 'Column not found: sales'",
         "check_failed adds_up: the file spells some regions in two ways",
         "answer: {'North': 220.0, 'South': 100.0, 'West': 45.25}",
         "chart.png",

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 import actbox
+from actbox.capabilities import Prices
+from actbox.cli.solve_request import replies_from
+from actbox.codeact.blocks import program_in
 from actbox.codegen import ErrorClass, Profiles, RetryPolicy
 from actbox.codegen.retry import CLASSES
 from tests.code_blocks import Block, blocks_of, check_command, check_python, commands_of
@@ -144,3 +148,11 @@ def test_the_files_on_the_page_of_coding_agents_are_read(tmp_path: Path) -> None
     (tmp_path / "agent_config.toml").write_text(texts["toml"])
     profiles = Profiles.load(tmp_path / "agent_config.toml")
     assert profiles.select(language="rust").model_name == "anthropic:claude-sonnet-4-6"
+
+
+def test_the_files_on_the_page_of_the_command_line_are_read(tmp_path: Path) -> None:
+    texts = {block.language: block.code for block in blocks_of(DOCS / "command-line.md")}
+    (tmp_path / "replies.md").write_text(texts["markdown"])
+    assert [program_in(reply) for reply in replies_from(tmp_path / "replies.md")] == ["1 / 0\n", "6 * 7\n"]
+    (tmp_path / "prices.toml").write_text(texts["toml"])
+    assert Prices.load(tmp_path / "prices.toml").models["openai:gpt-5"].input == Decimal("1.25")

@@ -63,10 +63,8 @@ async def follow(agent: CodingAgent, task: Task) -> None:
                 before = code
                 print(f"attempt {attempt.number}: {attempt.error_class or 'success'}", end="; ")
                 print("so far", "an unknown cost" if usd is None else f"${usd:.4f}")
-                if attempt.result is not None and attempt.result.error is not None:
-                    print("    it read:", attempt.result.error.message)
-                for sentence in () if attempt.checks is None else attempt.checks.sentences:
-                    print("    it read:", sentence)
+                for problem in attempt.problems:
+                    print("    it read:", problem)
             case Finished(outcome=outcome):
                 print("solved:" if outcome.solved else "not solved:", outcome.stopped, outcome.reason)
                 print("answer:", outcome.answer, "after", len(outcome.attempts), "attempts\n")

@@ -100,9 +100,7 @@ async def main() -> None:
                 case AttemptStarted(number=number, code=code):
                     print(f"attempt {number} runs {len(code.splitlines())} lines")
                 case AttemptFinished(attempt=attempt):
-                    failed = () if attempt.checks is None else attempt.checks.sentences
-                    error = attempt.result and attempt.result.error
-                    print("   ", attempt.error_class or "success", error.message if error else "; ".join(failed))
+                    print("   ", attempt.error_class or "success", *attempt.problems)
                 case Finished(outcome=outcome):
                     report(outcome)
 

@@ -164,7 +164,7 @@ def test_children_at_once_never_overspend(asked: list[tuple[int, float]], limit:
 def test_an_account_that_has_overspent_reserves_nothing_more() -> None:
     account = Account(Budget(tokens=10))
     account.reserve(Budget(steps=1)).settle({"tokens": 11})
-    with pytest.raises(BudgetExceeded, match="tokens: more than the 10 are used"):
+    with pytest.raises(BudgetExceeded, match="tokens: more than the limit of 10 is used"):
         account.reserve(Budget(steps=1))
     asking = Account(Budget(tokens=10), on_limit="ask")
     asking.reserve(Budget()).settle({"tokens": 11})

@@ -237,14 +237,14 @@ def test_a_file_is_the_check_that_its_content_says(here):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.py", "x = 1\n", "nothing to check by"),
+        ("a.py", "x = 1\n", "this file has no check"),
         ("a.py", "def check(:\n", "no Python"),
         ("a.py", "def check(r): ...\ndef test_a(): ...\n", "both check() and tests"),
         ("a.py", "import nothere\ndef check(r): ...\n", "ModuleNotFoundError: No module named 'nothere'"),
         ("a.py", "raise SystemExit(3)\ndef check(r): ...\n", "SystemExit: 3"),
         ("a.json", "{", "no JSON Schema"),
         ("a.json", "[]", "no JSON Schema"),
-        ("a.txt", "words", "nothing to check by"),
+        ("a.txt", "words", "this file has no check"),
     ],
 )
 def test_a_file_that_is_no_check_is_an_error_of_use(here, name, text, said):
@@ -269,6 +269,7 @@ def test_replies_are_separated_by_lines(here):
         (["--replies", "nothere"], "--replies nothere: No such file or directory"),
         (["--replies", "sales.csv", "--input", "nothere.csv"], "--input: 'nothere.csv': nothere.csv cannot be read"),
         (["--replies", "sales.csv", "--input", "sales.csv", "--input", "/tmp/sales.csv"], "another input of the name"),
+        (["--replies", "sales.csv", "--input", "."], "is a directory; give its files"),
         (["--replies", "sales.csv", "--output", "../x"], "--output: '../x' is no path below /output"),
         (["--replies", "sales.csv", "--best-of", "0"], "--best-of is a number from 1"),
         (["--replies", "sales.csv", "--attempts", "0"], "--attempts is a whole number from 1"),
@@ -292,3 +293,16 @@ def test_a_price_that_nobody_knows_is_asked_for_by_its_option(here, capfd, on_on
     assert run_app(["solve", "x", *given, *on_one_engine]) == 2
     err = capfd.readouterr().err
     assert 'give --prices FILE, with input and output in its table [models."openai-chat:x"]' in err
+
+
+@pytest.mark.slow
+def test_the_only_attempt_and_the_only_reply_are_said_in_the_singular(here, capfd, on_one_engine):
+    assert run_app(["solve", *SALES, "--attempts", "1", *replies(FAILS), *on_one_engine]) == 1
+    assert "the only attempt failed with runtime_error" in capfd.readouterr().out
+    assert run_app(["solve", *SALES, *replies(FAILS), *on_one_engine]) == 1
+    assert "It stopped by model: the scripted model has only 1 reply" in capfd.readouterr().out
+
+
+def test_the_help_shows_the_table_of_prices(capfd):
+    assert run_app(["solve", "--help"]) == 0
+    assert '[models."PROVIDER:NAME"]' in " ".join(capfd.readouterr().out.split())

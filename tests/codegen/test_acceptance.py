@@ -545,7 +545,7 @@ def test_the_choice_goes_by_tests_then_agreement_then_cost() -> None:
     assert choose([judged(1, cost=0.1), judged(2), judged(2)]) == (1, f"2 of 3 candidates agree, and {first}")
     assert choose([judged(2, result=FAILED), judged(1), judged(2, result=FAILED)])[0] == 1
     assert choose([judged(1), judged(1)]) == (0, first)
-    assert choose([judged(1)]) == (0, "the only candidate")
+    assert choose([judged(1)]) == (0, "the only candidate that succeeded")
     with pytest.raises(ValueError, match="at least one"):
         choose([])
 

@@ -92,3 +92,9 @@ def test_a_program_of_a_candidate_is_compared_with_its_own_one_before() -> None:
     assert isinstance(change, TextContent) and "-one = 1\n+one = 2" in change.text
     calls = [part.call_id for one in messages for part in one.contents if isinstance(part, CodeInterpreterCall)]
     assert len(set(calls)) == 3
+
+
+def test_the_text_of_a_dict_is_not_marked_as_json() -> None:
+    done = ExecutionResult(value={"north": 1}, value_text="{'north': 1}")
+    page = attempts_page("?", [Attempt(1, "total", done)], solved=True, stopped="solved")
+    assert "{&#x27;north&#x27;: 1}" in page

@@ -119,6 +119,17 @@ async def test_replies_without_code_are_attempts_and_end_the_story(box: Sandbox)
     assert outcome.code == "" and outcome.last is None
 
 
+async def test_every_attempt_says_why_it_failed(box: Sandbox) -> None:
+    task = Task("add", checks=[lambda result: result.value == 3 or "not 3"])
+    outcome = await solved_by(
+        [block("1 / 0"), "Sure!", block("2"), block("3")], box, task, retry=RetryPolicy(max_attempts=4)
+    )
+    zero, words, wrong, right = (one.problems for one in outcome.attempts)
+    assert zero == ("ZeroDivisionError: division by zero",) and words and right == ()
+    assert len(wrong) == 1 and wrong[0].endswith("not 3")
+    assert [tuple(one["problems"]) for one in outcome.to_dict()["attempts"]] == [zero, words, wrong, right]
+
+
 async def test_the_same_program_again_is_a_repetition(box: Sandbox) -> None:
     outcome = await solved_by([block("a = 1\na['x']"), block("a = 1\n\na['x']")], box, "add")
     assert (outcome.stopped, len(outcome.attempts)) == ("repetition", 2)

@@ -162,7 +162,7 @@ def test_a_profile_is_chosen_by_parameter_then_by_language_then_by_default() -> 
     assert found.select(language="Rust").max_tokens == 8192
     assert found.select(language="JS").model == "codellama-70b"
     assert found.select(language="go").name == found.select().name == "deepseek-coder"
-    with pytest.raises(InvalidValue, match=r"^no coding agent is chosen for go: give a profile, or set default$"):
+    with pytest.raises(InvalidValue, match=r"^no model is chosen for go: name a profile, or set default in "):
         Profiles().select(language="go")
 
 

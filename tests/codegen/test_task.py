@@ -122,7 +122,7 @@ def test_labels_of_inputs_are_kept_and_joined() -> None:
 
 def test_a_file_that_is_no_plain_file_is_refused_with_its_name(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path, words in (("none", "No such file"), ("", "s a directory|no regular file"), ("pipe", "no regular file")):
+    for path, words in (("none", "No such file"), ("", "is a directory; give its files"), ("pipe", "no regular file")):
         with pytest.raises(InvalidValue, match=rf"'data\.csv'.*({words})"):
             Task("do", inputs={"data.csv": tmp_path / path})
 
@@ -149,7 +149,10 @@ def test_files_that_are_too_large_are_refused_before_they_are_read(
         ({"outputs": ["/etc/passwd"]}, "Task.outputs"),
         ({"outputs": "chart.png"}, "Task.outputs is a list"),
         ({"best_of": 0}, "best_of"),
-        ({"checks": ["words"]}, "Task.checks"),
+        (
+            {"checks": ["words"]},
+            "Task.checks: each is a function, a SchemaCheck, a FileCheck or a TextCheck, not 'words'",
+        ),
         ({"examples": [(1, 2)]}, "Task.examples"),
         ({"language": ""}, "Task.language"),
     ],

@@ -78,7 +78,7 @@ class Lack:
 
     def __str__(self) -> str:
         if not self.asked:
-            return f"{self.dimension}: more than the {_text(self.limit)} are used"
+            return f"{self.dimension}: more than the limit of {_text(self.limit)} is used"
         return f"{self.dimension}: {_text(self.asked)} asked for, {_text(self.left)} of {_text(self.limit)} left"
 
 

@@ -31,11 +31,18 @@ def solve(
         str | None,
         typer.Option(
             metavar="PROVIDER:NAME",
-            help="The model that writes the programs; its key comes from the provider's environment variable.",
+            help="The model that writes the programs, such as `openai:NAME`, `openai-chat:NAME`, `anthropic:NAME` or "
+            "`google:NAME`; its key comes from the provider's environment variable.",
         ),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="The model's server, as for `actbox demo`.")
+        str | None,
+        typer.Option(
+            "--base-url",
+            metavar="URL",
+            help="The server of --model, if it is another than the provider's own. vLLM, Ollama and most others need "
+            "`openai-chat:NAME`.",
+        ),
     ] = None,
     profile: Annotated[
         str | None, typer.Option(metavar="NAME", help="The profile of agent_config.toml whose model writes.")
@@ -50,17 +57,21 @@ def solve(
         ),
     ] = None,
     attempts: Annotated[
-        int | None, typer.Option(metavar="N", help="How many programs are tried. Default: 3, or by --retry-policy.")
+        int | None,
+        typer.Option(metavar="N", help="The most programs that are tried. Default: 3, or that of --retry-policy."),
     ] = None,
     best_of: Annotated[
-        int, typer.Option("--best-of", metavar="N", help="Try so many candidates at once, and choose the best.")
+        int,
+        typer.Option(
+            "--best-of", metavar="N", help="Make N candidates at once, each with its own attempts, and choose the best."
+        ),
     ] = 1,
     budget_usd: Annotated[
         float | None,
         typer.Option(
             "--budget-usd",
             metavar="X",
-            help="Ask the model no more after so many US dollars. Needs its price: in its profile, or by --prices.",
+            help="Ask the model no more once X US dollars are spent. Needs its price: in its profile, or by --prices.",
         ),
     ] = None,
     checks: Annotated[
@@ -81,10 +92,21 @@ def solve(
         ),
     ] = None,
     retry_policy: Annotated[
-        Path | None, typer.Option("--retry-policy", metavar="FILE", help="How often to try after which errors (YAML).")
+        Path | None,
+        typer.Option(
+            "--retry-policy",
+            metavar="FILE",
+            help="A YAML file that says how many programs are tried, and after which errors: max_attempts, "
+            "attempt_backoff_ms, error_specific, max_coding_turns.",
+        ),
     ] = None,
     prices: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The prices of models, as for `actbox usage` (TOML).")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A TOML file with the prices of models: input and output, in US dollars for a million tokens, in a "
+            'table \\[models."PROVIDER:NAME"].',  # Rich reads brackets as markup
+        ),
     ] = None,
     write_tests: Annotated[
         bool, typer.Option("--write-tests", help="Have the model write tests first, without seeing a program.")

@@ -167,7 +167,7 @@ def check_from(path: Path) -> Check:
             return TextCheck(text)
     if ">>>" in text:
         return TextCheck(text, "doctest")
-    raise UsageError(f"--check {path}: there is nothing to check by in this file", _KINDS)
+    raise UsageError(f"--check {path}: this file has no check", _KINDS)
 
 
 def _schema(path: Path, text: str) -> SchemaCheck:
@@ -204,8 +204,9 @@ def _function(path: Path) -> Callable[..., Any]:
 def _inputs(paths: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
-        if found.setdefault(path.name, path) != path:
-            raise UsageError(f"--input {path}: there is another input of the name {path.name}", "rename one of them")
+        name = path.name or path.resolve().name  # `.` has none
+        if found.setdefault(name, path) != path:
+            raise UsageError(f"--input {path}: there is another input of the name {name}", "rename one of them")
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
+from actbox.core.counted import counted
 from actbox.core.errors import ActboxError
 
 
@@ -141,8 +142,9 @@ class ScriptedModel:
         """Return the next reply. Raises `ActboxError` if none is left."""
         self.asked.append(tuple(messages))
         if self._given >= len(self._replies):
+            given = counted(len(self._replies), "reply", "replies")
             raise ActboxError(
-                f"the scripted model has only {len(self._replies)} replies, and was asked for one more; "
+                f"the scripted model has only {given}, and was asked for one more; "
                 "use a real model where the conversation is not known"
             )
         self._given += 1

@@ -327,7 +327,7 @@ def choose(candidates: Sequence[Candidate]) -> tuple[int, str]:
     if not candidates:
         raise ValueError("choose() takes at least one candidate")
     if len(candidates) == 1:
-        return 0, "the only candidate"
+        return 0, "the only candidate that succeeded"
     outcomes = [_fingerprint(candidate) if candidate.result.success else None for candidate in candidates]
     agreeing = [0 if outcome is None else outcomes.count(outcome) for outcome in outcomes]
     steps: tuple[tuple[str, list[float]], ...] = (

@@ -191,10 +191,7 @@ def _response(outcome: Outcome) -> dict[str, Any]:
 def _attempt(attempt: Attempt) -> dict[str, Any]:
     result, error = attempt.result, {}
     if attempt.error_class is not None:
-        said = "" if result is None or result.error is None else f"{result.error.type}: {result.error.message}"
-        failed = () if attempt.checks is None else attempt.checks.sentences
-        about = said or "; ".join(failed) or "; ".join(attempt.response.noted) or attempt.error_class.value
-        error = {"error": about, "error_type": attempt.error_class.in_specification}
+        error = {"error": "; ".join(attempt.problems), "error_type": attempt.error_class.in_specification}
     exit_code = 1 if result is None else result.exit_code
     return {
         "code": attempt.code,

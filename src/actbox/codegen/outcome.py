@@ -77,6 +77,16 @@ class Attempt:
         """The model's words about the program, else how its reply was read."""
         return self.response.explanation or "; ".join(self.response.noted)
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Sentences on why the attempt failed: the error of its run, or its failed checks. Empty for success."""
+        if self.error_class is None:
+            return ()
+        if self.result is not None and (error := self.result.error) is not None:
+            return (f"{error.type}: {error.message}" if error.type else error.message,)
+        failed = () if self.checks is None else self.checks.sentences
+        return failed or self.response.noted or (self.error_class.value.replace("_", " "),)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the attempt as plain JSON data."""
         checks = () if self.checks is None else self.checks.outcomes
@@ -89,6 +99,7 @@ class Attempt:
             "dependencies": list(self.response.dependencies),
             "explanation": self.explanation,
             "error_class": None if self.error_class is None else self.error_class.value,
+            "problems": list(self.problems),
             "result": None if self.result is None else self.result.to_dict(),
             "checks": [
                 {"name": one.name, "passed": one.passed, "weight": one.weight, "message": one.message} for one in checks

@@ -265,7 +265,7 @@ class Profiles:
         section = self.languages.get(name, LanguageSection())
         if not (asked := section.model or self.default):
             raise InvalidValue(
-                f"no coding agent is chosen{f' for {name}' if name else ''}: give a profile, or set default"
+                f"no model is chosen{f' for {name}' if name else ''}: name a profile, or set default in [{_SECTION}]"
             )
         found = self._named(asked)
         if section.max_tokens is not None:

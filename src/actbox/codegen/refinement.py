@@ -152,7 +152,8 @@ class Refinement:
                 f"{counted(further, 'further program')} may follow an error of its class: {why}",
             )
         if self._attempts >= self.policy.max_attempts:
-            return End(None, "attempts", f"all {self._attempts} attempts failed, the last one with {why}")
+            several = f"all {self._attempts} attempts failed, the last one"
+            return End(None, "attempts", f"{several if self._attempts > 1 else 'the only attempt failed'} with {why}")
         return None
 
     def _is_seen(self, *parts: str) -> bool:

@@ -175,12 +175,15 @@ class Task:
         object.__setattr__(self, "language", language_named(self.language) or self.language)
         outputs = (_file_name(one, "Task.outputs", below="output") for one in _listed(self.outputs, "outputs"))
         object.__setattr__(self, "outputs", tuple(dict.fromkeys(outputs)))
-        for name, kinds in (("checks", (SchemaCheck, FileCheck, TextCheck)), ("examples", (Example,))):
+        for name, kinds, meant in (
+            ("checks", (SchemaCheck, FileCheck, TextCheck), "a function, a SchemaCheck, a FileCheck or a TextCheck"),
+            ("examples", (Example,), "an Example(input, expected_output)"),
+        ):
             given = _listed(getattr(self, name), name)
             if wrong := [
                 one for one in given if not isinstance(one, kinds) and (name == "examples" or not callable(one))
             ]:
-                raise InvalidValue(f"Task.{name}: {wrong[0]!r:.80} is none")
+                raise InvalidValue(f"Task.{name}: each is {meant}, not {wrong[0]!r:.80}")
             object.__setattr__(self, name, given)
         object.__setattr__(self, "output_requirements", _listed(self.output_requirements, "output_requirements"))
         left = MOST_INPUT_BYTES
@@ -304,8 +307,12 @@ def _content(name: str, path: Path, left: int) -> bytes:
         with open(path, "rb", opener=_without_waiting) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
-                raise InvalidValue(f"Task.inputs: {name!r}: {path} is no regular file; mount a directory by a policy")
+                raise InvalidValue(f"Task.inputs: {name!r}: {path} is no regular file")
             data = b"" if about.st_size > left else file.read(left + 1)
+    except IsADirectoryError:
+        raise InvalidValue(
+            f"Task.inputs: {name!r}: {path} is a directory; give its files, or mount it by a policy"
+        ) from None
     except OSError as error:
         raise InvalidValue(f"Task.inputs: {name!r}: {path} cannot be read: {error.strerror}") from None
     if about.st_size > left or len(data) > left:

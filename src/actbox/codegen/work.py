@@ -14,7 +14,7 @@ from actbox.capabilities.budgets import Account, Budget, BudgetExceeded
 from actbox.capabilities.prices import Prices, TokenPrice, Tokens
 from actbox.codeact.model import ChatModel, Message, ModelReply, TokenUsage, ToolSpec, complete
 from actbox.codeact.supervision import Supervision
-from actbox.core.errors import ToolError
+from actbox.core.errors import ActboxError, ToolError
 from actbox.core.labels import Label
 from actbox.core.packages import PackagePolicy
 from actbox.core.result import ExecutionResult
@@ -178,7 +178,8 @@ class Work:
                 why = ", and the budget has no more wall time" if is_budget else ""
                 reason = f"the model {name} did not answer in {seconds:g} s{why}"
                 raise Stopped("budget" if is_budget else "model", reason, error) from None
-            raise Stopped("model", f"{type(error).__name__}: {error}".rstrip(": "), error) from None
+            kind = "" if isinstance(error, ActboxError) else f"{type(error).__name__}: "  # our sentences need no name
+            raise Stopped("model", f"{kind}{error}".rstrip(": "), error) from None
         finally:
             wall_ms = (time.perf_counter() - begun) * 1000
             reservation.settle({**used, "wall_seconds": wall_ms / 1000})

@@ -143,10 +143,11 @@ def _head_of(value: str) -> str:
 
 def json_block(source: str) -> Markup:
     """Return JSON as HTML, indented unless it is short or very long; invalid JSON as printed output."""
-    if _JSON_LINE < len(source) <= _JSON_CHARS:
+    if len(source) <= _JSON_CHARS:
         try:
-            source = json.dumps(json.loads(source), indent=2, ensure_ascii=False)
-        except (ValueError, RecursionError):
+            value = json.loads(source)
+            source = source if len(source) <= _JSON_LINE else json.dumps(value, indent=2, ensure_ascii=False)
+        except (ValueError, RecursionError):  # such as the `repr` of a dict
             return output_block(source)
     return code_block(cut(source, SHOWN_CHARS), "json", numbered=False)
 
