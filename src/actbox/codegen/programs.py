@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,7 +29,9 @@ STDIN: Final = ".stdin"
 _ARGUMENT: Final = re.compile(r"\barg(?:ument|v|s|parse)?s?\b|command[ -]line", re.IGNORECASE)
 _STANDARD_INPUT: Final = re.compile(r"\bstdin\b|standard input", re.IGNORECASE)
 _READS_ARGUMENT: Final = re.compile(r"\bsys\.argv\b|\bargparse\b|\bprocess\.argv\b")
-_READS_STDIN: Final = re.compile(r"\bsys\.stdin\b|(?<![\w.])input\(|\bfileinput\b|\bopen\(0\)")
+_READS_STDIN: Final = re.compile(
+    r"\b(?:sys|process)\.stdin\b|(?<![\w.])input\(|\bfileinput\b|\bopen\(0\)|\breadFileSync\(\s*0\b|/dev/stdin\b"
+)
 _ENTRY: Final = re.compile(
     r"(?:(?P<module>[A-Za-z_][\w.]*):)?(?P<name>[A-Za-z_$][\w$]*)\s*(?P<call>\(.*\))?;?", re.DOTALL
 )
@@ -133,10 +135,15 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
         source = _beginning_with("; ".join(before), source) if before else source
     elif language in ("javascript", "typescript"):
         source = _called_in_javascript(_RELATIVE.sub(rf"\1./input/{FOLDER}/", source), response.entry_point)
+        before = []
         if by_argument and task.inputs:
             given = [f"process.cwd() + {json.dumps(f'/input/{name}')}" for name in arguments]
             given = given or [json.dumps(_as_text(one)) for one in task.values.values()]
-            source = f"process.argv.splice(2, Infinity, {', '.join(given)}); {source}"
+            before.append(f"process.argv.splice(2, Infinity, {', '.join(given)})")
+        if stdin:  # the file gets the lowest free descriptor; the program may have a `require` of its own
+            files_module = 'globalThis.require("node:fs")'
+            before.append(f"{files_module}.closeSync(0), {files_module}.openSync({json.dumps(f'input/{stdin}')})")
+        source = _javascript_beginning_with(before, source) if before else source
     others = {f"{FOLDER}/{path}": text for path, text in layout.others.items()}
     program = Program(
         source,
@@ -155,10 +162,12 @@ def task_of_example(task: Task, example: Example) -> Task:
     """Return a task whose inputs are those of an example.
 
     The example's input is an object with a file's content or a value by name; else it is the content of the task's one
-    file, or the value of its one variable, or of a variable `given` if the task has no inputs.
+    file, or the value of its one variable, or of a variable `given` if the task has no inputs. An object without the
+    name of the task's one input is the content or the value itself.
     """
     given = example.input
-    if isinstance(given, Mapping) and given and all(name in task.inputs or name.isidentifier() for name in given):
+    is_named = isinstance(given, Mapping) and given and all(one in task.inputs or one.isidentifier() for one in given)
+    if is_named and (len(task.inputs) != 1 or given.keys() & task.inputs.keys()):
         named = {name: _like(task.inputs.get(name), one) for name, one in given.items()}
         return task.with_inputs({**task.inputs, **named})
     if len(task.inputs) == 1:
@@ -307,6 +316,15 @@ def _beginning_with(statements: str, source: str) -> str:
         lines[number] = f"{statements}  {lines[number].strip()}".rstrip()
         return "\n".join(lines)
     return f"{statements}\n{source}"
+
+
+def _javascript_beginning_with(expressions: Sequence[str], source: str) -> str:
+    """Return a program in JavaScript that evaluates expressions first, with all its lines where they were.
+
+    They leave no value, which would be that of a program without one.
+    """
+    shebang, end, rest = source.partition("\n") if source.startswith("#!") else ("", "", source)
+    return f"{shebang}{end}{''.join(f'void ({one}); ' for one in expressions)}{rest}"
 
 
 def _inserted(lines: list[str], line: int, byte: int, text: str) -> str:

@@ -14,6 +14,7 @@ from actbox.core.errors import InvalidValue
 from actbox.core.labels import PUBLIC, Label, label_of
 from actbox.core.result import Artifact
 from actbox.core.values import CannotCross, crossed
+from actbox.rtfs.schemas import SchemaError, from_json_schema
 
 from .request import MOST_GOAL_CHARS, CodingRequest
 from .response import language_named
@@ -86,13 +87,20 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCheck:
-    """A check that the answer fits a JSON Schema."""
+    """A check that the answer fits a JSON Schema.
+
+    Raises `InvalidValue` for a schema that is none, or that has words which cannot be checked: no program could pass.
+    """
 
     schema: Mapping[str, Any] | bool
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Mapping | bool):
             raise InvalidValue(f"SchemaCheck takes a JSON Schema as a dict, not {type(self.schema).__name__}")
+        try:
+            from_json_schema(self.schema)
+        except SchemaError as error:
+            raise InvalidValue(f"SchemaCheck: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
