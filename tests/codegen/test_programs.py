@@ -35,6 +35,11 @@ async def value(box: Sandbox, given: CodingResponse, task: Task) -> Any:
         ("def main(rows):\n    return rows\n", "main", "main(rows)"),
         ("def main(path, *, rows, limit=3):\n    return rows\n", "main", "main('input/a.csv', rows=rows)"),
         ("from app import main\n", "main()", "main()"),
+        ("import asyncio\nasync def main():\n    return 1\n", "asyncio.run(main())", "asyncio.run(main())"),
+        ("def main():\n    return 1\n", "solution.main()", "main()"),
+        ("class App:\n    def run(self):\n        return 1\n", "App.run(App())", "App.run(App())"),
+        ("import app\n", "app.main()", ""),
+        ("def main():\n    return 1\nmain()\n", "solution.main()", ""),
         ("def main():\n    return 1\nmain()\n", "main()", ""),
         ("def main():\n    return 1\nif __name__ == '__main__':\n    main()\n", "main()", ""),
         ("import asyncio\nasync def main():\n    return 1\nasyncio.run(main())\n", "main()", ""),
@@ -130,6 +135,7 @@ def test_an_example_that_is_an_object_is_the_tasks_one_input() -> None:
     [
         (response("def main(path):\n    return open(path).read()\n", entry_point="main"), {"a.csv": "x,1"}, "x,1"),
         (response("import sys\nopen(sys.argv[1]).read()\n"), {"a.csv": "x,1"}, "x,1"),
+        (response("import sys\nopen(sys.argv[1]).read()\n", input_parsing="positional"), {"a.csv": "x,1"}, "x,1"),
         (response("import sys\nsys.stdin.read()\n"), {"a.csv": "x,1"}, "x,1"),
         (response("n = int(input())\nn * 2\n"), {"n": 21}, 42),
         (response("import subprocess\nsubprocess.check_output('cat')\n", input_parsing="stdin"), {"a.b": "x"}, b"x"),
@@ -148,7 +154,7 @@ def test_an_example_that_is_an_object_is_the_tasks_one_input() -> None:
         ),
         (response(files={"main.py": "import core\ncore.A\n", "core.py": "A = 3"}), {}, 3),
     ],
-    ids=["path", "argument", "stdin", "input()", "child", "spread", "package", "modules"],
+    ids=["path", "argument", "argument as a path", "stdin", "input()", "child", "spread", "package", "modules"],
 )
 async def test_programs_get_their_inputs_as_they_want_them(
     given: CodingResponse, inputs: dict[str, Any], expected: Any, box: Sandbox

@@ -152,6 +152,7 @@ def test_files_that_are_too_large_are_refused_before_they_are_read(
         ({"checks": ["words"]}, "Task.checks"),
         ({"examples": [(1, 2)]}, "Task.examples"),
         ({"language": ""}, "Task.language"),
+        ({"constraints": {"max_lines": 3}}, "Task.constraints is Constraints(…)"),
     ],
 )
 def test_what_a_task_cannot_have_is_refused(fields: dict[str, Any], words: str) -> None:

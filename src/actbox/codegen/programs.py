@@ -26,7 +26,7 @@ FOLDER: Final = ".program"
 STDIN: Final = ".stdin"
 """The file below `/input` with the standard input of a program whose inputs are values."""
 
-_ARGUMENT: Final = re.compile(r"\barg(?:ument|v|s|parse)?s?\b|command[ -]line", re.IGNORECASE)
+_ARGUMENT: Final = re.compile(r"\barg(?:ument|v|s|parse)?s?\b|command[ -]line|\bCLI\b|\bpositional\b", re.IGNORECASE)
 _STANDARD_INPUT: Final = re.compile(r"\bstdin\b|standard input", re.IGNORECASE)
 _READS_ARGUMENT: Final = re.compile(r"\bsys\.argv\b|\bargparse\b|\bprocess\.argv\b")
 _READS_STDIN: Final = re.compile(
@@ -176,6 +176,12 @@ def task_of_example(task: Task, example: Example) -> Task:
     return task.with_inputs({**task.inputs, "given": given})
 
 
+def with_input_of_example(task: Task) -> Task:
+    """Return a task without inputs with those of its first example, since its programs are made for some."""
+    example = next((one for one in task.examples if not one.is_placeholder), None)
+    return task if example is None or task.inputs or task.declared else task_of_example(task, example)
+
+
 def _like(before: Any, given: Any) -> Any:
     if not isinstance(before, InputFile):
         return given
@@ -206,8 +212,10 @@ def _called_in_python(source: str, entry_point: str, task: Task) -> tuple[str, l
     """Return a program in which its entry point is called, and what keeps that from being done."""
     found = _ENTRY.fullmatch(entry_point.strip())
     tree = parse(Program(source))
-    if found is None or isinstance(tree, Unread):
-        return source, []  # it says nothing, or the run says that it does not parse
+    if isinstance(tree, Unread):
+        return source, []  # the run says so
+    if found is None:
+        return _ending_with_call(source, tree, entry_point.strip()), []
     name, call = found["name"], (found["call"] or "()").strip()
     function = next((one for one in tree.body if isinstance(one, _DEFINITIONS) and one.name == name), None)
     if _calls(tree, name) or (function is None and not _binds(tree, name)):
@@ -222,6 +230,28 @@ def _called_in_python(source: str, entry_point: str, task: Task) -> tuple[str, l
         call = f"({filled})"
     awaited = "await " if isinstance(function, ast.AsyncFunctionDef) else ""
     return f"{source.rstrip()}\n{awaited}{name}{call}\n", problems
+
+
+def _ending_with_call(source: str, tree: ast.Module, entry_point: str) -> str:
+    """Return a program that ends with a call such as `asyncio.run(main())` or `solution.main()`, unless it has it.
+
+    A module that the program does not know, such as `solution`, is the program itself.
+    """
+    call = parse(Program(entry_point))
+    if isinstance(call, Unread) or len(call.body) != 1 or not isinstance(call.body[0], ast.Expr):
+        return source
+    expression = call.body[0].value
+    if not isinstance(expression, ast.Call) or not isinstance(expression.func, ast.Attribute):
+        return source
+    defined = {one.name for one in tree.body if isinstance(one, _DEFINITIONS)}
+    if isinstance(root := expression.func.value, ast.Name) and root.id not in defined and not _binds(tree, root.id):
+        if expression.func.attr not in defined:
+            return source
+        expression.func = ast.Name(expression.func.attr, ast.Load())
+    used = {one.id for one in ast.walk(expression) if isinstance(one, ast.Name)} & defined
+    if not used or any(_calls(tree, name) for name in used):
+        return source
+    return f"{source.rstrip()}\n{ast.unparse(expression)}\n"
 
 
 def _calls(tree: ast.Module, name: str) -> bool:

@@ -174,6 +174,8 @@ class Task:
             )
         if not isinstance(self.inputs, Mapping):
             raise InvalidValue(f"Task.inputs is a dict such as {{'sales.csv': b'1,2'}}, not {self.inputs!r:.80}")
+        if not isinstance(self.constraints, Constraints):
+            raise InvalidValue(f"Task.constraints is Constraints(…), not {self.constraints!r:.80}")
         if type(self.best_of) is not int or not 1 <= self.best_of <= MOST_CANDIDATES:
             raise InvalidValue(f"Task.best_of is a number from 1 to {MOST_CANDIDATES}, not {self.best_of!r}")
         if not isinstance(self.language, str) or not self.language:
