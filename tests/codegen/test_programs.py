@@ -69,6 +69,22 @@ def test_entry_points_of_javascript_are_called_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "call"),
+    [
+        ("function main(path) { return path }", "main('input/a.csv')"),
+        ("const main = async (rows, path) => rows", "main(rows, 'input/a.csv')"),
+        ("const main = ({ rows }) => rows", "main()"),
+        ("function main(a, b, c) { return a }", "main()"),
+    ],
+)
+def test_parameters_of_entry_points_in_javascript_are_filled(source: str, call: str) -> None:
+    inputs = {"rows": [1], "a.csv": b"x"} if "rows" in source else {"a.csv": b"x"}
+    task = Task("do", language="javascript", inputs=inputs)
+    made = runnable(response(source, language="javascript", entry_point="main"), task)
+    assert made.program.code == f"{source}\nawait {call}\n"
+
+
+@pytest.mark.parametrize(
     ("source", "begins"),
     [
         ("import sys\nprint(sys.argv)\n", "__import__('sys').argv[1:] = [{}]; import sys\n"),

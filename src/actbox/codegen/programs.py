@@ -134,7 +134,7 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
             before.append(f"__import__('os').dup2(__import__('os').open({f'input/{stdin}'!r}, 0), 0)")
         source = _beginning_with("; ".join(before), source) if before else source
     elif language in ("javascript", "typescript"):
-        source = _called_in_javascript(_RELATIVE.sub(rf"\1./input/{FOLDER}/", source), response.entry_point)
+        source = _called_in_javascript(_RELATIVE.sub(rf"\1./input/{FOLDER}/", source), response.entry_point, task)
         before = []
         if by_argument and task.inputs:
             given = [f"process.cwd() + {json.dumps(f'/input/{name}')}" for name in arguments]
@@ -286,22 +286,32 @@ def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef, task: Task) -> 
     positional = [*given.posonlyargs, *given.args]
     needed = positional[: len(positional) - len(given.defaults)]
     needed += [one for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
-    names = [one.arg for one in needed]
-    filled = {name: name for name in names if name in task.values}
-    open_ones = [name for name in names if name not in filled]
-    left = [name for name in task.values if name not in filled]
+    filled = _filled([one.arg for one in needed], task)
+    if filled is None:
+        return None
+    keywords = {one.arg for one in given.kwonlyargs}
+    return ", ".join(f"{name}={value}" if name in keywords else value for name, value in filled.items())
+
+
+def _filled(names: Sequence[str], task: Task) -> dict[str, str] | None:
+    """Return the expression for each parameter of a function, `None` if a task's inputs are too few.
+
+    The expressions are the same in Python and in JavaScript.
+    """
+    filled = {name: name if name in task.values else "" for name in names}
+    open_ones = [name for name in names if not filled[name]]
+    left = [name for name in task.values if not filled.get(name)]
     left += [repr(f"input/{name}") for name in task.files]
     items = task.values.get(left[0]) if len(left) == 1 < len(open_ones) else None
     if isinstance(items, list) and len(items) == len(open_ones):
         left = [f"{left[0]}[{at}]" for at in range(len(items))]
     if len(left) < len(open_ones):
         return None
-    filled.update(zip(open_ones, left, strict=False))
-    keywords = {one.arg for one in given.kwonlyargs}
-    return ", ".join(f"{name}={filled[name]}" if name in keywords else filled[name] for name in names)
+    return filled | dict(zip(open_ones, left, strict=False))
 
 
-def _called_in_javascript(source: str, entry_point: str) -> str:
+def _called_in_javascript(source: str, entry_point: str, task: Task) -> str:
+    """Return a program in which its entry point is called, with the inputs that fill plain parameters."""
     found = _ENTRY.fullmatch(entry_point.strip())
     if found is None:
         return source
@@ -312,7 +322,11 @@ def _called_in_javascript(source: str, entry_point: str) -> str:
     )
     if not defined or uses > 0:
         return source
-    return f"{source.rstrip()}\nawait {found['name']}{found['call'] or '()'}\n"
+    call = (found["call"] or "()").strip()
+    given = re.search(rf"\b(?:function\s+{name}|{name}\s*=\s*(?:async\s*)?(?:function\s*)?)\s*\(([\w$,\s]+)\)", source)
+    if call == "()" and given and (names := re.findall(r"[\w$]+", given[1])):
+        call = f"({', '.join((_filled(names, task) or {}).values())})"
+    return f"{source.rstrip()}\nawait {found['name']}{call}\n"
 
 
 # What stands before the first statement
