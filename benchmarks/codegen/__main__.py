@@ -53,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help="solve this public set")
     parser.add_argument("--m3tooleval", type=Path, metavar="FOLDER", help="solve this public set")
     given = parser.parse_args(arguments)
-    if min(given.attempts, given.at_once) < 1:
-        parser.error("--attempts and --at-once are at least 1")
+    if min(given.attempts, given.at_once, 1 if given.most is None else given.most) < 1:
+        parser.error("--attempts, --at-once and --most are at least 1")
     if given.m3tooleval and not given.model:
         parser.error("M3ToolEval has no programs to be scripted: give --model")
     try:

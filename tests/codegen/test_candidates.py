@@ -130,6 +130,13 @@ async def test_the_choice_is_told_with_its_reason(box: Sandbox) -> None:
     assert (chosen.candidate, chosen.reason) == (2, "2 of 3 candidates agree, and the first of equals")
 
 
+async def test_one_candidate_that_succeeds_is_not_called_the_only_one_of_all(box: Sandbox) -> None:
+    agent = CodingAgent(ScriptedModel([block("1 / 0"), block("2")]), box, retry=ONCE)
+    events = [event async for event in agent.stream(Task("two", best_of=2))]
+    (chosen,) = (event for event in events if isinstance(event, Chosen))
+    assert (chosen.candidate, chosen.reason) == (2, "the only one that ran to its end")
+
+
 async def test_a_budget_that_covers_two_candidates_leaves_the_third_out(box: Sandbox) -> None:
     outcome = await chosen_from([block("1"), block("1"), block("1")], box, budget=Budget(steps=2))
     assert (outcome.solved, outcome.usage.model_calls, len(outcome.attempts)) == (True, 2, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -194,6 +195,15 @@ async def test_examples_are_run_as_checks(box: Sandbox) -> None:
     assert outcome.usage.runs == 6
 
 
+async def test_a_program_runs_on_the_first_example_if_the_task_has_no_inputs(box: Sandbox) -> None:
+    task = Task("Write add(a, b).", examples=[Example([3, 4], 7), Example([1, 1], 2)])
+    add = answered(code="def add(a, b):\n    return a * b if a == 1 else a + b", entry_point="add")
+    model = ScriptedModel([add, answered(code="def add(a, b):\n    return a + b", entry_point="add")])
+    outcome = await CodingAgent(model, box, retry=QUICK).solve(task)
+    assert (outcome.answer, [one.error_class for one in outcome.attempts]) == (7, [ErrorClass.CHECK_FAILED, None])
+    assert "given = [3, 4]" in model.asked[0][-1].text
+
+
 async def test_an_example_has_no_effects(box: Sandbox) -> None:
     sent: list[int] = []
 
@@ -352,6 +362,20 @@ async def test_a_blocked_program_does_not_run(box: Sandbox) -> None:
     assert (outcome.stopped, outcome.usage.runs) == ("policy", 1)
     assert outcome.attempts[0].result is not None and outcome.attempts[0].result.error is not None
     assert outcome.attempts[0].result.error.type == "ReviewBlocked"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"model": None}, "a model is a name"),
+        ({"budget": 0.2}, "budget is of the type Budget, not float"),
+        ({"retry": {"max_attempts": 3}}, "retry is of the type RetryPolicy, not dict"),
+        ({"packages": ["pandas"]}, "packages is of the type PackagePolicy, not list"),
+    ],
+)
+def test_what_an_agent_cannot_be_given_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidValue, match=re.escape(words)):
+        CodingAgent(**{"model": ScriptedModel([]), "box": actbox.open_sandbox("linux"), **given})
 
 
 def test_approval_without_an_approver_is_refused() -> None:

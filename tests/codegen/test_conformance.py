@@ -94,6 +94,13 @@ def test_output_requirements_become_checks_where_they_can() -> None:
     assert prints(ExecutionResult(stdout="12")) is True
 
 
+def test_what_a_requirement_forbids_is_not_asked_for() -> None:
+    forbidding = ["no output on stdout", "Do not write a PNG file", "it prints nothing", "Don't write debug.log."]
+    assert required_checks(Task("do", output_requirements=forbidding)) == ((), tuple(forbidding))
+    (file,), left = required_checks(Task("do", output_requirements=["no title, but chart.png with a legend"]))
+    assert (file, left) == (FileCheck("chart.png"), ())
+
+
 @pytest.mark.parametrize(
     ("wanted", "result"),
     [

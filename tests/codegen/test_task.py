@@ -155,6 +155,7 @@ def test_files_that_are_too_large_are_refused_before_they_are_read(
         ),
         ({"examples": [(1, 2)]}, "Task.examples"),
         ({"language": ""}, "Task.language"),
+        ({"constraints": {"max_lines": 3}}, "Task.constraints is Constraints(…)"),
     ],
 )
 def test_what_a_task_cannot_have_is_refused(fields: dict[str, Any], words: str) -> None:
@@ -173,6 +174,8 @@ def test_checks_and_constraints_are_checked_when_they_are_made() -> None:
     for make in (
         lambda: FileCheck("../a"),
         lambda: SchemaCheck("no schema"),  # type: ignore[arg-type]
+        lambda: SchemaCheck({"type": "whole number"}),
+        lambda: SchemaCheck({"type": "integer", "multipleOf": 2}),  # it is not known, so every answer would fail
         lambda: TextCheck(" "),
         lambda: TextCheck("x", "unittest"),  # type: ignore[arg-type]
         lambda: TextCheck("x", written_by="nobody"),  # type: ignore[arg-type]

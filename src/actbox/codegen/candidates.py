@@ -42,6 +42,10 @@ def _choice(loops: Sequence[CandidateLoop]) -> tuple[CandidateLoop, str]:
     waiting = [loop for loop in loops if loop.needed]
     if proven or len(solved) > len(waiting):
         chosen = proven or solved
+        if len(chosen) == 1:
+            return chosen[
+                0
+            ], "the only candidate that passed its checks" if proven else "the only one that ran to its end"
         index, reason = choose([loop.found for loop in chosen if loop.found is not None])
         return chosen[index], reason
     if waiting:

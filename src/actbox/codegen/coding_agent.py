@@ -31,6 +31,7 @@ from .input_schemas import SECONDS, FileSchema, describe_inputs
 from .outcome import CodingEvent, Finished, Outcome, Planned
 from .places import Places
 from .profiles import Profiles
+from .programs import with_input_of_example
 from .prompts import Prompt, refinement_prompt
 from .protocol import response_of
 from .request_prompts import request_for_tests
@@ -112,6 +113,16 @@ class CodingAgent:
         if not isinstance(given, Sandbox):
             kind = type(given).__name__
             raise InvalidValue(f"an agent's programs run in a sandbox, such as open_sandbox() makes, not in a {kind}")
+        for name, value, kinds in (
+            ("retry", retry, (RetryPolicy,)),
+            ("packages", packages, (PackagePolicy,)),
+            ("budget", budget, (Budget, Account)),
+            ("profiles", profiles, (Profiles,)),
+        ):
+            if value is not None and not isinstance(value, kinds):
+                raise InvalidValue(f"{name} is of the type {kinds[0].__name__}, not {type(value).__name__}")
+        if not isinstance(model, Profiles | str) and not callable(getattr(model, "complete", None)):
+            raise InvalidValue(f"a model is a name such as 'openai:gpt-5', Profiles or a chat model, not {model!r:.80}")
         self._profiles = profiles
         self._model: ChatModel | None = None
         self._connected: ConnectedModel | None = None
@@ -236,6 +247,7 @@ class CodingAgent:
     ) -> Outcome:
         cleared = _lower(self._clearance, cleared)
         task.check_cleared(cleared)
+        task = with_input_of_example(task) if runs else task
         async with AsyncExitStack() as stack:
             places = Places(self._box, self._sandboxes, self._checks_in, stack)
             work = Work(task, settings, places, account, tell, session, cleared)

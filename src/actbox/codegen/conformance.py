@@ -25,6 +25,8 @@ _ENDINGS: Final = (
 _FILE_NAME: Final = re.compile(
     rf"(?<![\w/.*-])(?:/?(?:workspace/)?output/)?([\w-]+(?:[./][\w-]+)*\.(?:{_ENDINGS}))(?![\w/])", re.IGNORECASE
 )
+_NEGATED: Final = re.compile(r"\b(?:no|not|never|without|avoid|nothing)\b[^.,;:]*\Z|n't\b[^.,;:]*\Z", re.IGNORECASE)
+"""Words by which a requirement forbids what follows them."""
 _STDOUT: Final = re.compile(r"\b(?:stdout|standard output|prints?|printed|console)\b", re.IGNORECASE)
 _FORMATS: Final[Mapping[str, tuple[tuple[str, ...], bytes]]] = {
     r"png": ((".png",), b"\x89PNG\r\n"),
@@ -176,15 +178,23 @@ def _may_be_in(asked: str, language: str) -> bool:
 
 def _checks_of(text: str) -> list[Check]:
     text = text[:_MOST_REQUIREMENT_CHARS]
-    found: list[Check] = [FileCheck(name) for name in _FILE_NAME.findall(text)]
-    if _STDOUT.search(text):
-        found.append(prints_something)
+    found: list[Check] = [FileCheck(one[1]) for one in _FILE_NAME.finditer(text) if not _is_negated(text, one)]
+    if stdout := _STDOUT.search(text):
+        if not _is_negated(text, stdout):
+            found.append(prints_something)
     elif not found:
         for words, (suffixes, begin) in _FORMATS.items():
-            if re.search(rf"\b(?:{words})\b", text, re.IGNORECASE) and (_A_FILE.search(text) or len(text.split()) <= 3):
+            named = re.search(rf"\b(?:{words})\b", text, re.IGNORECASE)
+            if named and not _is_negated(text, named) and (_A_FILE.search(text) or len(text.split()) <= 3):
                 found.append(_writes(words, suffixes, begin))
                 break
     return found
+
+
+def _is_negated(text: str, found: re.Match[str]) -> bool:
+    """Return True if a requirement forbids what it names, as in `no output on stdout` and `prints nothing`."""
+    after = text[found.end() :].lstrip().lower()
+    return bool(_NEGATED.search(text[: found.start()])) or after.startswith(("nothing", "no "))
 
 
 def prints_something(result: ExecutionResult) -> bool | str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,10 +26,12 @@ FOLDER: Final = ".program"
 STDIN: Final = ".stdin"
 """The file below `/input` with the standard input of a program whose inputs are values."""
 
-_ARGUMENT: Final = re.compile(r"\barg(?:ument|v|s|parse)?s?\b|command[ -]line", re.IGNORECASE)
+_ARGUMENT: Final = re.compile(r"\barg(?:ument|v|s|parse)?s?\b|command[ -]line|\bCLI\b|\bpositional\b", re.IGNORECASE)
 _STANDARD_INPUT: Final = re.compile(r"\bstdin\b|standard input", re.IGNORECASE)
 _READS_ARGUMENT: Final = re.compile(r"\bsys\.argv\b|\bargparse\b|\bprocess\.argv\b")
-_READS_STDIN: Final = re.compile(r"\bsys\.stdin\b|(?<![\w.])input\(|\bfileinput\b|\bopen\(0\)")
+_READS_STDIN: Final = re.compile(
+    r"\b(?:sys|process)\.stdin\b|(?<![\w.])input\(|\bfileinput\b|\bopen\(0\)|\breadFileSync\(\s*0\b|/dev/stdin\b"
+)
 _ENTRY: Final = re.compile(
     r"(?:(?P<module>[A-Za-z_][\w.]*):)?(?P<name>[A-Za-z_$][\w$]*)\s*(?P<call>\(.*\))?;?", re.DOTALL
 )
@@ -37,6 +39,8 @@ _JAVASCRIPT_CALL: Final = re.compile(
     r"""\(\s*(?:{0}(?:\s*,\s*{0})*)?\s*\)""".format(r"""(?:"[^"\\\n]*"|'[^'\\\n]*'|-?[\w$.]+(?:\[\d+\])?)""")
 )
 """A call whose arguments are texts, numbers and names."""
+_STARTERS: Final = frozenset({"asyncio.run", "anyio.run", "trio.run", "typer.run"})
+"""The calls that may start a function of a program."""
 _PLAIN: Final = (
     *(ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.expr_context, ast.keyword, ast.Starred),
     *(ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.unaryop),
@@ -145,11 +149,16 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
         source = _beginning_with("; ".join(before), source) if before else source
     elif language in ("javascript", "typescript"):
         source = _RELATIVE.sub(rf"\1./input/{FOLDER}/", source)
-        source, problems = _called_in_javascript(source, response.entry_point)
+        source, problems = _called_in_javascript(source, response.entry_point, task)
+        before = []
         if by_argument and task.inputs:
             given = [f"process.cwd() + {json.dumps(f'/input/{name}')}" for name in arguments]
             given = given or [json.dumps(_as_text(one)) for one in task.values.values()]
-            source = f"process.argv.splice(2, Infinity, {', '.join(given)}); {source}"
+            before.append(f"process.argv.splice(2, Infinity, {', '.join(given)})")
+        if stdin:  # the file gets the lowest free descriptor; the program may have a `require` of its own
+            files_module = 'globalThis.require("node:fs")'
+            before.append(f"{files_module}.closeSync(0), {files_module}.openSync({json.dumps(f'input/{stdin}')})")
+        source = _javascript_beginning_with(before, source) if before else source
     others = {f"{FOLDER}/{path}": text for path, text in layout.others.items()}
     program = Program(
         source,
@@ -168,16 +177,24 @@ def task_of_example(task: Task, example: Example) -> Task:
     """Return a task whose inputs are those of an example.
 
     The example's input is an object with a file's content or a value by name; else it is the content of the task's one
-    file, or the value of its one variable, or of a variable `given` if the task has no inputs.
+    file, or the value of its one variable, or of a variable `given` if the task has no inputs. An object without the
+    name of the task's one input is the content or the value itself.
     """
     given = example.input
-    if isinstance(given, Mapping) and given and all(name in task.inputs or name.isidentifier() for name in given):
+    is_named = isinstance(given, Mapping) and given and all(one in task.inputs or one.isidentifier() for one in given)
+    if is_named and (len(task.inputs) != 1 or given.keys() & task.inputs.keys()):
         named = {name: _like(task.inputs.get(name), one) for name, one in given.items()}
         return task.with_inputs({**task.inputs, **named})
     if len(task.inputs) == 1:
         ((name, before),) = task.inputs.items()
         return task.with_inputs({name: _like(before, given)})
     return task.with_inputs({**task.inputs, "given": given})
+
+
+def with_input_of_example(task: Task) -> Task:
+    """Return a task without inputs with those of its first example, since its programs are made for some."""
+    example = next((one for one in task.examples if not one.is_placeholder), None)
+    return task if example is None or task.inputs or task.declared else task_of_example(task, example)
 
 
 def _like(before: Any, given: Any) -> Any:
@@ -210,8 +227,10 @@ def _called_in_python(source: str, entry_point: str, task: Task) -> tuple[str, l
     """Return a program in which its entry point is called, and what keeps that from being done."""
     found = _ENTRY.fullmatch(entry_point.strip())
     tree = parse(Program(source))
-    if found is None or isinstance(tree, Unread):
-        return source, []  # it says nothing, or the run says that it does not parse
+    if isinstance(tree, Unread):
+        return source, []  # the run says so
+    if found is None:
+        return _ending_with_call(source, tree, entry_point.strip()), []
     name, call = found["name"], (found["call"] or "()").strip()
     function = next((one for one in tree.body if isinstance(one, _DEFINITIONS) and one.name == name), None)
     if _calls(tree, name) or (function is None and not _binds(tree, name)):
@@ -247,6 +266,43 @@ def _not_plain(name: str) -> str:
     return f"The entry point is more than a call of {name} with plain arguments: call {name} in the program itself."
 
 
+def _ending_with_call(source: str, tree: ast.Module, entry_point: str) -> str:
+    """Return a program that ends with a call such as `asyncio.run(main())` or `solution.main()`, unless it has it.
+
+    A module that the program does not know, such as `solution`, is the program itself. Other calls are left out, since
+    nobody has reviewed them.
+    """
+    call = parse(Program(entry_point))
+    if isinstance(call, Unread) or len(call.body) != 1 or not isinstance(call.body[0], ast.Expr):
+        return source
+    made = call.body[0].value
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
+        return source
+    defined = {one.name for one in tree.body if isinstance(one, _DEFINITIONS)}
+    root, name = made.func.value, made.func.attr
+    if not isinstance(root, ast.Name):
+        return source
+    if root.id not in defined and not _binds(tree, root.id):
+        made = ast.Call(ast.Name(name, ast.Load()), made.args, made.keywords)
+    elif root.id not in defined and f"{root.id}.{name}" not in _STARTERS:
+        return source
+    used = {one.id for one in ast.walk(made) if isinstance(one, ast.Name)} & defined
+    is_plain = all(_is_own(one, defined) for one in (*made.args, *(one.value for one in made.keywords)))
+    if not used or not is_plain or any(_calls(tree, name) for name in used):
+        return source
+    return f"{source.rstrip()}\n{ast.unparse(made)}\n"
+
+
+def _is_own(argument: ast.expr, defined: Container[str]) -> bool:
+    """Return True for a plain argument, a function or class of the program, or a call of one with plain arguments."""
+    if isinstance(argument, ast.Name):
+        return argument.id in defined
+    if isinstance(argument, ast.Call):
+        name = argument.func.id if isinstance(argument.func, ast.Name) else ""
+        return name in defined and _is_plain_call(name, ast.unparse(argument).removeprefix(name))
+    return all(isinstance(node, _PLAIN) for node in ast.walk(argument))
+
+
 def _calls(tree: ast.Module, name: str) -> bool:
     """Return True if a program calls a function outside of all functions."""
     waiting: list[ast.AST] = [one for one in tree.body if not isinstance(one, _DEFINITIONS)]
@@ -279,23 +335,32 @@ def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef, task: Task) -> 
     positional = [*given.posonlyargs, *given.args]
     needed = positional[: len(positional) - len(given.defaults)]
     needed += [one for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
-    names = [one.arg for one in needed]
-    filled = {name: name for name in names if name in task.values}
-    open_ones = [name for name in names if name not in filled]
-    left = [name for name in task.values if name not in filled]
+    filled = _filled([one.arg for one in needed], task)
+    if filled is None:
+        return None
+    keywords = {one.arg for one in given.kwonlyargs}
+    return ", ".join(f"{name}={value}" if name in keywords else value for name, value in filled.items())
+
+
+def _filled(names: Sequence[str], task: Task) -> dict[str, str] | None:
+    """Return the expression for each parameter of a function, `None` if a task's inputs are too few.
+
+    The expressions are the same in Python and in JavaScript.
+    """
+    filled = {name: name if name in task.values else "" for name in names}
+    open_ones = [name for name in names if not filled[name]]
+    left = [name for name in task.values if not filled.get(name)]
     left += [repr(f"input/{name}") for name in task.files]
     items = task.values.get(left[0]) if len(left) == 1 < len(open_ones) else None
     if isinstance(items, list) and len(items) == len(open_ones):
         left = [f"{left[0]}[{at}]" for at in range(len(items))]
     if len(left) < len(open_ones):
         return None
-    filled.update(zip(open_ones, left, strict=False))
-    keywords = {one.arg for one in given.kwonlyargs}
-    return ", ".join(f"{name}={filled[name]}" if name in keywords else filled[name] for name in names)
+    return filled | dict(zip(open_ones, left, strict=False))
 
 
-def _called_in_javascript(source: str, entry_point: str) -> tuple[str, list[str]]:
-    """Return what `_called_in_python` does, for JavaScript and TypeScript."""
+def _called_in_javascript(source: str, entry_point: str, task: Task) -> tuple[str, list[str]]:
+    """Return what `_called_in_python` does, for JavaScript and TypeScript: inputs fill plain parameters."""
     found = _ENTRY.fullmatch(entry_point.strip())
     if found is None:
         return source, []
@@ -306,9 +371,12 @@ def _called_in_javascript(source: str, entry_point: str) -> tuple[str, list[str]
     )
     if not defined or uses > 0:
         return source, []
-    call = found["call"] or "()"
+    call = (found["call"] or "()").strip()
     if not _JAVASCRIPT_CALL.fullmatch(call):
         return source, [_not_plain(found["name"])]
+    given = re.search(rf"\b(?:function\s+{name}|{name}\s*=\s*(?:async\s*)?(?:function\s*)?)\s*\(([\w$,\s]+)\)", source)
+    if call == "()" and given and (names := re.findall(r"[\w$]+", given[1])):
+        call = f"({', '.join((_filled(names, task) or {}).values())})"
     return f"{source.rstrip()}\nawait {found['name']}{call}\n", []
 
 
@@ -350,6 +418,15 @@ def _beginning_with(statements: str, source: str) -> str:
         lines[number] = f"{statements}  {lines[number].strip()}".rstrip()
         return "\n".join(lines)
     return f"{statements}\n{source}"
+
+
+def _javascript_beginning_with(expressions: Sequence[str], source: str) -> str:
+    """Return a program in JavaScript that evaluates expressions first, with all its lines where they were.
+
+    They leave no value, which would be that of a program without one.
+    """
+    shebang, end, rest = source.partition("\n") if source.startswith("#!") else ("", "", source)
+    return f"{shebang}{end}{''.join(f'void ({one}); ' for one in expressions)}{rest}"
 
 
 def _inserted(lines: list[str], line: int, byte: int, text: str) -> str:

@@ -14,6 +14,7 @@ from actbox.core.errors import InvalidValue
 from actbox.core.labels import PUBLIC, Label, label_of
 from actbox.core.result import Artifact
 from actbox.core.values import CannotCross, crossed
+from actbox.rtfs.schemas import SchemaError, from_json_schema
 
 from .request import MOST_GOAL_CHARS, CodingRequest
 from .response import language_named
@@ -88,13 +89,20 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCheck:
-    """A check that the answer fits a JSON Schema."""
+    """A check that the answer fits a JSON Schema.
+
+    Raises `InvalidValue` for a schema that is none, or that has words which cannot be checked: no program could pass.
+    """
 
     schema: Mapping[str, Any] | bool
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Mapping | bool):
             raise InvalidValue(f"SchemaCheck takes a JSON Schema as a dict, not {type(self.schema).__name__}")
+        try:
+            from_json_schema(self.schema)
+        except SchemaError as error:
+            raise InvalidValue(f"SchemaCheck: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +176,8 @@ class Task:
             )
         if not isinstance(self.inputs, Mapping):
             raise InvalidValue(f"Task.inputs is a dict such as {{'sales.csv': b'1,2'}}, not {self.inputs!r:.80}")
+        if not isinstance(self.constraints, Constraints):
+            raise InvalidValue(f"Task.constraints is Constraints(…), not {self.constraints!r:.80}")
         if type(self.best_of) is not int or not 1 <= self.best_of <= MOST_CANDIDATES:
             raise InvalidValue(f"Task.best_of is a number from 1 to {MOST_CANDIDATES}, not {self.best_of!r}")
         if not isinstance(self.language, str) or not self.language:
