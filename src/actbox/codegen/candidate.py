@@ -36,7 +36,7 @@ from .response import RESPONSE, CodingResponse
 from .retry import ErrorClass
 from .task import Check, Example, FileCheck, Task, TextCheck
 from .toolchains import is_built, launched, result_of_launched
-from .work import Answer, Stopped, Work, Writer
+from .work import Answer, PricedModel, Stopped, Work
 
 _MOST_KEPT: Final = 20_000
 """The most characters of a reply without a program that stay in the conversation."""
@@ -60,7 +60,7 @@ class CandidateLoop:
     def __init__(
         self,
         work: Work,
-        writer: Writer,
+        writer: PricedModel,
         number: int,
         *,
         schemas: Sequence[FileSchema],

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from actbox.capabilities.budgets import Account, Budget
-from actbox.capabilities.delegation import CodingAgent as Handler
+from actbox.capabilities.delegation import CodingHandler
 from actbox.capabilities.execution import OUTPUT_TYPES, output_of
 from actbox.capabilities.input_roots import InputLabels, InputRoot, input_files
 from actbox.capabilities.invocation import Invocation, canonical
@@ -33,7 +33,7 @@ _REQUEST: Final = ("task", "language", "inputs", "outputs", "constraints", "prof
 _RESPONSE: Final = ("explanation", "tests", "entry_point", "input_parsing", "output_format", "estimated_runtime_ms")
 
 
-def writing(agent: CodingAgent) -> Handler:
+def writing(agent: CodingAgent) -> CodingHandler:
     """Return the handler that has an agent write a program, which is not run, for `delegate.coding_agent`."""
 
     async def handler(call: Invocation) -> Mapping[str, Any]:
@@ -51,7 +51,7 @@ def refining(
     *,
     input_roots: InputLabels | Iterable[str | os.PathLike[str]] = (),
     output_types: Iterable[str] = OUTPUT_TYPES,
-) -> Handler:
+) -> CodingHandler:
     """Return the handler that has an agent write and correct a program until it works, for `code.refined_execute`.
 
     `input_roots` are the directories of the host below which `input_files` may lie, with the labels of their files, and

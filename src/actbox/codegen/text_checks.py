@@ -54,7 +54,7 @@ for source, code in zip(parts["sources"], parts["codes"]):
 """
 _OWN_IMPORT: Final = re.compile(r"^from \.\w+ import .*\n", re.MULTILINE)
 
-Outcome = Literal["passed", "failed", "skipped"]
+TestOutcome = Literal["passed", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class OneTest:
     """The outcome of one test; `message` says why it failed."""
 
     name: str
-    outcome: Outcome
+    outcome: TestOutcome
     message: str = ""
 
 

@@ -44,7 +44,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class PricedModel:
     """A model that writes programs, and its price, `None` if nobody knows it."""
 
     model: ChatModel
@@ -135,13 +135,13 @@ class Work:
             wall_ms=(time.perf_counter() - self._begun) * 1000,
         )
 
-    async def ask(self, writer: Writer, messages: Sequence[Message], output: ToolSpec | None = None) -> Answer:
+    async def ask(self, writer: PricedModel, messages: Sequence[Message], output: ToolSpec | None = None) -> Answer:
         """Ask a model. Raises `Stopped` if the budget is used up, or if the model fails or does not answer."""
         found = await self.counted(writer, lambda model: complete(model, messages, (), output), lambda reply: reply)
         return Answer(found[0], found[1], found[2])
 
     async def counted(
-        self, writer: Writer, call: Callable[[ChatModel], Awaitable[T]], reply_of: Callable[[T], ModelReply]
+        self, writer: PricedModel, call: Callable[[ChatModel], Awaitable[T]], reply_of: Callable[[T], ModelReply]
     ) -> tuple[T, float, float]:
         """Return what one call of a model returns, its cost and its milliseconds; raises what `ask` raises."""
         left = self.account.left_of("wall_seconds")
@@ -237,7 +237,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _cost(writer: Writer, tokens: Tokens) -> Decimal | None:
+def _cost(writer: PricedModel, tokens: Tokens) -> Decimal | None:
     if writer.price is None:
         return None
     return Prices(models={"it": writer.price}).cost({}, {"it": tokens}).usd
