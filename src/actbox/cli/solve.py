@@ -13,10 +13,10 @@ from rich.console import Console
 from actbox.codeact.blocks import fenced
 from actbox.codeact.model import TokenUsage
 from actbox.codegen.coding_agent import CodingAgent
+from actbox.codegen.notebook import Cell
 from actbox.codegen.outcome import Asked, Attempt, AttemptFinished, CodingUsage, Finished, Outcome
-from actbox.codegen.page import attempts_messages, page_title
+from actbox.codegen.page import attempts_page
 from actbox.codegen.task import Task
-from actbox.content.page import html_page
 from actbox.content.safe_text import spelt_out
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.contract import Session
@@ -98,7 +98,7 @@ def solve_request(request: SolveRequest, opening: Opening, *, as_json: bool) -> 
     if output.broken.is_set():
         return BROKEN_PIPE
     if request.page is not None:
-        write_page(_page(cells, end), request.page)
+        write_page(attempts_page([Cell(cell.task.goal, cell.outcome(end)) for cell in cells]), request.page)
     if as_json and not print_document(_document(cells, end, saved, problems)):
         return BROKEN_PIPE
     if end.code is not None:
@@ -206,21 +206,6 @@ def _save(
             problems.append(f"{file.name} could not be saved: {error}")
             say(f"warning: {problems[-1]}")
     return tuple(saved), tuple(problems)
-
-
-def _page(cells: Sequence[_Cell], end: _End) -> str:
-    messages = []
-    for cell in cells:
-        outcome = cell.outcome(end)
-        messages += attempts_messages(
-            cell.task.goal,
-            outcome.attempts,
-            solved=outcome.solved,
-            stopped=outcome.stopped,
-            answer=outcome.answer,
-            model=outcome.attempts[0].model if outcome.attempts else "",
-        )
-    return html_page(messages, title=page_title(cells[-1].task.goal))
 
 
 def _document(cells: Sequence[_Cell], end: _End, saved: Sequence[Path], problems: Sequence[str]) -> dict[str, Any]:

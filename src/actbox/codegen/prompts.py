@@ -98,10 +98,10 @@ def summary_of(error_class: ErrorClass, result: ExecutionResult | None, failed_c
     return ": ".join(filter(None, (error_class.value, cut_line(said))))
 
 
-def cut_line(text: str) -> str:
-    """Return a text as one line of at most 200 characters."""
-    line = " ".join(encodable(text[: 10 * _MOST_TRIED_CHARS]).split())
-    return line if len(line) <= _MOST_TRIED_CHARS else f"{line[: _MOST_TRIED_CHARS - 1]}…"
+def cut_line(text: str, most: int = _MOST_TRIED_CHARS) -> str:
+    """Return a text as one line of at most `most` characters."""
+    line = " ".join(encodable(text[: 10 * most]).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _parts(failure: Failure) -> Iterator[str]:
