@@ -26,6 +26,7 @@ from actbox.core.result import ExecutionResult
 from actbox.sandbox.blocking import run_blocking
 
 from .coding_agent import CodingAgent
+from .endings import finishing
 from .outcome import Attempt, AttemptFinished, AttemptStarted, CodingEvent, Finished, Outcome
 from .task import InputFile, Task
 
@@ -98,10 +99,7 @@ async def _outcome_of(
 
     However this ends, the invocation was charged with all that the agent has used, and keeps its attempts.
     """
-    account = _account(agent, call)
-    counts_calls = account.left_of("tool_calls") is not None
-    cancel = asyncio.Event()
-    following: asyncio.Task[Outcome] | None = None
+    account, cancel = _account(agent, call), asyncio.Event()
     try:
         stream = agent.stream(
             _task(call, label, files),
@@ -111,24 +109,19 @@ async def _outcome_of(
             max_attempts=call.input.get("max_attempts"),
             cleared=call.egress_max if call.cleared is None else call.cleared,
         )
-        following = asyncio.create_task(_followed(stream, call))
-        return await asyncio.shield(following)
+        counts_calls = account.left_of("tool_calls") is not None
+        return await finishing(_followed(stream, call, counts_calls), cancel)
     except InvalidValue as error:
         raise StepFailed("invalid", "validate_input", str(error)) from None
     finally:
-        cancel.set()
-        if following is not None:
-            await _ended(following)
-            if not following.cancelled() and following.exception() is None:
-                _keep(call, following.result(), counts_calls)
         call.count(steps=1)
         call.include(account)
         if not call.account.draws_on(agent.account):
             agent.account.charge(account.used)
 
 
-async def _followed(stream: AsyncGenerator[CodingEvent], call: Invocation) -> Outcome:
-    """Return the outcome of an agent's work, of which the invocation tells as it happens."""
+async def _followed(stream: AsyncGenerator[CodingEvent], call: Invocation, counts_calls: bool) -> Outcome:
+    """Return the outcome of an agent's work, which the invocation keeps, and of which it tells as it happens."""
     async with aclosing(stream) as events:
         async for event in events:
             if isinstance(event, AttemptStarted):
@@ -137,16 +130,9 @@ async def _followed(stream: AsyncGenerator[CodingEvent], call: Invocation) -> Ou
                 attempt, said = event.attempt, event.attempt.error_class
                 call.event(f"attempt {attempt.number}", "failed" if said else "done", said.value if said else "")
             elif isinstance(event, Finished):
+                _keep(call, event.outcome, counts_calls)
                 return event.outcome
     raise AssertionError("a coding agent's stream ended without Finished")
-
-
-async def _ended(following: asyncio.Task[Outcome]) -> None:
-    """Wait until the agent has ended, which `cancel` makes it do. Whoever cancels again ends it at once."""
-    try:
-        await asyncio.wait([following])
-    finally:
-        following.cancel()
 
 
 def _keep(call: Invocation, outcome: Outcome, counts_calls: bool) -> None:
