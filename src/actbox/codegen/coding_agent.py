@@ -169,7 +169,7 @@ class CodingAgent:
 
         Raises `InvalidValue`, and `ActboxError` for a profile that lacks a package or a key.
         """
-        return await _last(self.stream(task, session=session, budget=budget, cancel=cancel))
+        return await last_outcome(self.stream(task, session=session, budget=budget, cancel=cancel))
 
     async def write(
         self, task: Task | str, *, budget: Budget | Account | None = None, cancel: asyncio.Event | None = None
@@ -178,7 +178,7 @@ class CodingAgent:
 
         Only the task's language and constraints are checked. `stopped` is `returned` if there is such a program.
         """
-        return await _last(self.stream(task, budget=budget, cancel=cancel, runs=False))
+        return await last_outcome(self.stream(task, budget=budget, cancel=cancel, runs=False))
 
     async def stream(
         self,
@@ -298,7 +298,8 @@ def _lower(one: Label | None, other: Label | None) -> Label | None:
     return one if one <= other else other if other <= one else PUBLIC
 
 
-async def _last(events: AsyncGenerator[CodingEvent]) -> Outcome:
+async def last_outcome(events: AsyncGenerator[CodingEvent]) -> Outcome:
+    """Return the outcome at the end of a coding agent's events."""
     async with aclosing(events):
         async for event in events:
             if isinstance(event, Finished):
