@@ -71,7 +71,7 @@ class CandidateLoop:
         self._work, self._writer, self._number = work, writer, number
         self._checks, self._runs = checks, runs
         self._task = task = work.task
-        settings, self._turns = work.settings, work.turns
+        settings, self._turns = work.settings, work.settings.retry.turns(work.model_calls)
         self._refinement = Refinement(settings.retry, task.language, cleared=work.cleared, prompt=settings.prompt)
         self._request = first_request(task, schemas, cleared=work.cleared)
         self._loop: Loop | None = None

@@ -105,14 +105,6 @@ class Work:
         self.label = self.task.joined_label
 
     @property
-    def turns(self) -> int:
-        """The number of model calls that each candidate may make: those of planning are taken from them."""
-        retry = self.settings.retry
-        if retry.max_coding_turns is None:
-            return retry.max_attempts
-        return max(1, min(retry.max_attempts, retry.max_coding_turns - self.model_calls))
-
-    @property
     def may_plan(self) -> bool:
         """True if another call of the model may be spent on anything but programs."""
         most = self.settings.retry.max_coding_turns
