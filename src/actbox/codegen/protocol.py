@@ -26,8 +26,6 @@ from .request import CodingRequest, ConstraintsForm, ContextForm, ExampleForm, I
 from .response import RESPONSE, CodingResponse, Form
 from .task import ANY_LANGUAGE, Task
 
-__all__ = ["RESPONSE", "CodingRequest", "CodingResponse", "request_of", "response_of"]
-
 MOST_CHARS: Final = 2**18
 """The most characters of a reply that is read. A longer one has no program."""
 

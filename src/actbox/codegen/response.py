@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from actbox.codeact.blocks import fenced, only_block_of
+from actbox.codeact.blocks import only_block_of
 from actbox.codeact.model import ToolSpec
 
 Form = Literal["json", "call", "blocks", "code", "words", "nothing", "html", "unknown_tool", "cut", "too_long"]
@@ -29,8 +29,6 @@ _LANGUAGES: Final = {
     **dict.fromkeys(("c#", "csharp", "cs"), "c#"),
     **{name: name for name in ("java", "kotlin", "ruby", "php", "perl", "r", "julia", "swift", "lua", "sql")},
 }
-
-
 _COMMENT_MARKS: Final = {
     **dict.fromkeys(("", "python", "ruby", "r", "perl", "julia", "bash"), "#"),
     **dict.fromkeys(("lua", "sql"), "--"),
@@ -97,13 +95,6 @@ class CodingResponse(BaseModel):
     def sources(self) -> tuple[str, ...]:
         """The texts of the files that are code."""
         return (self.code, *(text for path, text in self.files.items() if language_named(path.rpartition(".")[2])))
-
-    @property
-    def blocks(self) -> str:
-        """The program as fenced blocks, for a prompt."""
-        parts = [fenced(self.code.rstrip("\n"), self.language)] if self.code else []
-        parts += [f"`{path}`:\n{fenced(text.rstrip(), self.language)}" for path, text in self.files.items()]
-        return "\n\n".join(parts)
 
     # Models do not always keep to a schema, and what they mean is often plain.
 
