@@ -80,6 +80,12 @@ def test_several_files_are_named_in_any_usual_way(text: str) -> None:
     assert "A = 1" in found.files["app/main.py"]
 
 
+@pytest.mark.parametrize(("language", "suffix"), [("kotlin", "kt"), ("ruby", "rb"), ("perl", "pl"), ("rust", "rs")])
+def test_files_have_the_suffix_of_their_language(language: str, suffix: str) -> None:
+    found = read(f"```{language} lib/sum.{suffix}\none\n```\n```{language}\ntwo\n```", language=language)
+    assert list(found.files) == [f"main.{suffix}", f"lib/sum.{suffix}"]
+
+
 def test_blocks_without_names_are_one_program() -> None:
     assert read("```python\nx = 1\n```\nand then\n```python\nprint(x)\n```").code == "x = 1\n\nprint(x)\n"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from actbox.codeact.model import TokenUsage
 from actbox.core.events import Event
@@ -20,20 +20,8 @@ from .conformance import output_schema
 from .decision import Decision, Intent
 from .dependencies import requirements_txt
 from .programs import layout_of
-from .response import CodingResponse
+from .response import CodingResponse, suffix_of
 from .retry import ErrorClass
-
-_SUFFIXES: Final = {
-    "bash": "sh",
-    "c#": "cs",
-    "c++": "cpp",
-    "javascript": "js",
-    "kotlin": "kt",
-    "ruby": "rb",
-    "rust": "rs",
-    "typescript": "ts",
-}
-"""The suffixes of source files in languages whose name is not their suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +175,7 @@ class Outcome:
         if self.last is None:
             return self.artifacts
         layout = layout_of(self.last.response)
-        language = self.last.language
-        name = layout.name if language == "python" else layout.name.replace("program.py", f"program{_suffix(language)}")
+        name = layout.name.replace("program.py", f"program{suffix_of(self.last.language or 'python')}")
         texts = {**layout.others, name: layout.source, "requirements.txt": self.requirements}
         return (*(Artifact(name, text.encode()) for name, text in texts.items() if text), *self.artifacts)
 
@@ -289,10 +276,6 @@ class Finished:
 
 
 CodingEvent = Planned | Asked | AttemptStarted | AttemptEvent | AttemptFinished | Chosen | Finished
-
-
-def _suffix(language: str) -> str:
-    return f".{_SUFFIXES.get(language, language)}"
 
 
 def _packed(answer: Any) -> Any:

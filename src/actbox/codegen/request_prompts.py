@@ -16,17 +16,17 @@ from actbox.codeact.package_instructions import NO_PACKAGES, may_ask, packages_s
 from actbox.core.labels import Label
 from actbox.core.packages import PackagePolicy
 from actbox.rtfs.prompt import PROMPT
+from actbox.sandbox.languages import LANGUAGE_NAMES
 from actbox.sandbox.traits import Traits
 from actbox.tools import Toolset
 
 from .input_schemas import FileSchema, schemas_text
 from .prompts import listed, value_text
-from .response import CodingResponse
+from .response import CodingResponse, suffix_of
 from .task import Task
 
 _MOST_EXAMPLES: Final = 10
 _shown: Final = partial(value_text, most=1_000)
-_NAMES: Final = {"python": "Python", "javascript": "JavaScript", "typescript": "TypeScript", "rtfs": "RTFS"}
 
 _OPENING: Final = (
     "You write {name} programs that solve tasks. Each reply is one whole program, which is then run in a sandbox and"
@@ -41,7 +41,6 @@ _BY_BLOCKS: Final = (
     "Answer with the program in one fenced ```{language} block. Of several files each has a block of its own, with its"
     " path after the language, as in ```{language} {path}. Name packages in a ```requirements block, one a line."
 )
-_PATHS: Final = {"python": "app/main.py", "javascript": "lib/main.js", "typescript": "lib/main.ts"}
 _RUNS_ALONE: Final = "The program starts by itself, or you name the call that starts it. It has no keyboard."
 _FILES: Final = (
     "Input files are below input/, which is read-only. What you write below output/ is kept; other files are not. The"
@@ -74,14 +73,14 @@ def instructions(
     `guidance` comes first, such as the system prompt of a profile. `by_schema`: the model has structured output.
     `packages` are the sandbox's rules. A language without an engine gets the same text without words on tools.
     """
-    name = _NAMES.get(language, language)
-    how = (_BY_SCHEMA if by_schema else _BY_BLOCKS).format(language=language, path=_PATHS.get(language, "src/main"))
+    name = LANGUAGE_NAMES.get(language, language)
+    how = (_BY_SCHEMA if by_schema else _BY_BLOCKS).format(language=language, path=f"app/main{suffix_of(language)}")
     value = _VALUE + (_FINAL if FINAL_ANSWER in toolset.names else "") + "."
     lines = [
         how,
         _RUNS_ALONE if language != "rtfs" else "",
         _FILES if traits.files else "",
-        value if language in _NAMES else "",
+        value if language in LANGUAGE_NAMES else "",
         f"Network: {traits.network}.",
         _packages(packages, language, toolset),
         _FIGURES if language == "python" and traits.files else "",
@@ -91,7 +90,7 @@ def instructions(
         _OPENING.format(name=name),
         "\n".join(f"- {line}" for line in lines if line),
         PROMPT.rstrip() if language == "rtfs" else "",
-        declared_tools(toolset, language) if language in _NAMES else "",
+        declared_tools(toolset, language) if language in LANGUAGE_NAMES else "",
     )
 
 

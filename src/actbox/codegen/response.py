@@ -16,7 +16,13 @@ Form = Literal["json", "call", "blocks", "code", "words", "nothing", "html", "un
 """The form of a reply. The first four have a program: JSON text, a tool call, fenced blocks, or the code alone."""
 
 _MOST_FILES: Final = 200
+_SUFFIXES: Final = {
+    **{"python": "py", "javascript": "js", "typescript": "ts", "bash": "sh", "rust": "rs", "c++": "cpp", "c#": "cs"},
+    **{"kotlin": "kt", "ruby": "rb", "perl": "pl", "julia": "jl"},
+}
+"""The suffixes of source files in languages whose name is not their suffix."""
 _LANGUAGES: Final = {
+    **{suffix: language for language, suffix in _SUFFIXES.items()},
     **dict.fromkeys(("python", "py", "ipython"), "python"),
     **dict.fromkeys(("javascript", "js", "node", "nodejs", "node.js", "mjs", "cjs", "jsx"), "javascript"),
     **dict.fromkeys(("typescript", "ts", "tsx"), "typescript"),
@@ -45,6 +51,16 @@ def language_named(text: str) -> str:
 def language_called(text: str) -> str:
     """Return a language by the name that somebody wrote; a name that is not known stays, in lower case."""
     return language_named(text) or text.strip().lower()
+
+
+def language_of_file(path: str) -> str:
+    """Return the language of a source file by the suffix of its path; "" for other files."""
+    return language_named(PurePosixPath(path).suffix.removeprefix("."))
+
+
+def suffix_of(language: str) -> str:
+    """Return the suffix of a language's source files, with its dot."""
+    return f".{_SUFFIXES.get(language, language)}"
 
 
 class CodingResponse(BaseModel):
@@ -94,7 +110,7 @@ class CodingResponse(BaseModel):
     @property
     def sources(self) -> tuple[str, ...]:
         """The texts of the files that are code."""
-        return (self.code, *(text for path, text in self.files.items() if language_named(path.rpartition(".")[2])))
+        return (self.code, *(text for path, text in self.files.items() if language_of_file(path)))
 
     # Models do not always keep to a schema, and what they mean is often plain.
 
