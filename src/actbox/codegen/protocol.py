@@ -23,7 +23,7 @@ from .dependencies import cleaned
 from .input_schemas import FileSchema
 from .reply_blocks import Block, Pieces, blocks_of, commented, pieces_of, words_outside
 from .request import CodingRequest, ConstraintsForm, ContextForm, ExampleForm, InputFileForm
-from .response import RESPONSE, CodingResponse, Form
+from .response import RESPONSE, CodingResponse, Form, json_in
 from .task import ANY_LANGUAGE, Task
 
 MOST_CHARS: Final = 2**18
@@ -132,18 +132,10 @@ def _structured(reply: ModelReply, blocks: tuple[Block, ...]) -> Iterator[Coding
     places = [reply.text] if reply.text.lstrip().startswith("{") else []
     places += [one.source for one in blocks if one.word in ("json", "json5", "")]
     for text in places:
-        if text.lstrip().startswith("{") and (found := _of_fields(_json(text), "json")) is not None:
+        if text.lstrip().startswith("{") and (found := _of_fields(json_in(text), "json")) is not None:
             yield found
     if (called := call_as_text(reply.text)) is not None and (found := _of_call(called)) is not None:
         yield found
-
-
-def _json(text: str) -> Any:
-    """Return the JSON data that a text is, `None` if it is none."""
-    try:
-        return json.loads(text, strict=False)  # models leave line ends in strings as they are
-    except (ValueError, RecursionError):
-        return None
 
 
 def _of_fields(found: Any, form: Form) -> CodingResponse | None:
@@ -165,7 +157,7 @@ def _of_call(call: ToolCall) -> CodingResponse | None:
     """Return the response in the arguments of a call, of whatever tool, if they have code or files."""
     arguments: Any = call.arguments
     for _ in range(2):  # JSON text, possibly encoded twice
-        arguments = _json(arguments) if isinstance(arguments, str) else arguments
+        arguments = json_in(arguments) if isinstance(arguments, str) else arguments
     response = _of_fields(arguments, "call")
     if response is None:
         return None

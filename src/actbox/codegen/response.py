@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -181,32 +182,42 @@ def safe_path(given: Any) -> str:
     return str(path)
 
 
-def _field(kind: str, description: str, **more: Any) -> dict[str, Any]:
+def json_in(text: str) -> Any:
+    """Return the JSON data that a model's text is, `None` if it is none."""
+    try:
+        return json.loads(text, strict=False)  # models leave line ends in strings as they are
+    except (ValueError, RecursionError):
+        return None
+
+
+def schema_field(kind: str, description: str, **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a field that a model fills in."""
     return {"type": kind, "description": description, **more}
 
 
+TEXT_SCHEMA: Final = {"type": "string"}
 _FILE: Final = {
     "type": "object",
     "properties": {
-        "path": _field("string", "Its path, such as app/main.py."),
-        "content": _field("string", "Its text."),
+        "path": schema_field("string", "Its path, such as app/main.py."),
+        "content": schema_field("string", "Its text."),
     },
     "required": ["path", "content"],
     "additionalProperties": False,
 }
 _FIELDS: Final = {
-    "code": _field("string", "The whole program, or its main file; empty if all files are in `files`."),
-    "files": _field("array", "Further files of the program; mostly none.", items=_FILE),
-    "language": _field("string", "The language of the program."),
-    "dependencies": _field(
-        "array", "Packages that it needs beside the standard library, such as pandas>=2.", items={"type": "string"}
+    "code": schema_field("string", "The whole program, or its main file; empty if all files are in `files`."),
+    "files": schema_field("array", "Further files of the program; mostly none.", items=_FILE),
+    "language": schema_field("string", "The language of the program."),
+    "dependencies": schema_field(
+        "array", "Packages that it needs beside the standard library, such as pandas>=2.", items=TEXT_SCHEMA
     ),
-    "entry_point": _field("string", "The call that starts it, such as main(); empty if it starts by itself."),
-    "input_parsing": _field("string", "How it gets its inputs: files by name, first argument, stdin, variables."),
-    "output_format": _field("string", "What it leaves, and where."),
-    "explanation": _field("string", "One or two sentences on how it works."),
-    "tests": _field("string", "Tests of it for pytest; may be empty."),
-    "estimated_runtime_ms": _field("integer", "How long it will run, in milliseconds."),
+    "entry_point": schema_field("string", "The call that starts it, such as main(); empty if it starts by itself."),
+    "input_parsing": schema_field("string", "How it gets its inputs: files by name, first argument, stdin, variables."),
+    "output_format": schema_field("string", "What it leaves, and where."),
+    "explanation": schema_field("string", "One or two sentences on how it works."),
+    "tests": schema_field("string", "Tests of it for pytest; may be empty."),
+    "estimated_runtime_ms": schema_field("integer", "How long it will run, in milliseconds."),
 }
 RESPONSE: Final = ToolSpec(
     "write_code",
