@@ -99,15 +99,15 @@ class CandidateLoop:
 
     async def go(self, *, holds_back: bool = False) -> None:
         """Make attempts until they end, or with `holds_back` until a program would have effects."""
-        loop = self._loop or await self._begun()
+        loop = self._loop or await self._begin()
         action = self._action or loop.begin()
         self.needed = ()
         try:
             while not isinstance(action, End):
                 self._action = action
                 if isinstance(action, Ask):
-                    action = await self._asked(loop, action)
-                elif (after := await self._tried(loop, action, holds_back)) is None:
+                    action = await self._ask(loop, action)
+                elif (after := await self._try(loop, action, holds_back)) is None:
                     return
                 else:
                     action = after
@@ -126,7 +126,7 @@ class CandidateLoop:
         if session is not None:
             await session.close()
 
-    async def _begun(self) -> Loop:
+    async def _begin(self) -> Loop:
         work, task = self._work, self._task
         box = await work.places.of(task.language)
         traits = (box or work.places.own).traits
@@ -141,7 +141,7 @@ class CandidateLoop:
         self._loop = Loop(self._request, text, self._turns, language=task.language, after=self._refinement.after)
         return self._loop
 
-    async def _asked(self, loop: Loop, action: Ask) -> Action:
+    async def _ask(self, loop: Loop, action: Ask) -> Action:
         work, language = self._work, self._task.language
         work.tell(Asked(candidate=self._number, turn=action.turn, usd=work.spent))
         self._answer = answer = await work.ask(self._writer, action.messages, RESPONSE)
@@ -154,7 +154,7 @@ class CandidateLoop:
         run = Run(response.source, response.call_id, response.dependencies)
         return loop.on_reply(answer.reply, [run])
 
-    async def _tried(self, loop: Loop, action: Run, holds_back: bool) -> Action | None:
+    async def _try(self, loop: Loop, action: Run, holds_back: bool) -> Action | None:
         """Run the program of the last reply; `None` if it waits for its effects to be allowed."""
         work, response = self._work, self._response
         self._is_open = True
@@ -162,7 +162,7 @@ class CandidateLoop:
             await asyncio.sleep(delay / 1000)
         if error := self._why_not(response):
             result = ExecutionResult(exit_code=EXIT_NOT_RUN, error=error, code=action.code, language=response.language)
-            return self._observed(loop, AttemptResult(result=result, happened=work.effects.happened))
+            return self._observe(loop, AttemptResult(result=result, happened=work.effects.happened))
         if not self._runs:
             self._record(None, None)
             return loop.stop("returned")
@@ -186,14 +186,14 @@ class CandidateLoop:
         answer = ran.answer if ran.answered else ran.result.value
         source = layout_of(response).source
         self.found = Candidate(ran.program, ran.result, answer, source=source, cost=self.cost or self._tokens())
-        acceptance = await self._accepted(self.found) if ran.result.success else None
+        acceptance = await self._check(self.found) if ran.result.success else None
         self.found = replace(self.found, acceptance=acceptance)
         attempt = AttemptResult(
             result=ran.result,
             failed_checks=() if acceptance is None else acceptance.sentences,
             happened=work.effects.happened,
         )
-        return self._observed(loop, attempt, acceptance, answered=ran.answered, answer=ran.answer)
+        return self._observe(loop, attempt, acceptance, answered=ran.answered, answer=ran.answer)
 
     def _why_not(self, response: CodingResponse) -> ErrorInfo | None:
         """Return why a program is not run at all, `None` if it may be."""
@@ -203,7 +203,7 @@ class CandidateLoop:
         problems = (*broken_constraints(response, self._task), *runnable(response, self._task).problems)
         return constraint_error(problems) if problems else None
 
-    def _observed(
+    def _observe(
         self,
         loop: Loop,
         attempt: AttemptResult,
@@ -276,8 +276,8 @@ class CandidateLoop:
                 session = await work.session.fork()
             place: Sandbox | Session = session or box
             toolset = _toolset(tools.tools, final, box, response.language)
-            runs = partial(self._completed, response, program, place, toolset, engine, is_check)
-            result = await work.charged(lambda seconds: result_of(runs(seconds), engine))
+            runs = partial(self._supervise, response, program, place, toolset, engine, is_check)
+            result = await work.charge_run(lambda seconds: result_of(runs(seconds), engine))
             result = result_of_launched(result, response) if builds else result
         except ActboxError as error:  # `SandboxStopped` too, or a session that cannot be copied
             result = failed(error, ErrorKind.SANDBOX, engine)
@@ -295,7 +295,7 @@ class CandidateLoop:
             result = replace(result, warnings=(*result.warnings, missed))
         return _Run(made.program if builds else program, result, tools, answered, final.value, session)
 
-    async def _completed(
+    async def _supervise(
         self,
         response: CodingResponse,
         program: Program,
@@ -326,7 +326,7 @@ class CandidateLoop:
 
     # Checks
 
-    async def _accepted(self, candidate: Candidate) -> Acceptance | None:
+    async def _check(self, candidate: Candidate) -> Acceptance | None:
         """Return the verdict of all checks on a program that ran to its end, `None` without any check."""
         work, response = self._work, self._response
         checks = list(self._checks)

@@ -110,7 +110,7 @@ async def _outcome_of(
             cleared=call.egress_max if call.cleared is None else call.cleared,
         )
         counts_calls = account.left_of("tool_calls") is not None
-        return await finishing(_followed(stream, call, counts_calls), cancel)
+        return await finishing(_follow(stream, call, counts_calls), cancel)
     except InvalidValue as error:
         raise StepFailed("invalid", "validate_input", str(error)) from None
     finally:
@@ -120,7 +120,7 @@ async def _outcome_of(
             agent.account.charge(account.used)
 
 
-async def _followed(stream: AsyncGenerator[CodingEvent], call: Invocation, counts_calls: bool) -> Outcome:
+async def _follow(stream: AsyncGenerator[CodingEvent], call: Invocation, counts_calls: bool) -> Outcome:
     """Return the outcome of an agent's work, which the invocation keeps, and of which it tells as it happens."""
     async with aclosing(stream) as events:
         async for event in events:

@@ -242,7 +242,7 @@ class CodingAgent:
             planner = None if self._model is None else self._priced(self._model, account)
             if cancel is not None and cancel.is_set():
                 return solving.outcome("cancelled", "it was cancelled")
-            doing = asyncio.create_task(self._do(solving, planner, stack))
+            doing = asyncio.create_task(self._work_on(solving, planner, stack))
             stopping = [] if cancel is None else [asyncio.create_task(cancel.wait())]
             try:
                 await asyncio.wait([doing, *stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -257,13 +257,13 @@ class CodingAgent:
                     one.cancel()
                 await asyncio.wait([doing, *stopping])
 
-    async def _do(self, solving: _Solving, planner: PricedModel | None, stack: AsyncExitStack) -> Outcome:
+    async def _work_on(self, solving: _Solving, planner: PricedModel | None, stack: AsyncExitStack) -> Outcome:
         try:
             decision = await solving.decision(planner, self._profiles is not None)
             delegates = self._profiles is not None and (planner is None or decision.way in ("delegated", "returned"))
             if delegates or solving.work.task.profile or planner is None:
                 planner = await self._delegate(solving.work, decision.language, stack)
-            return await solving.solved_by(planner, decision)
+            return await solving.solve(planner, decision)
         except Stopped as stop:
             return solving.outcome(stop.stopped, stop.reason, stop.failure)
 
@@ -339,7 +339,7 @@ class _Solving:
         runs = await work.places.languages("" if is_open else task.language)
         said: Intent | None = None
         if planner is not None and work.may_plan and (is_open or (has_profiles and not task.profile)):
-            said = self._intent = (await self._asked_for_intent(planner)).intent
+            said = self._intent = (await self._ask_intent(planner)).intent
         intent = said or Intent(goal=task.goal, language="" if is_open else task.language)
         decision = decide(intent, table=self._table, runs=runs, has_coding_agent=has_profiles)
         if said is None and decision.way in ("direct", "delegated"):
@@ -351,7 +351,7 @@ class _Solving:
         work.tell(Planned(decision=decision, intent=said))
         return decision
 
-    async def _asked_for_intent(self, planner: PricedModel) -> AskedIntent:
+    async def _ask_intent(self, planner: PricedModel) -> AskedIntent:
         task = self.work.task
 
         async def ask(model: ChatModel) -> AskedIntent:
@@ -364,17 +364,17 @@ class _Solving:
                 context=task.context,
             )
 
-        found, _, _ = await self.work.counted(planner, ask, lambda asked: asked.reply)
+        found, _, _ = await self.work.call_model(planner, ask, lambda asked: asked.reply)
         if found.noted:
             self.work.notes[found.noted] = None
         return found
 
-    async def solved_by(self, writer: PricedModel, decision: Decision) -> Outcome:
+    async def solve(self, writer: PricedModel, decision: Decision) -> Outcome:
         """Return the outcome of the attempts of all candidates."""
         work, runs = self.work, self._runs and decision.way != "returned"
         task = work.task
-        schemas = await self._looked_at_inputs() if runs else ()
-        tests = await self._written_tests(writer, schemas) if work.settings.write_tests and runs else ""
+        schemas = await self._look_at_inputs() if runs else ()
+        tests = await self._write_tests(writer, schemas) if work.settings.write_tests and runs else ""
         checks, notes = checks_of(task, tests)
         work.notes.update(dict.fromkeys(notes))
         self._loops = [
@@ -390,7 +390,7 @@ class _Solving:
         reason = chosen.end.reason or ("" if runs else decision.reason)
         return self.outcome(chosen.end.stopped, reason, chosen.failure, chosen, chosen.end.answer)
 
-    async def _looked_at_inputs(self) -> tuple[FileSchema, ...]:
+    async def _look_at_inputs(self) -> tuple[FileSchema, ...]:
         work = self.work
         if not work.task.files:
             return await describe_inputs(work.places.own, work.task)
@@ -399,7 +399,7 @@ class _Solving:
         except ActboxError as error:
             raise Stopped("sandbox", f"the inputs could not be looked at: {error}", error) from None
 
-    async def _written_tests(self, writer: PricedModel, schemas: tuple[FileSchema, ...]) -> str:
+    async def _write_tests(self, writer: PricedModel, schemas: tuple[FileSchema, ...]) -> str:
         """Return tests that the model writes without seeing a program, "" if it writes none or may not be asked."""
         work = self.work
         if not work.may_plan or work.session is not None:

@@ -40,7 +40,7 @@ look_at_all("input", names)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnSchema:
     """A column of a table. `least` and `most` are its range, `values` the different texts if they are few."""
 
     name: str
@@ -68,7 +68,7 @@ class TableSchema:
     """
 
     name: str = ""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ColumnSchema, ...] = ()
     rows: int = 0
     first: tuple[tuple[Any, ...], ...] = ()
     is_whole: bool = True
@@ -147,11 +147,11 @@ async def describe(
     if box.traits.python not in ("full", "standard library") or not box.traits.files:
         why = f"nobody has looked at it, since the {box.traits.engine} engine has no full Python"
         return tuple(replace(one, note=why) for one in blank.values())
-    found = await _looked_at(box, given, timeout)
+    found = await _look_at(box, given, timeout)
     if isinstance(found, str) and len(given) > 1:  # one of them may be to blame
         schemas = []
         for name, one in given.items():
-            alone = await _looked_at(box, {name: one}, timeout)
+            alone = await _look_at(box, {name: one}, timeout)
             schemas.append(replace(blank[name], note=alone) if isinstance(alone, str) else alone[0])
     else:
         schemas = [replace(one, note=found) for one in blank.values()] if isinstance(found, str) else found
@@ -173,7 +173,7 @@ def schemas_text(schemas: Iterable[FileSchema], cleared: Label | None = None) ->
     return "\n".join(texts)
 
 
-async def _looked_at(box: Sandbox, files: Mapping[str, InputFile], timeout: float) -> list[FileSchema] | str:
+async def _look_at(box: Sandbox, files: Mapping[str, InputFile], timeout: float) -> list[FileSchema] | str:
     """Return the schemas of files in their order, or why they could not be looked at."""
     sent: dict[str, bytes | str] = {name: one.data for name, one in files.items()}
     sent |= {f"{_FOLDER}/{path}": text for path, text in _reader().items()}
@@ -211,7 +211,7 @@ def _read(name: str, given: Mapping[str, Any]) -> FileSchema:
 
 def _table(given: Mapping[str, Any]) -> TableSchema:
     columns = (
-        Column(
+        ColumnSchema(
             str(one["name"])[:100],
             str(one["type"])[:40],
             _scalar(one["least"]),

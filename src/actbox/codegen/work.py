@@ -129,10 +129,11 @@ class Work:
 
     async def ask(self, writer: PricedModel, messages: Sequence[Message], output: ToolSpec | None = None) -> Answer:
         """Ask a model. Raises `Stopped` if the budget is used up, or if the model fails or does not answer."""
-        found = await self.counted(writer, lambda model: complete(model, messages, (), output), lambda reply: reply)
-        return Answer(found[0], found[1], found[2])
+        return Answer(
+            *await self.call_model(writer, lambda model: complete(model, messages, (), output), lambda reply: reply)
+        )
 
-    async def counted(
+    async def call_model(
         self, writer: PricedModel, call: Callable[[ChatModel], Awaitable[T]], reply_of: Callable[[T], ModelReply]
     ) -> tuple[T, float, float]:
         """Return what one call of a model returns, its cost and its milliseconds; raises what `ask` raises."""
@@ -176,7 +177,7 @@ class Work:
             reservation.settle({**used, "wall_seconds": wall_ms / 1000})
         return found, float(usd or 0), wall_ms
 
-    async def charged(self, run: Callable[[float | None], Awaitable[ExecutionResult]]) -> ExecutionResult:
+    async def charge_run(self, run: Callable[[float | None], Awaitable[ExecutionResult]]) -> ExecutionResult:
         """Return the result of a run, which is given its seconds, and charge it. Raises `Stopped` without a budget."""
         try:
             reservation = self.account.reserve(Budget(wall_seconds=_LEAST, cpu_seconds=_LEAST))
