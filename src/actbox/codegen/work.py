@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final, TypeVar
 
 from actbox.capabilities.budgets import Account, Budget, BudgetExceeded
-from actbox.capabilities.prices import Prices, TokenPrice, Tokens
+from actbox.capabilities.prices import TokenPrice, Tokens
 from actbox.codeact.model import ChatModel, Message, ModelReply, TokenUsage, ToolSpec, complete
 from actbox.codeact.supervision import Supervision
 from actbox.core.errors import ToolError
@@ -55,9 +55,9 @@ class PricedModel:
 class Answer:
     """A model's reply, with its cost in US dollars, 0 if nobody knows it, and the milliseconds until it came."""
 
-    reply: ModelReply
-    cost: float
-    wall_ms: float
+    reply: ModelReply = field(default_factory=ModelReply)
+    cost: float = 0.0
+    wall_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class Work:
             reply = reply_of(found)
             _check_reply(reply)
             tokens = Tokens(input=reply.usage.input_tokens, output=reply.usage.output_tokens)
-            usd = _cost(writer, tokens)
+            usd = None if writer.price is None else writer.price.of(tokens)
             used["tokens"], used["usd"] = tokens.total, float(usd or 0)
             self.by_model[name] = self.by_model.get(name, TokenUsage()) + reply.usage
             if usd is not None:
@@ -228,9 +228,3 @@ def _is_cancelled() -> bool:
     """Return True if somebody cancels this task; else a `CancelledError` is a failure of what it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _cost(writer: PricedModel, tokens: Tokens) -> Decimal | None:
-    if writer.price is None:
-        return None
-    return Prices(models={"it": writer.price}).cost({}, {"it": tokens}).usd
