@@ -13,6 +13,7 @@ from actbox.codeact.final_answer import FinalAnswer
 from actbox.codeact.loop import Action, Ask, End, Loop, Run
 from actbox.codeact.model import ModelReply, has_structured_output
 from actbox.codeact.package_instructions import packages_of
+from actbox.content.render import cut
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind
 from actbox.core.events import Completed, Event
 from actbox.core.packages import PackagePolicy, normalized_name
@@ -77,7 +78,7 @@ class CandidateLoop:
         self._loop: Loop | None = None
         self._action: Action | None = None
         self._response = CodingResponse()
-        self._answer = Answer(ModelReply(), 0.0, 0.0)
+        self._answer = Answer()
         self.cost = 0.0
         self.found: Candidate | None = None
         self.end: End | None = None
@@ -183,15 +184,19 @@ class CandidateLoop:
             self.needed = ran.tools.needed
             self._record(ran.result, None, held_back=self.needed)
             return None
+        return await self._judge(loop, ran)
+
+    async def _judge(self, loop: Loop, ran: _Run) -> Action:
+        """Check the outcome of a program that has run, and return the next action."""
         answer = ran.answer if ran.answered else ran.result.value
-        source = layout_of(response).source
+        source = layout_of(self._response).source
         self.found = Candidate(ran.program, ran.result, answer, source=source, cost=self.cost or self._tokens())
         acceptance = await self._check(self.found) if ran.result.success else None
         self.found = replace(self.found, acceptance=acceptance)
         attempt = AttemptResult(
             result=ran.result,
             failed_checks=() if acceptance is None else acceptance.sentences,
-            happened=work.effects.happened,
+            happened=self._work.effects.happened,
         )
         return self._observe(loop, attempt, acceptance, answered=ran.answered, answer=ran.answer)
 
@@ -223,7 +228,7 @@ class CandidateLoop:
         held_back: tuple[str, ...] = (),
     ) -> None:
         """Record an attempt that has ended. The cost and the tokens of a reply are those of its first attempt."""
-        answer, self._answer = self._answer, Answer(ModelReply(), 0.0, 0.0)
+        answer, self._answer = self._answer, Answer()
         attempt = Attempt(
             number=self._refinement.attempts + 1,
             candidate=self._number,
@@ -268,7 +273,7 @@ class CandidateLoop:
         engine = box.traits.engine
         session: Session | None = None
         made = runnable(response, task or self._task, label=bool(box.traits.labels))
-        packages = _packages(response) if packages_of(box) is not None else ()
+        packages = _requirements(response) if packages_of(box) is not None else ()
         builds = is_built(response.language, box)
         program = launched(response, made) if builds else replace(made.program, dependencies=packages)
         try:
@@ -396,7 +401,7 @@ def _toolset(tools: Toolset, final: FinalAnswer, box: Sandbox | None, language: 
     return tools.with_tools(final.tool)
 
 
-def _packages(response: CodingResponse) -> tuple[str, ...]:
+def _requirements(response: CodingResponse) -> tuple[str, ...]:
     """Return the requirements of a program: the packages that it names, and those that it imports."""
     if response.language in ("javascript", "typescript"):
         named = {one.partition("@")[0] or one for one in response.dependencies}
@@ -422,5 +427,4 @@ def _bounded(reply: ModelReply, response: CodingResponse) -> ModelReply:
         replace(call, arguments={} if is_long or isinstance(call.arguments, str) else call.arguments)
         for call in reply.tool_calls
     )
-    text = reply.text if len(reply.text) <= _MOST_KEPT else f"{reply.text[:_MOST_KEPT]} …"
-    return replace(reply, text=text, tool_calls=calls)
+    return replace(reply, text=cut(reply.text, _MOST_KEPT), tool_calls=calls)

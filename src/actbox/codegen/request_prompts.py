@@ -82,7 +82,7 @@ def instructions(
         _FILES if traits.files else "",
         value if language in LANGUAGE_NAMES else "",
         f"Network: {traits.network}.",
-        _packages(packages, language, toolset),
+        _about_packages(packages, language, toolset),
         _FIGURES if language == "python" and traits.files else "",
     ]
     return joined(
@@ -147,7 +147,7 @@ def _constraints(task: Task) -> list[str]:
     ]
 
 
-def _packages(packages: PackagePolicy | None, language: str, toolset: Toolset) -> str:
+def _about_packages(packages: PackagePolicy | None, language: str, toolset: Toolset) -> str:
     if language == "rtfs":
         return ""
     if packages is None:
