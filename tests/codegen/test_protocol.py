@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actbox.codeact.model import Message, ModelReply, ScriptedModel, ToolCall, ToolSpec, complete
-from actbox.codegen.protocol import MOST_CHARS, response_of
+from actbox.codegen.protocol import MOST_REPLY_CHARS, response_of
 from actbox.codegen.response import RESPONSE, CodingResponse
 
 SPECIFIED = {
@@ -144,7 +144,7 @@ def test_the_language_that_was_asked_for_is_taken_out_of_several() -> None:
         ('```json\n{"code": "import os', "cut"),
         ('{"code": ""}', "nothing"),
         ("```text\nregion  amount\nnorth   3\n```", "words"),
-        ("print(1)\n" * (MOST_CHARS // 9 + 1), "too_long"),
+        ("print(1)\n" * (MOST_REPLY_CHARS // 9 + 1), "too_long"),
     ],
 )
 def test_a_reply_without_a_program_says_what_it_was(text: str, form: str) -> None:

@@ -22,9 +22,9 @@ from actbox.sandbox.contract import Sandbox
 
 from .task import InputFile, Task
 
-SECONDS: Final = 20.0
+LOOK_SECONDS: Final = 20.0
 """The seconds that looking at the files may take."""
-MOST_CHARS: Final = 8_000
+MOST_SCHEMAS_CHARS: Final = 8_000
 """The most characters of all schemas together in a prompt."""
 _MOST_LISTED: Final = 1_000
 _MOST_TEXT: Final = 2_000
@@ -133,7 +133,7 @@ class FileSchema:
 
 
 async def describe(
-    box: Sandbox, files: Mapping[str, InputFile | Artifact | bytes], *, timeout: float = SECONDS
+    box: Sandbox, files: Mapping[str, InputFile | Artifact | bytes], *, timeout: float = LOOK_SECONDS
 ) -> tuple[FileSchema, ...]:
     """Return the schema of each file, by a program that looks at them in a workspace of its own.
 
@@ -158,18 +158,18 @@ async def describe(
     return tuple(replace(one, size=blank[one.name].size, label=blank[one.name].label) for one in schemas)
 
 
-async def describe_inputs(box: Sandbox, task: Task, *, timeout: float = SECONDS) -> tuple[FileSchema, ...]:
+async def describe_inputs(box: Sandbox, task: Task, *, timeout: float = LOOK_SECONDS) -> tuple[FileSchema, ...]:
     """Return the schemas of a task's input files, those that somebody named without giving them as `missing`."""
     missing = (FileSchema(name, "missing", note=text) for name, text in task.declared.items())
     return (*await describe(box, task.files, timeout=timeout), *missing)
 
 
 def schemas_text(schemas: Iterable[FileSchema], cleared: Label | None = None) -> str:
-    """Return the schemas for a prompt, one below the other, of at most `MOST_CHARS` characters."""
+    """Return the schemas for a prompt, one below the other, of at most `MOST_SCHEMAS_CHARS` characters."""
     texts = [one.text(cleared) for one in schemas]
-    if sum(map(len, texts)) > MOST_CHARS:
-        each = max(MOST_CHARS // len(texts), 100)
-        texts = [_cut(text, each) for text in texts[: MOST_CHARS // each]]
+    if sum(map(len, texts)) > MOST_SCHEMAS_CHARS:
+        each = max(MOST_SCHEMAS_CHARS // len(texts), 100)
+        texts = [_cut(text, each) for text in texts[: MOST_SCHEMAS_CHARS // each]]
     return "\n".join(texts)
 
 

@@ -43,7 +43,7 @@ from .coding_agent import CodingAgent, last_outcome
 from .outcome import CodingEvent, Finished, Outcome
 from .task import Task
 
-MOST_CHARS: Final = 20_000
+MOST_CELLS_CHARS: Final = 20_000
 """The most characters of earlier cells that a model reads whole; of the cells before these it reads the goals."""
 MOST_FILE_BYTES: Final = 10 * 2**20
 """The most bytes of a file that a saved notebook has in it."""
@@ -163,7 +163,7 @@ class Notebook:
 def _text_of(cells: Sequence[Cell]) -> str:
     """Return the cells whose state is kept as a model reads them: the last ones whole, of those before the goals."""
     texts: list[str] = []
-    left = MOST_CHARS
+    left = MOST_CELLS_CHARS
     for number, cell in reversed(list(enumerate(cells, 1))):
         if cell.outcome.session is None or cell.outcome.last is None:
             continue  # it left no state

@@ -26,7 +26,7 @@ from .request import CodingRequest, ConstraintsForm, ContextForm, ExampleForm, I
 from .response import RESPONSE, CodingResponse, Form, json_in
 from .task import ANY_LANGUAGE, Task
 
-MOST_CHARS: Final = 2**18
+MOST_REPLY_CHARS: Final = 2**18
 """The most characters of a reply that is read. A longer one has no program."""
 
 _FIRST: Final = "python"
@@ -91,8 +91,8 @@ def response_of(reply: ModelReply, language: str = "python") -> CodingResponse:
 
 def _read(reply: ModelReply, language: str) -> CodingResponse:
     length = len(reply.text) + sum(_length(call.arguments) for call in reply.tool_calls)
-    if length > MOST_CHARS:
-        return _without("too_long", f"the answer has {length:,} characters; at most {MOST_CHARS:,} are read")
+    if length > MOST_REPLY_CHARS:
+        return _without("too_long", f"the answer has {length:,} characters; at most {MOST_REPLY_CHARS:,} are read")
     empty: list[CodingResponse] = []
     blocks = blocks_of(reply.text)
     for found in _structured(reply, blocks):
@@ -121,7 +121,7 @@ def _length(arguments: Any) -> int:
     try:
         return len(arguments) if isinstance(arguments, str) else len(json.dumps(arguments, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
-        return MOST_CHARS + 1
+        return MOST_REPLY_CHARS + 1
 
 
 def _structured(reply: ModelReply, blocks: tuple[Block, ...]) -> Iterator[CodingResponse]:

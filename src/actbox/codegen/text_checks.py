@@ -41,7 +41,7 @@ from .task import TextCheck
 
 MODULE: Final = "solution"
 """The name by which tests import the program. `program`, `main` and the names of its own files are the same."""
-SECONDS: Final = 30.0
+TEST_SECONDS: Final = 30.0
 """The seconds that a text check may take by default; one answer of the program may take half of them."""
 
 _OUTCOME: Final = ".outcome"
@@ -107,7 +107,7 @@ async def run_text_check(
     *,
     source: str | None = None,
     answer: Any = None,
-    seconds: float = SECONDS,
+    seconds: float = TEST_SECONDS,
 ) -> TextReport:
     """Run tests on a program and on what came of its run.
 
