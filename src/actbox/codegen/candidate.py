@@ -295,9 +295,7 @@ class CandidateLoop:
             session = None
         if not box.traits.labels:  # nobody follows what the program has read
             result = replace(result, label=result.label | (task or self._task).joined_label)
-        answered = final.given and result.success
-        if result.success and (missed := final.missed_by(response.source)):
-            result = replace(result, warnings=(*result.warnings, missed))
+        answered, result = final.given and result.success, final.warn(result, response.source)
         return _Run(made.program if builds else program, result, tools, answered, final.value, session)
 
     async def _supervise(
