@@ -188,7 +188,8 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as plain JSON data, with all attempts and the content of all files."""
-        usage = self.usage
+        usage = asdict(self.usage)
+        del usage["usd_by_model"]
         return {
             "solved": self.solved,
             "stopped": self.stopped,
@@ -197,14 +198,7 @@ class Outcome:
             "artifacts": [artifact.to_dict() for artifact in self.artifacts],
             "attempts": [attempt.to_dict() for attempt in self.attempts],
             "candidate": self.candidate,
-            "usage": {
-                "by_model": {name: asdict(tokens) for name, tokens in usage.by_model.items()},
-                "model_calls": usage.model_calls,
-                "runs": usage.runs,
-                "tool_calls": usage.tool_calls,
-                "usd": usage.usd,
-                "wall_ms": usage.wall_ms,
-            },
+            "usage": usage,
             "decision": None
             if self.decision is None
             else {**asdict(self.decision), "reasons": [*self.decision.reasons]},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -48,7 +49,6 @@ def request_of(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label
     task.check_cleared(cleared)
     found = {one.name: one.summary(cleared) for one in schemas}
     names = dict.fromkeys((*task.files, *task.declared))
-    bounds = task.constraints
     return CodingRequest(
         task=task.goal,
         language=task.language,
@@ -58,13 +58,7 @@ def request_of(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label
                 InputFileForm(name=name, schema=found.get(name) or task.declared.get(name, "")) for name in names
             ),
             output_requirements=tuple(task.output_requirements),
-            constraints=ConstraintsForm(
-                language=task.language,
-                dependencies_allowed=bounds.dependencies_allowed,
-                max_lines=bounds.max_lines,
-                max_dependencies=bounds.max_dependencies,
-                timeout_ms=bounds.timeout_ms,
-            ),
+            constraints=ConstraintsForm(language=task.language, **asdict(task.constraints)),
             background=task.context,
         ),
         examples=tuple(ExampleForm(input=one.input, expected_output=one.expected_output) for one in task.examples),

@@ -150,15 +150,7 @@ class Work:
         try:
             async with asyncio.timeout(seconds) as limit:
                 found = await call(writer.model)
-            reply = reply_of(found)
-            _check_reply(reply)
-            tokens = Tokens(input=reply.usage.input_tokens, output=reply.usage.output_tokens)
-            usd = None if writer.price is None else writer.price.of(tokens)
-            used["tokens"], used["usd"] = tokens.total, float(usd or 0)
-            self.by_model[name] = self.by_model.get(name, TokenUsage()) + reply.usage
-            if usd is not None:
-                self.usd_by_model[name] = self.usd_by_model.get(name, Decimal(0)) + usd
-            self.usd = None if usd is None or self.usd is None else self.usd + usd
+            used |= self._count(writer, reply_of(found))
             if _is_cancelled():  # a model that goes on when it is cancelled ends nevertheless
                 raise asyncio.CancelledError
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -175,7 +167,18 @@ class Work:
         finally:
             wall_ms = (time.perf_counter() - begun) * 1000
             reservation.settle({**used, "wall_seconds": wall_ms / 1000})
-        return found, float(usd or 0), wall_ms
+        return found, used["usd"], wall_ms
+
+    def _count(self, writer: PricedModel, reply: ModelReply) -> dict[str, float]:
+        """Count a model's reply, and return its tokens and its cost."""
+        _check_reply(reply)
+        name, tokens = writer.model.name, Tokens(input=reply.usage.input_tokens, output=reply.usage.output_tokens)
+        usd = None if writer.price is None else writer.price.of(tokens)
+        self.by_model[name] = self.by_model.get(name, TokenUsage()) + reply.usage
+        if usd is not None:
+            self.usd_by_model[name] = self.usd_by_model.get(name, Decimal(0)) + usd
+        self.usd = None if usd is None or self.usd is None else self.usd + usd
+        return {"tokens": tokens.total, "usd": float(usd or 0)}
 
     async def charge_run(self, run: Callable[[float | None], Awaitable[ExecutionResult]]) -> ExecutionResult:
         """Return the result of a run, which is given its seconds, and charge it. Raises `Stopped` without a budget."""
