@@ -111,11 +111,10 @@ class AttemptsView:
             console.print("file     ", Text(spelt_out(str(path)), style="bold"), soft_wrap=True)
         self._pictures(outcome)
         usage = outcome.usage
-        tokens = usage.tokens.input_tokens + usage.tokens.output_tokens
         parts = [
             counted(len(outcome.attempts), "attempt"),
             counted(usage.model_calls, "model call"),
-            counted(tokens, "token"),
+            counted(usage.tokens.total, "token"),
             dollars(usage.usd),
             f"{usage.wall_ms / 1000:.1f} s",
         ]
@@ -180,7 +179,7 @@ class AttemptsView:
         self._doing.pop(attempt.candidate, None)
         self._show_status()
         ran = "it did not run" if result is None else f"it ran for {result.usage.wall_ms / 1000:.2f} s"
-        tokens = attempt.tokens.input_tokens + attempt.tokens.output_tokens
+        tokens = attempt.tokens.total
         took = f"{attempt.model} took {attempt.model_ms / 1000:.1f} s" + (f" and {tokens:,} tokens" if tokens else "")
         console.print(shown(f"{self._name(*key)}: {took}, {ran}; {dollars(self._usd)} so far", "dim"))
 

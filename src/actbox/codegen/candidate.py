@@ -254,9 +254,8 @@ class CandidateLoop:
 
     def _tokens(self) -> float:
         """Return the tokens of this candidate, to compare candidates of a model without a price."""
-        own = [one.tokens for one in self._work.attempts if one.candidate == self._number]
-        now = self._answer.reply.usage
-        return float(sum(one.input_tokens + one.output_tokens for one in [*own, now]))
+        own = (one.tokens.total for one in self._work.attempts if one.candidate == self._number)
+        return float(sum(own) + self._answer.reply.usage.total)
 
     # Runs
 
