@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
-from actbox.codegen.coding_agent import CodingAgent
+from actbox.codegen.coding_agent import CodingAgent, last_outcome
 from actbox.codegen.endings import finishing
 from actbox.codegen.notebook import Cell, Notebook
-from actbox.codegen.outcome import CodingEvent, Finished, Outcome
+from actbox.codegen.outcome import CodingEvent, Outcome
 from actbox.codegen.page import attempts_page
 from actbox.codegen.task import Task
 from actbox.content.safe_text import spelt_out
@@ -128,18 +128,14 @@ async def _solve(
         for number, task in enumerate(request.tasks, 1):
             view.begin(task, number, len(request.tasks))
             cancel = asyncio.Event()
-            await finishing(_show(solver.stream(task, cancel=cancel), task, cells, view), cancel)
+            await finishing(_show(task, solver.stream(task, cancel=cancel), view, cells), cancel)
             if not cells[-1].outcome.solved:
                 return
 
 
-async def _show(events: AsyncGenerator[CodingEvent], task: Task, cells: list[Cell], view: AttemptsView) -> None:
+async def _show(task: Task, events: AsyncGenerator[CodingEvent], view: AttemptsView, cells: list[Cell]) -> None:
     """Show the events of a task, and add its cell."""
-    async with aclosing(events):
-        async for event in events:
-            view.feed(event)
-            if isinstance(event, Finished):
-                cells.append(Cell(task.goal, event.outcome))
+    cells.append(Cell(task.goal, await last_outcome(events, view.feed)))
 
 
 def _save(

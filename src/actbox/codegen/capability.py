@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,9 +24,9 @@ from actbox.core.labels import Label
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.blocking import run_blocking
 
-from .coding_agent import CodingAgent
+from .coding_agent import CodingAgent, last_outcome
 from .endings import finishing
-from .outcome import Attempt, AttemptFinished, AttemptStarted, CodingEvent, Finished, Outcome
+from .outcome import Attempt, AttemptFinished, AttemptStarted, CodingEvent, Outcome
 from .task import InputFile, Task
 
 _REQUEST: Final = ("task", "language", "inputs", "outputs", "constraints", "profile", "context", "examples")
@@ -122,17 +121,17 @@ async def _outcome_of(
 
 async def _follow(stream: AsyncGenerator[CodingEvent], call: Invocation, counts_calls: bool) -> Outcome:
     """Return the outcome of an agent's work, which the invocation keeps, and of which it tells as it happens."""
-    async with aclosing(stream) as events:
-        async for event in events:
-            if isinstance(event, AttemptStarted):
-                call.event(f"attempt {event.number}", "begun")
-            elif isinstance(event, AttemptFinished):
-                attempt, said = event.attempt, event.attempt.error_class
-                call.event(f"attempt {attempt.number}", "failed" if said else "done", said.value if said else "")
-            elif isinstance(event, Finished):
-                _keep(call, event.outcome, counts_calls)
-                return event.outcome
-    raise AssertionError("a coding agent's stream ended without Finished")
+
+    def tell(event: CodingEvent) -> None:
+        if isinstance(event, AttemptStarted):
+            call.event(f"attempt {event.number}", "begun")
+        elif isinstance(event, AttemptFinished):
+            attempt, said = event.attempt, event.attempt.error_class
+            call.event(f"attempt {attempt.number}", "failed" if said else "done", said.value if said else "")
+
+    outcome = await last_outcome(stream, tell)
+    _keep(call, outcome, counts_calls)
+    return outcome
 
 
 def _keep(call: Invocation, outcome: Outcome, counts_calls: bool) -> None:

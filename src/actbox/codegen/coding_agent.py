@@ -298,10 +298,13 @@ def _lower(one: Label | None, other: Label | None) -> Label | None:
     return one if one <= other else other if other <= one else PUBLIC
 
 
-async def last_outcome(events: AsyncGenerator[CodingEvent]) -> Outcome:
-    """Return the outcome at the end of a coding agent's events."""
+async def last_outcome(
+    events: AsyncGenerator[CodingEvent], see: Callable[[CodingEvent], object] = lambda event: None
+) -> Outcome:
+    """Return the outcome at the end of a coding agent's events, each of which `see` is given."""
     async with aclosing(events):
         async for event in events:
+            see(event)
             if isinstance(event, Finished):
                 return event.outcome
     raise AssertionError("a coding agent's stream ended without Finished")
