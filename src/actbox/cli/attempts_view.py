@@ -65,7 +65,7 @@ class AttemptsView:
         self._announced.clear()
         self._doing.clear()
         if of > 1:
-            self._rule(f"goal {number} of {of}", "blue")
+            self._console.rule(f"goal {number} of {of}", style="blue")
             self._console.print(shown(task.goal, "bold"))
 
     def feed(self, event: CodingEvent) -> None:
@@ -97,7 +97,7 @@ class AttemptsView:
     def conclude(self, outcome: Outcome, saved: Sequence[Path] = ()) -> None:
         """Show what came of the task, and the files that were saved; a chart itself if the terminal can show it."""
         console = self._console
-        self._rule("solved" if outcome.solved else "not solved", "green" if outcome.solved else "red")
+        console.rule("solved" if outcome.solved else "not solved", style="green" if outcome.solved else "red")
         if outcome.solved:
             self._answer(outcome)
         else:
@@ -139,13 +139,10 @@ class AttemptsView:
         elif self._console.is_terminal and not self._console.quiet:
             self._status.start()
 
-    def _rule(self, title: str, style: str) -> None:
-        self._console.rule(title, style=style)
-
     def _announce(self, candidate: int, number: int, code: str, language: str, words: str) -> None:
         """Show a program, or how it differs from the one before."""
         self._announced.add((candidate, number))
-        self._rule(self._name(candidate, number), "cyan")
+        self._console.rule(self._name(candidate, number), style="cyan")
         if words.strip():
             self._console.print(shown(cut(words.strip(), _MOST_MESSAGE), "italic"))
         before = self._programs.get(candidate)
