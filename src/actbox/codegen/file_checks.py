@@ -13,7 +13,7 @@ from actbox.core.result import Artifact, ExecutionResult, media_type_of
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.mapping import result_of
 
-from .input_schemas import LOOK_SECONDS, FileSchema, describe
+from .input_schemas import SECONDS, FileSchema, describe
 from .task import FileCheck
 
 _TEXTS: Final = frozenset({"text", "csv", "json", "json lines", "html", "xml", "svg"})
@@ -93,7 +93,7 @@ def problem_in(data):
 
 
 async def file_problems(
-    checks: Sequence[FileCheck], result: ExecutionResult, box: Sandbox, *, seconds: float = LOOK_SECONDS
+    checks: Sequence[FileCheck], result: ExecutionResult, box: Sandbox, *, seconds: float = SECONDS
 ) -> list[str]:
     """Return what is wrong with each expected file, "" for nothing.
 

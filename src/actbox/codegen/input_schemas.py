@@ -22,7 +22,7 @@ from actbox.sandbox.contract import Sandbox
 
 from .task import InputFile, Task
 
-LOOK_SECONDS: Final = 20.0
+SECONDS: Final = 20.0
 """The seconds that looking at the files may take."""
 MOST_SCHEMAS_CHARS: Final = 8_000
 """The most characters of all schemas together in a prompt."""
@@ -133,7 +133,7 @@ class FileSchema:
 
 
 async def describe(
-    box: Sandbox, files: Mapping[str, InputFile | Artifact | bytes], *, timeout: float = LOOK_SECONDS
+    box: Sandbox, files: Mapping[str, InputFile | Artifact | bytes], *, timeout: float = SECONDS
 ) -> tuple[FileSchema, ...]:
     """Return the schema of each file, by a program that looks at them in a workspace of its own.
 
@@ -147,18 +147,18 @@ async def describe(
     if box.traits.python not in ("full", "standard library") or not box.traits.files:
         why = f"nobody has looked at it, since the {box.traits.engine} engine has no full Python"
         return tuple(replace(one, note=why) for one in blank.values())
-    found = await _look_at(box, given, timeout)
+    found = await _looked_at(box, given, timeout)
     if isinstance(found, str) and len(given) > 1:  # one of them may be to blame
         schemas = []
         for name, one in given.items():
-            alone = await _look_at(box, {name: one}, timeout)
+            alone = await _looked_at(box, {name: one}, timeout)
             schemas.append(replace(blank[name], note=alone) if isinstance(alone, str) else alone[0])
     else:
         schemas = [replace(one, note=found) for one in blank.values()] if isinstance(found, str) else found
     return tuple(replace(one, size=blank[one.name].size, label=blank[one.name].label) for one in schemas)
 
 
-async def describe_inputs(box: Sandbox, task: Task, *, timeout: float = LOOK_SECONDS) -> tuple[FileSchema, ...]:
+async def describe_inputs(box: Sandbox, task: Task, *, timeout: float = SECONDS) -> tuple[FileSchema, ...]:
     """Return the schemas of a task's input files, those that somebody named without giving them as `missing`."""
     missing = (FileSchema(name, "missing", note=text) for name, text in task.declared.items())
     return (*await describe(box, task.files, timeout=timeout), *missing)
@@ -173,7 +173,7 @@ def schemas_text(schemas: Iterable[FileSchema], cleared: Label | None = None) ->
     return "\n".join(texts)
 
 
-async def _look_at(box: Sandbox, files: Mapping[str, InputFile], timeout: float) -> list[FileSchema] | str:
+async def _looked_at(box: Sandbox, files: Mapping[str, InputFile], timeout: float) -> list[FileSchema] | str:
     """Return the schemas of files in their order, or why they could not be looked at."""
     sent: dict[str, bytes | str] = {name: one.data for name, one in files.items()}
     sent |= {f"{_FOLDER}/{path}": text for path, text in _reader().items()}
