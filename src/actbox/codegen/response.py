@@ -16,14 +16,13 @@ from actbox.codeact.model import ToolSpec
 Form = Literal["json", "call", "blocks", "code", "words", "nothing", "html", "unknown_tool", "cut", "too_long"]
 """The form of a reply. The first four have a program: JSON text, a tool call, fenced blocks, or the code alone."""
 
-_MOST_FILES: Final = 200
 _SUFFIXES: Final = {
     **{"python": "py", "javascript": "js", "typescript": "ts", "bash": "sh", "rust": "rs", "c++": "cpp", "c#": "cs"},
     **{"kotlin": "kt", "ruby": "rb", "perl": "pl", "julia": "jl"},
 }
 """The suffixes of source files in languages whose name is not their suffix."""
+_MOST_FILES: Final = 200
 _LANGUAGES: Final = {
-    **{suffix: language for language, suffix in _SUFFIXES.items()},
     **dict.fromkeys(("python", "py", "ipython"), "python"),
     **dict.fromkeys(("javascript", "js", "node", "nodejs", "node.js", "mjs", "cjs", "jsx"), "javascript"),
     **dict.fromkeys(("typescript", "ts", "tsx"), "typescript"),
@@ -35,6 +34,7 @@ _LANGUAGES: Final = {
     **dict.fromkeys(("c", "h"), "c"),
     **dict.fromkeys(("c#", "csharp", "cs"), "c#"),
     **{name: name for name in ("java", "kotlin", "ruby", "php", "perl", "r", "julia", "swift", "lua", "sql")},
+    **{suffix: language for language, suffix in _SUFFIXES.items()},
 }
 _COMMENT_MARKS: Final = {
     **dict.fromkeys(("", "python", "ruby", "r", "perl", "julia", "bash"), "#"),
