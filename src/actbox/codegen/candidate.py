@@ -188,15 +188,16 @@ class CandidateLoop:
 
     async def _judge(self, loop: Loop, ran: _Run) -> Action:
         """Check the outcome of a program that has run, and return the next action."""
+        work, response = self._work, self._response
         answer = ran.answer if ran.answered else ran.result.value
-        source = layout_of(self._response).source
+        source = layout_of(response).source
         self.found = Candidate(ran.program, ran.result, answer, source=source, cost=self.cost or self._tokens())
         acceptance = await self._check(self.found) if ran.result.success else None
         self.found = replace(self.found, acceptance=acceptance)
         attempt = AttemptResult(
             result=ran.result,
             failed_checks=() if acceptance is None else acceptance.sentences,
-            happened=self._work.effects.happened,
+            happened=work.effects.happened,
         )
         return self._observe(loop, attempt, acceptance, answered=ran.answered, answer=ran.answer)
 
