@@ -154,7 +154,7 @@ def test_a_profile_writes_at_its_price_and_reads_the_program_of_the_goal_before(
     assert found["answer"] == 21 and found["usage"]["usd"] > 0
     if engine_check(on_one_engine[1]).traits.fork:
         asked = provider.requests[1].body["messages"][-1]["content"]
-        assert "half of it" in asked and "the answer\n```python\nanswer = 6 * 7" in asked
+        assert "half of it" in asked and "Cell 1: the answer\n\n```python\nanswer = 6 * 7" in asked
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_ctrl_c_shows_and_writes_the_attempts_so_far(here, on_one_engine):
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130 and b"Traceback" not in err
     out = (here / "out").read_text()
-    assert "It stopped by cancelled: it was interrupted" in out and "1 attempt, 2 model calls" in out
+    assert "It stopped by cancelled: it was interrupted" in out and "2 attempts, 2 model calls" in out
     assert "ZeroDivisionError" in (here / "page.html").read_text()
     assert list((here / "tmp").iterdir()) == []
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from actbox import ErrorInfo, ErrorKind, ExecutionResult
 from actbox.codegen.acceptance import Acceptance, CheckOutcome
+from actbox.codegen.notebook import Cell
+from actbox.codegen.outcome import Attempt, Outcome
 from actbox.codegen.page import attempts_messages, attempts_page, changes
+from actbox.codegen.response import CodingResponse
+from actbox.codegen.retry import ErrorClass
 from actbox.codegen.task import FileCheck
 from actbox.content import CodeInterpreterCall, TextContent
 from actbox.core.result import Artifact
 
 
-@dataclass(frozen=True)
-class Attempt:
-    number: int
-    code: str
-    result: ExecutionResult | None = None
-    error_class: str | None = None
-    checks: Acceptance | None = None
-    cost: float = 0.0
-    language: str = "python"
-    explanation: str = ""
-    candidate: int = 1
+def _attempt(number: int, code: str, result: ExecutionResult | None = None, **more: Any) -> Attempt:
+    return Attempt(number=number, response=CodingResponse(code=code, language="python"), result=result, **more)
+
+
+def _outcome(attempts: list[Attempt], stopped: str = "solved", answer: Any = None) -> Outcome:
+    return Outcome(solved=stopped == "solved", stopped=stopped, attempts=tuple(attempts), answer=answer)
 
 
 def _attempts() -> list[Attempt]:
@@ -37,14 +36,14 @@ def _attempts() -> list[Attempt]:
         )
     )
     return [
-        Attempt(1, "rows = read()\nrows['regoin']", failed, "runtime_error", cost=0.01),
-        Attempt(2, "", error_class="no_code", explanation="I cannot."),
-        Attempt(3, "rows = read()\nrows['region']", done, checks=checks, cost=0.02),
+        _attempt(1, "rows = read()\nrows['regoin']", failed, error_class=ErrorClass.RUNTIME_ERROR, cost=0.01),
+        _attempt(2, "", error_class=ErrorClass.NO_CODE),
+        _attempt(3, "rows = read()\nrows['region']", done, checks=checks, cost=0.02),
     ]
 
 
 def test_the_page_shows_each_attempt_with_its_change_and_its_checks() -> None:
-    page = attempts_page("total <by> region", _attempts(), solved=True, stopped="solved", answer={"a": 1}, model="m")
+    page = attempts_page([Cell("total <by> region", _outcome(_attempts(), answer={"a": 1}))])
     for shown in (
         "total &lt;by&gt; region",
         "attempt 1 · runtime error · $0.0100",
@@ -61,15 +60,15 @@ def test_the_page_shows_each_attempt_with_its_change_and_its_checks() -> None:
 
 
 def test_a_change_is_shown_against_the_last_program() -> None:
-    messages = attempts_messages("?", _attempts(), solved=False, stopped="attempts")
+    messages = attempts_messages("?", _outcome(_attempts(), "attempts"))
     (change,) = [text for text in messages[3].contents if "diff" in getattr(text, "text", "")]
     assert "-rows['regoin']\n+rows['region']" in change.text  # type: ignore[union-attr]
     assert messages[-1].text == "Not solved after 3 attempts, stopped by attempts, $0.0300."
 
 
 def test_a_program_that_was_sent_again_is_called_so() -> None:
-    twice = [Attempt(1, "1"), Attempt(2, "1")]
-    assert "The same program once more:" in attempts_messages("?", twice, solved=False, stopped="repetition")[2].text
+    twice = _outcome([_attempt(1, "1"), _attempt(2, "1")], "repetition")
+    assert "The same program once more:" in attempts_messages("?", twice)[2].text
 
 
 def test_programs_with_too_many_lines_to_compare_are_not_compared() -> None:
@@ -81,11 +80,11 @@ def test_programs_with_too_many_lines_to_compare_are_not_compared() -> None:
 def test_a_program_of_a_candidate_is_compared_with_its_own_one_before() -> None:
     done = ExecutionResult(value=1, value_text="1")
     attempts = [
-        Attempt(1, "one = 1", done, candidate=1),
-        Attempt(1, "other = 1", done, candidate=2),
-        Attempt(2, "one = 2", done, candidate=1),
+        _attempt(1, "one = 1", done, candidate=1),
+        _attempt(1, "other = 1", done, candidate=2),
+        _attempt(2, "one = 2", done, candidate=1),
     ]
-    messages = attempts_messages("count", attempts, solved=True, stopped="solved")
+    messages = attempts_messages("count", _outcome(attempts))
     authors = [message.author for message in messages[1:4]]
     assert authors == ["candidate 1 · attempt 1", "candidate 2 · attempt 1", "candidate 1 · attempt 2"]
     change = messages[3].contents[0]

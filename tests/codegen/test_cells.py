@@ -12,6 +12,7 @@ import pytest
 import actbox
 from actbox.codeact import ScriptedModel
 from actbox.codegen import CodingAgent, Notebook, RetryPolicy, Task
+from actbox.codegen.outcome import Finished
 from actbox.core.errors import SandboxStopped
 from actbox.sandbox.contract import Session
 from tests.conftest import engine_check
@@ -51,7 +52,8 @@ async def session(box: actbox.Sandbox) -> AsyncIterator[Session]:
 async def test_a_cell_starts_where_the_last_solved_one_ended(box: actbox.Sandbox, session: Session) -> None:
     model = python("rows = [base, 2]\nprint('loaded')", "rows.append(3)\n1 / 0", "sum(rows)")
     async with Notebook(CodingAgent(model, box, retry=RetryPolicy(max_attempts=1)), session) as notebook:
-        await notebook.solve("Load the rows.")
+        *_, last = [event async for event in notebook.stream("Load the rows.")]
+        assert isinstance(last, Finished) and last.outcome.session is notebook.session
         assert not (await notebook.solve("Divide them.")).solved
         outcome = await notebook.solve(Task("Add them up.", checks=[lambda result: result.value == 12]))
         assert (outcome.answer, [cell.outcome.solved for cell in notebook.cells]) == (12, [True, False, True])

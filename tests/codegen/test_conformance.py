@@ -66,6 +66,9 @@ def test_dependencies_are_those_named_imported_and_in_a_script_block() -> None:
         language="javascript",
     )
     assert dependencies_of(in_node) == ("@scope/name", "lodash")
+    named = ("github.com/a/b v1.2.0", "github.com/c/d@latest", "serde = 1")
+    in_go = CodingResponse(code="package main", language="go", dependencies=named)
+    assert dependencies_of(in_go) == ("github.com/a/b", "github.com/c/d", "serde")
 
 
 def test_output_requirements_become_checks_where_they_can() -> None:

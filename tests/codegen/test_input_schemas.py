@@ -19,7 +19,7 @@ import actbox
 from actbox import InvalidValue, Sandbox
 from actbox.codegen import InputFile, Task
 from actbox.codegen.file_reading.looking import look_at
-from actbox.codegen.input_schemas import MOST_CHARS, FileSchema, describe, describe_inputs, schemas_text
+from actbox.codegen.input_schemas import MOST_SCHEMAS_CHARS, FileSchema, describe, describe_inputs, schemas_text
 from actbox.codegen.request_prompts import first_request
 from actbox.core.labels import Label
 
@@ -262,7 +262,7 @@ async def test_an_engine_without_python_says_that_nobody_has_looked() -> None:
 
 def test_schemas_in_a_prompt_are_bounded() -> None:
     many = [FileSchema(f"{at}.csv", "csv", outline="x" * 1_000) for at in range(500)]
-    assert len(schemas_text(many)) <= MOST_CHARS + 100
+    assert len(schemas_text(many)) <= MOST_SCHEMAS_CHARS + 100
 
 
 def test_a_request_has_the_schemas_and_withholds_what_may_not_be_read() -> None:

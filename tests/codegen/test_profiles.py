@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -187,14 +186,14 @@ def test_the_limits_of_a_language_are_for_its_model_or_the_default(tmp_path: Pat
     assert (found.select("small", "go").max_tokens, found.select().max_tokens) == (5, 5)
 
 
-def test_prices_are_by_the_name_under_which_tokens_are_charged(tmp_path: Path) -> None:
+def test_a_price_is_by_the_name_under_which_tokens_are_charged(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         "[[coding_agents.profiles]]\nname = 'here'\nprovider = 'openrouter'\nmodel = 'a/b'\n"
         "base_url = 'http://127.0.0.1/v1'\ninput_usd = 0.1\noutput_usd = 2\n",
     )
-    (priced,) = Profiles.load(path).prices().models.items()
-    assert (priced[0], priced[1].input, priced[1].output) == ("openai-chat:a/b", Decimal("0.1"), Decimal(2))
+    (found,) = Profiles.load(path).profiles
+    assert (found.model_name, found.price) == ("openai-chat:a/b", TokenPrice(input="0.1", output=2))
 
 
 # Keys and addresses

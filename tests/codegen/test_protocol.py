@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actbox.codeact.model import Message, ModelReply, ScriptedModel, ToolCall, ToolSpec, complete
-from actbox.codegen.protocol import MOST_CHARS, response_of
+from actbox.codegen.protocol import MOST_REPLY_CHARS, response_of
 from actbox.codegen.response import RESPONSE, CodingResponse
 
 SPECIFIED = {
@@ -80,6 +80,12 @@ def test_several_files_are_named_in_any_usual_way(text: str) -> None:
     assert "A = 1" in found.files["app/main.py"]
 
 
+@pytest.mark.parametrize(("language", "suffix"), [("kotlin", "kt"), ("ruby", "rb"), ("perl", "pl"), ("rust", "rs")])
+def test_files_have_the_suffix_of_their_language(language: str, suffix: str) -> None:
+    found = read(f"```{language} lib/sum.{suffix}\none\n```\n```{language}\ntwo\n```", language=language)
+    assert list(found.files) == [f"main.{suffix}", f"lib/sum.{suffix}"]
+
+
 def test_blocks_without_names_are_one_program() -> None:
     assert read("```python\nx = 1\n```\nand then\n```python\nprint(x)\n```").code == "x = 1\n\nprint(x)\n"
 
@@ -138,7 +144,7 @@ def test_the_language_that_was_asked_for_is_taken_out_of_several() -> None:
         ('```json\n{"code": "import os', "cut"),
         ('{"code": ""}', "nothing"),
         ("```text\nregion  amount\nnorth   3\n```", "words"),
-        ("print(1)\n" * (MOST_CHARS // 9 + 1), "too_long"),
+        ("print(1)\n" * (MOST_REPLY_CHARS // 9 + 1), "too_long"),
     ],
 )
 def test_a_reply_without_a_program_says_what_it_was(text: str, form: str) -> None:

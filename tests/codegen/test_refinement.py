@@ -53,7 +53,7 @@ def told(
 ) -> Story:
     """Drive a loop with a model that gives these replies, and a sandbox that gives these outcomes."""
     refinement = Refinement(policy, **options)
-    loop = Loop("goal", "instructions", refinement.policy.model_calls, after=refinement.after)
+    loop = Loop("goal", "instructions", refinement.policy.turns(), after=refinement.after)
     story, given_replies = Story(End(None, "")), iter(replies)
     action = loop.begin()
     while not isinstance(action, End):

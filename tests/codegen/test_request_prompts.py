@@ -34,7 +34,8 @@ def test_instructions_say_how_to_answer_and_which_tools_there_are(language: str,
 
 def test_instructions_are_there_for_languages_that_nothing_runs() -> None:
     traits = actbox.open_sandbox("process", allow_unisolated=True).traits
-    assert "You write rust programs" in instructions(Toolset.of([search]), traits, language="rust")
+    text = instructions(Toolset.of([search]), traits, language="rust")
+    assert "You write rust programs" in text and "```rust app/main.rs" in text
     assert "## RTFS" in instructions(Toolset(), traits, language="rtfs")
 
 

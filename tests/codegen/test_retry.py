@@ -120,6 +120,6 @@ def test_each_program_has_its_delay_and_the_last_one_holds_for_the_others(delays
     assert [policy.delay_ms(made) for made in range(4)] == expected
 
 
-@pytest.mark.parametrize(("attempts", "turns", "calls"), [(3, None, 3), (3, 2, 2), (3, 9, 3)])
-def test_the_model_is_called_once_an_attempt_at_most(attempts: int, turns: int | None, calls: int) -> None:
-    assert RetryPolicy(max_attempts=attempts, max_coding_turns=turns).model_calls == calls
+@pytest.mark.parametrize(("most", "planned", "turns"), [(None, 2, 3), (2, 0, 2), (2, 1, 1), (2, 2, 1), (9, 0, 3)])
+def test_the_model_is_called_once_an_attempt_at_most(most: int | None, planned: int, turns: int) -> None:
+    assert RetryPolicy(max_attempts=3, max_coding_turns=most).turns(planned) == turns

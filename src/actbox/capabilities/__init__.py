@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from actbox.core.errors import Unsupported
 from actbox.core.labels import PUBLIC, Label
 from actbox.core.lazy import lazy_attributes
 
@@ -59,7 +58,7 @@ __all__ = [
     "usage_of",
 ]
 
-_attribute = lazy_attributes(
+__getattr__ = lazy_attributes(
     __name__,
     {
         "agents": "CapabilityTools",
@@ -77,11 +76,5 @@ _attribute = lazy_attributes(
         "standard": "StandardRegistry standard_registry",
         "verifying": "Verification Verifier grant",
     },
+    extra="capabilities",
 )
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return _attribute(name)
-    except ModuleNotFoundError as error:
-        raise Unsupported(f"{name} needs {error.name}: pip install 'actbox[capabilities]'") from None

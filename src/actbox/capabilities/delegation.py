@@ -56,8 +56,8 @@ _ATTEMPTS: Final = """
       [:enum "syntax_error" "import_error" "runtime_error" "timeout" "resource_exhausted"]]]]]"""
 
 
-class CodingAgent(Protocol):
-    """An agent that writes code, or writes and runs it until it works."""
+class CodingHandler(Protocol):
+    """A handler that has code written, or written and run until it works."""
 
     async def __call__(self, call: Invocation, /) -> Mapping[str, Any]:
         """Return the output's fields, as the capability's schema names them.
@@ -68,7 +68,7 @@ class CodingAgent(Protocol):
         """
 
 
-def delegate_coding_agent(agent: CodingAgent | None = None) -> Capability:
+def delegate_coding_agent(agent: CodingHandler | None = None) -> Capability:
     """Return `delegate.coding_agent`, which `agent` carries out."""
     return Capability(
         "delegate.coding_agent",
@@ -80,7 +80,7 @@ def delegate_coding_agent(agent: CodingAgent | None = None) -> Capability:
     )
 
 
-def refined_execute(agent: CodingAgent | None = None) -> Capability:
+def refined_execute(agent: CodingHandler | None = None) -> Capability:
     """Return `code.refined_execute`, which `agent` carries out: write code, run it, and correct it while it fails.
 
     The output has the code of the last attempt, what its run said, and all attempts.

@@ -81,6 +81,15 @@ class TokenPrice:
         for name, value in (("input", input), ("output", output), ("cached", input if cached is None else cached)):
             object.__setattr__(self, name, _price(f"TokenPrice.{name}", value))
 
+    def of(self, tokens: Tokens) -> Decimal:
+        """Return what tokens cost in US dollars."""
+        counts = (
+            (self.input, tokens.input - tokens.cached),
+            (self.cached, tokens.cached),
+            (self.output, tokens.output),
+        )
+        return _money(_sum(_product(price, Decimal(count)) for price, count in counts), _MILLIONTH)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
@@ -208,12 +217,7 @@ class Prices:
             if (price := self.models.get(model)) is None:
                 unpriced.append(model)
                 continue
-            counts = (
-                (price.input, count.input - count.cached),
-                (price.cached, count.cached),
-                (price.output, count.output),
-            )
-            delegation[model] = _money(_sum(_product(each, Decimal(number)) for each, number in counts), _MILLIONTH)
+            delegation[model] = price.of(count)
         if usage.get("tokens", 0) > sum(count.total for count in tokens.values()):
             unpriced.append(UNNAMED)
         return Cost(

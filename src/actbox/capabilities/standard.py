@@ -22,7 +22,7 @@ from .approvals import Approvals
 from .budgets import Account, Budget
 from .capability import Capability
 from .chat_transforms import redact_message, verify_redaction
-from .delegation import CodingAgent, delegate_coding_agent, refined_execute
+from .delegation import CodingHandler, delegate_coding_agent, refined_execute
 from .execution import OUTPUT_TYPES, SPEC_RULES, STANDARD, Execution, Sandboxes
 from .files import Folder, workspace_files
 from .input_roots import InputLabels, InputRoot
@@ -84,8 +84,8 @@ def standard_registry(
     domains: Iterable[AllowedDomain] = (),
     secrets: Iterable[Secret] = (),
     workspace: Folder | str | os.PathLike[str] | None = None,
-    coding_agent: CodingAgent | None = None,
-    refining_agent: CodingAgent | None = None,
+    coding_agent: CodingHandler | None = None,
+    refining_agent: CodingHandler | None = None,
     packages: PackagePolicy | None = None,
     environment: str = HOST,
     javascript_environment: str = "nodejs-tools",

@@ -65,7 +65,7 @@ class AttemptsView:
         self._announced.clear()
         self._doing.clear()
         if of > 1:
-            self._rule(f"goal {number} of {of}", "blue")
+            self._console.rule(f"goal {number} of {of}", style="blue")
             self._console.print(shown(task.goal, "bold"))
 
     def feed(self, event: CodingEvent) -> None:
@@ -97,7 +97,7 @@ class AttemptsView:
     def conclude(self, outcome: Outcome, saved: Sequence[Path] = ()) -> None:
         """Show what came of the task, and the files that were saved; a chart itself if the terminal can show it."""
         console = self._console
-        self._rule("solved" if outcome.solved else "not solved", "green" if outcome.solved else "red")
+        console.rule("solved" if outcome.solved else "not solved", style="green" if outcome.solved else "red")
         if outcome.solved:
             self._answer(outcome)
         else:
@@ -111,11 +111,10 @@ class AttemptsView:
             console.print("file     ", Text(spelt_out(str(path)), style="bold"), soft_wrap=True)
         self._pictures(outcome)
         usage = outcome.usage
-        tokens = usage.tokens.input_tokens + usage.tokens.output_tokens
         parts = [
             counted(len(outcome.attempts), "attempt"),
             counted(usage.model_calls, "model call"),
-            counted(tokens, "token"),
+            counted(usage.tokens.total, "token"),
             dollars(usage.usd),
             f"{usage.wall_ms / 1000:.1f} s",
         ]
@@ -140,13 +139,10 @@ class AttemptsView:
         elif self._console.is_terminal and not self._console.quiet:
             self._status.start()
 
-    def _rule(self, title: str, style: str) -> None:
-        self._console.rule(title, style=style)
-
     def _announce(self, candidate: int, number: int, code: str, language: str, words: str) -> None:
         """Show a program, or how it differs from the one before."""
         self._announced.add((candidate, number))
-        self._rule(self._name(candidate, number), "cyan")
+        self._console.rule(self._name(candidate, number), style="cyan")
         if words.strip():
             self._console.print(shown(cut(words.strip(), _MOST_MESSAGE), "italic"))
         before = self._programs.get(candidate)
@@ -180,7 +176,7 @@ class AttemptsView:
         self._doing.pop(attempt.candidate, None)
         self._show_status()
         ran = "it did not run" if result is None else f"it ran for {result.usage.wall_ms / 1000:.2f} s"
-        tokens = attempt.tokens.input_tokens + attempt.tokens.output_tokens
+        tokens = attempt.tokens.total
         took = f"{attempt.model} took {attempt.model_ms / 1000:.1f} s" + (f" and {tokens:,} tokens" if tokens else "")
         console.print(shown(f"{self._name(*key)}: {took}, {ran}; {dollars(self._usd)} so far", "dim"))
 

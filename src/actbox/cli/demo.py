@@ -144,7 +144,7 @@ def _conclude(console: Console, outcome: AgentOutcome, folder: Path) -> int:
     usage = outcome.usage
     console.print(
         f"{usage.model_calls} model calls, {usage.runs} programs, {usage.tool_calls} tool calls, "
-        f"{usage.tokens.input_tokens + usage.tokens.output_tokens} tokens"
+        f"{usage.tokens.total} tokens"
     )
     if not charts:
         console.print(Text("No chart came out.", style="red"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
@@ -20,8 +19,7 @@ from rich.text import Text
 
 from actbox.capabilities.prices import Prices, TokenPrice
 from actbox.codeact import ChatModel, ScriptedModel
-from actbox.codegen.coding_agent import CodingAgent
-from actbox.codegen.outcome import Finished, Outcome
+from actbox.codegen.coding_agent import CodingAgent, last_outcome
 from actbox.codegen.retry import RetryPolicy
 from actbox.codegen.task import Task
 from actbox.core.result import ExecutionResult
@@ -73,15 +71,9 @@ async def tell(model: ChatModel, box: Sandbox, console: Console, folder: Path) -
         prices=Prices(models={ScriptedModel.name: TokenPrice(input=0, output=0)}),
     )
     task = Task(GOAL, inputs={"ledger.csv": LEDGER}, outputs=["sales.png"], checks=[every_row_counts])
-    outcome: Outcome | None = None
     with AttemptsView(console) as view:
         view.begin(task)
-        async with aclosing(agent.stream(task)) as events:
-            async for event in events:
-                view.feed(event)
-                if isinstance(event, Finished):
-                    outcome = event.outcome
-    assert outcome is not None
+        outcome = await last_outcome(agent.stream(task), view.feed)
     view.conclude(outcome, [artifact.save(folder) for artifact in outcome.artifacts])
     return outcome.solved
 

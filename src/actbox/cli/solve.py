@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
-from dataclasses import dataclass, field, replace
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
-from actbox.codeact.blocks import fenced
-from actbox.codeact.model import TokenUsage
-from actbox.codegen.coding_agent import CodingAgent
-from actbox.codegen.outcome import Asked, Attempt, AttemptFinished, CodingUsage, Finished, Outcome
-from actbox.codegen.page import attempts_messages, page_title
+from actbox.codegen.coding_agent import CodingAgent, last_outcome
+from actbox.codegen.endings import finishing
+from actbox.codegen.notebook import Cell, Notebook
+from actbox.codegen.outcome import CodingEvent, Outcome
+from actbox.codegen.page import attempts_page
 from actbox.codegen.task import Task
-from actbox.content.page import html_page
 from actbox.content.safe_text import spelt_out
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.contract import Session
 
 from .attempts_view import AttemptsView
 from .engine import Opening
@@ -32,35 +31,8 @@ from .solve_request import SolveRequest
 
 NOT_SOLVED: Final = 1
 """The exit code if the task was not solved."""
-_BEFORE: Final = (
-    "The program goes on where these have ended, in the same interpreter: their variables, functions and files are"
-    " still there. Do not compute again what is there."
-)
 _LAST_WORDS: Final = 2.0
 """The seconds for which an interrupted command waits for the reader of its output."""
-
-
-@dataclass(slots=True)
-class _Cell:
-    """A goal, with what there is of it so far."""
-
-    task: Task
-    attempts: list[Attempt] = field(default_factory=list)
-    calls: int = 0
-    usd: float | None = None
-    finished: Outcome | None = None
-
-    def outcome(self, end: _End) -> Outcome:
-        """Return the outcome; of a goal that did not come to its end, with the attempts that had ended."""
-        if self.finished is not None:
-            return self.finished
-        by_model: dict[str, TokenUsage] = {}
-        for one in self.attempts:
-            by_model[one.model] = by_model.get(one.model, TokenUsage()) + one.tokens
-        runs = sum(one.result is not None for one in self.attempts)
-        usage = CodingUsage(by_model=by_model, model_calls=self.calls, runs=runs, usd=self.usd)
-        attempts = tuple(self.attempts)
-        return Outcome(solved=False, stopped=end.stopped, reason=end.reason, attempts=attempts, usage=usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +49,7 @@ def solve_request(request: SolveRequest, opening: Opening, *, as_json: bool) -> 
 
     After a signal the attempts so far are shown, and written if a page is asked for.
     """
-    cells: list[_Cell] = []
+    cells: list[Cell] = []
     with LiveOutput() as output:
         console = Console(file=output.text_file("stdout"), quiet=as_json or request.page == "-", highlight=False)
         view = AttemptsView(console)
@@ -91,15 +63,18 @@ def solve_request(request: SolveRequest, opening: Opening, *, as_json: bool) -> 
                 run_interruptibly(lambda: _solve(request, opening, cells, view, say), give_up_when=output.broken)
 
         end = _end_of(run, opening, output, as_json=as_json)
-        cells = cells or [_Cell(request.tasks[0])]
-        outcome = cells[-1].outcome(end)
+        if not cells:
+            cells.append(Cell(request.tasks[0].goal, Outcome(solved=False, stopped=end.stopped, reason=end.reason)))
+        elif cells[-1].outcome.stopped == end.stopped:
+            cells[-1] = replace(cells[-1], outcome=replace(cells[-1].outcome, reason=end.reason))
+        outcome = cells[-1].outcome
         saved, problems = _save(request, outcome, say)
         view.conclude(outcome, saved)
     if output.broken.is_set():
         return BROKEN_PIPE
     if request.page is not None:
-        write_page(_page(cells, end), request.page)
-    if as_json and not print_document(_document(cells, end, saved, problems)):
+        write_page(attempts_page(cells), request.page)
+    if as_json and not print_document(_document(cells, saved, problems)):
         return BROKEN_PIPE
     if end.code is not None:
         return end.code
@@ -125,7 +100,7 @@ def _end_of(run: Callable[[], None], opening: Opening, output: LiveOutput, *, as
 
 
 async def _solve(
-    request: SolveRequest, opening: Opening, cells: list[_Cell], view: AttemptsView, say: Callable[[str], None]
+    request: SolveRequest, opening: Opening, cells: list[Cell], view: AttemptsView, say: Callable[[str], None]
 ) -> None:
     """Solve the tasks one after the other, each in a copy of the session that the one before left."""
     async with AsyncExitStack() as stack:
@@ -143,46 +118,24 @@ async def _solve(
             prices=request.prices,
             write_tests=request.write_tests,
         )
-        session: Session | None = None
+        solver: CodingAgent | Notebook = agent
         if len(request.tasks) > 1:
             if box.traits.fork:
                 session = await stack.enter_async_context(box.session(forkable=True))
+                solver = await stack.enter_async_context(Notebook(agent, session))
             else:
                 say(f"warning: the {box.traits.engine} engine copies no sessions, so no goal sees what another left")
         for number, task in enumerate(request.tasks, 1):
-            cells.append(_Cell(replace(task, context=_context(cells)) if session is not None else task))
             view.begin(task, number, len(request.tasks))
-            outcome = await _outcome_of(agent, cells[-1], session, view)
-            if outcome.session is not None:
-                session = outcome.session
-                stack.push_async_callback(session.close)
-            if not outcome.solved:
+            cancel = asyncio.Event()
+            await finishing(_show(task, solver.stream(task, cancel=cancel), view, cells), cancel)
+            if not cells[-1].outcome.solved:
                 return
 
 
-async def _outcome_of(agent: CodingAgent, cell: _Cell, session: Session | None, view: AttemptsView) -> Outcome:
-    async with aclosing(agent.stream(cell.task, session=session)) as events:
-        async for event in events:
-            match event:
-                case Asked(usd=usd):
-                    cell.calls += 1
-                    cell.usd = usd
-                case AttemptFinished(attempt=attempt, usd=usd):
-                    cell.attempts.append(attempt)
-                    cell.usd = usd
-                case Finished(outcome=outcome):
-                    cell.finished = outcome
-                    return outcome
-            view.feed(event)
-    raise AssertionError("a coding agent's stream ended without Finished")
-
-
-def _context(cells: Sequence[_Cell]) -> str:
-    """Return what the model reads about the goals before: their programs, whose variables are there."""
-    programs = [(cell.task.goal, cell.finished.code.strip()) for cell in cells if cell.finished is not None]
-    if not programs:
-        return ""
-    return "\n\n".join([_BEFORE, *(f"{goal}\n{fenced(program, 'python')}" for goal, program in programs)])
+async def _show(task: Task, events: AsyncGenerator[CodingEvent], view: AttemptsView, cells: list[Cell]) -> None:
+    """Show the events of a task, and add its cell."""
+    cells.append(Cell(task.goal, await last_outcome(events, view.feed)))
 
 
 def _save(
@@ -208,29 +161,15 @@ def _save(
     return tuple(saved), tuple(problems)
 
 
-def _page(cells: Sequence[_Cell], end: _End) -> str:
-    messages = []
-    for cell in cells:
-        outcome = cell.outcome(end)
-        messages += attempts_messages(
-            cell.task.goal,
-            outcome.attempts,
-            solved=outcome.solved,
-            stopped=outcome.stopped,
-            answer=outcome.answer,
-            model=outcome.attempts[0].model if outcome.attempts else "",
-        )
-    return html_page(messages, title=page_title(cells[-1].task.goal))
-
-
-def _document(cells: Sequence[_Cell], end: _End, saved: Sequence[Path], problems: Sequence[str]) -> dict[str, Any]:
-    outcomes = [cell.outcome(end) for cell in cells]
+def _document(cells: Sequence[Cell], saved: Sequence[Path], problems: Sequence[str]) -> dict[str, Any]:
     attempts = [
-        {"goal": number, **attempt.to_dict()} for number, one in enumerate(outcomes, 1) for attempt in one.attempts
+        {"goal": number, **attempt.to_dict()}
+        for number, cell in enumerate(cells, 1)
+        for attempt in cell.outcome.attempts
     ]
     return {
-        **outcomes[-1].to_dict(),
-        "goals": [cell.task.goal for cell in cells],
+        **cells[-1].outcome.to_dict(),
+        "goals": [cell.goal for cell in cells],
         "attempts": attempts,
         "saved": [str(path) for path in saved],
         "warnings": list(problems),

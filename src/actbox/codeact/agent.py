@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from actbox.content.render import render
@@ -227,12 +227,10 @@ class CodeAgent:
                         calls.feed(event)  # the answer of a failed program does not count and must be repeated
                     yield RunEvent(event)
             yield CodeFinished(results[-1])
-            answered = final.given and results[-1].success
-            missed = final.missed_by(action.code) if results[-1].success else ""
-            shown = replace(results[-1], warnings=(*results[-1].warnings, missed)) if missed else results[-1]
+            shown = final.warn(results[-1], action.code)
             if not may_read(results[-1], cleared):
                 shown, calls = sentence_for_model(results[-1], cleared), CallLog()
-            seen = render(shown, program=action.code, calls=calls)
+            seen, answered = render(shown, program=action.code, calls=calls), final.given and results[-1].success
             action = loop.on_observation(seen, answered=answered, answer=final.value)
         usage = AgentUsage(
             tokens=tokens,

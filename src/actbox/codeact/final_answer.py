@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
+from actbox.core.result import ExecutionResult
 from actbox.tools import Tool
 
 FINAL_ANSWER: Final = "final_answer"
@@ -41,6 +42,11 @@ class FinalAnswer:
         if self.given or not (_AWAITS.search(program) and _PLAIN_CALL.search(program)):
             return ""
         return _NOT_AWAITED
+
+    def warn(self, result: ExecutionResult, program: str) -> ExecutionResult:
+        """Return the result of a program, with the hint of `missed_by` if it was successful."""
+        missed = self.missed_by(program) if result.success else ""
+        return replace(result, warnings=(*result.warnings, missed)) if missed else result
 
 
 @cache

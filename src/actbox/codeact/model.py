@@ -40,6 +40,11 @@ class TokenUsage:
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
 
+    @property
+    def total(self) -> int:
+        """The tokens that were read and written, together."""
+        return self.input_tokens + self.output_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:

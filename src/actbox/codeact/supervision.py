@@ -87,8 +87,8 @@ class Supervision:
     ) -> AsyncGenerator[Event]:
         """Yield the events of a run if its review and its approver allow it; the last event is `Completed`.
 
-        An approver is shown `shown`. It is reviewed, or `sources` are if the program has several files. `run` begins
-        the run with the tools that it then has.
+        `shown` is the program's text, which the approver reads. The review reads it too, or `sources`, the files of a
+        program that has several. `run` begins the run with the tools that are left to it.
         """
         advice = Advice()
         try:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from actbox.core.errors import Unsupported
 from actbox.core.lazy import lazy_attributes
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ __all__ = [
     "response_of",
 ]
 
-_attribute = lazy_attributes(
+__getattr__ = lazy_attributes(
     __name__,
     {
         "coding_agent": "CodingAgent",
@@ -67,11 +66,5 @@ _attribute = lazy_attributes(
         "retry": "ErrorClass RetryPolicy",
         "task": "Check Constraints Example FileCheck InputFile SchemaCheck Task TextCheck",
     },
+    extra="codegen",
 )
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return _attribute(name)
-    except ModuleNotFoundError as error:
-        raise Unsupported(f"{name} needs {error.name}: pip install 'actbox[codegen]'") from None

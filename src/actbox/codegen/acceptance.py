@@ -33,7 +33,7 @@ from actbox.tools.threads import run_in_thread
 from .file_checks import file_problems
 from .mutation import Mutant, hollow, mutants
 from .task import Check, FileCheck, SchemaCheck, TextCheck, Writer
-from .text_checks import SECONDS, OneTest, TextReport, run_text_check
+from .text_checks import TEST_SECONDS, OneTest, TextReport, run_text_check
 
 WEIGHTS: Final[Mapping[Writer, float]] = {"caller": 1.0, "model": 0.5, "author": 0.25}
 """The weight of a check by its writer. A test that a model wrote without seeing the program counts more than one by the
@@ -148,7 +148,7 @@ async def accept(
     checks: Sequence[Check],
     *,
     box: Sandbox,
-    seconds: float = SECONDS,
+    seconds: float = TEST_SECONDS,
     mutations: int = MUTANTS,
     seed: int = 0,
 ) -> Acceptance:

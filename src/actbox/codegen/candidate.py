@@ -13,6 +13,7 @@ from actbox.codeact.final_answer import FinalAnswer
 from actbox.codeact.loop import Action, Ask, End, Loop, Run
 from actbox.codeact.model import ModelReply, has_structured_output
 from actbox.codeact.package_instructions import packages_of
+from actbox.content.render import cut
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind
 from actbox.core.events import Completed, Event
 from actbox.core.labels import PUBLIC
@@ -37,7 +38,7 @@ from .response import RESPONSE, CodingResponse
 from .retry import ErrorClass
 from .task import Check, Example, FileCheck, Task, TextCheck
 from .toolchains import is_built, launched, result_of_launched
-from .work import Answer, Stopped, Work, Writer
+from .work import Answer, PricedModel, Stopped, Work
 
 _MOST_KEPT: Final = 20_000
 """The most characters of a reply without a program that stay in the conversation."""
@@ -61,7 +62,7 @@ class CandidateLoop:
     def __init__(
         self,
         work: Work,
-        writer: Writer,
+        writer: PricedModel,
         number: int,
         *,
         schemas: Sequence[FileSchema],
@@ -72,13 +73,13 @@ class CandidateLoop:
         self._work, self._writer, self._number = work, writer, number
         self._checks, self._runs = checks, runs
         self._task = task = work.task
-        settings, self._turns = work.settings, work.turns
+        settings, self._turns = work.settings, work.settings.retry.turns(work.model_calls)
         self._refinement = Refinement(settings.retry, task.language, cleared=work.cleared, prompt=settings.prompt)
         self._request = first_request(task, schemas, cleared=work.cleared)
         self._loop: Loop | None = None
         self._action: Action | None = None
         self._response = CodingResponse()
-        self._answer = Answer(ModelReply(), 0.0, 0.0)
+        self._answer = Answer()
         self.cost = 0.0
         self.found: Candidate | None = None
         self.end: End | None = None
@@ -101,15 +102,15 @@ class CandidateLoop:
 
     async def go(self, *, holds_back: bool = False) -> None:
         """Make attempts until they end, or with `holds_back` until a program would have effects."""
-        loop = self._loop or await self._begun()
+        loop = self._loop or await self._begin()
         action = self._action or loop.begin()
         self.needed = ()
         try:
             while not isinstance(action, End):
                 self._action = action
                 if isinstance(action, Ask):
-                    action = await self._asked(loop, action)
-                elif (after := await self._tried(loop, action, holds_back)) is None:
+                    action = await self._ask(loop, action)
+                elif (after := await self._try(loop, action, holds_back)) is None:
                     return
                 else:
                     action = after
@@ -128,7 +129,7 @@ class CandidateLoop:
         if session is not None:
             await session.close()
 
-    async def _begun(self) -> Loop:
+    async def _begin(self) -> Loop:
         work, task = self._work, self._task
         box = await work.places.of(task.language)
         traits = (box or work.places.own).traits
@@ -143,7 +144,7 @@ class CandidateLoop:
         self._loop = Loop(self._request, text, self._turns, language=task.language, after=self._refinement.after)
         return self._loop
 
-    async def _asked(self, loop: Loop, action: Ask) -> Action:
+    async def _ask(self, loop: Loop, action: Ask) -> Action:
         work, language = self._work, self._task.language
         work.tell(Asked(candidate=self._number, turn=action.turn, usd=work.spent))
         self._answer = answer = await work.ask(self._writer, action.messages, RESPONSE)
@@ -156,7 +157,7 @@ class CandidateLoop:
         run = Run(response.source, response.call_id, response.dependencies)
         return loop.on_reply(answer.reply, [run])
 
-    async def _tried(self, loop: Loop, action: Run, holds_back: bool) -> Action | None:
+    async def _try(self, loop: Loop, action: Run, holds_back: bool) -> Action | None:
         """Run the program of the last reply; `None` if it waits for its effects to be allowed."""
         work, response = self._work, self._response
         self._is_open = True
@@ -164,7 +165,7 @@ class CandidateLoop:
             await asyncio.sleep(delay / 1000)
         if error := self._why_not(response):
             result = ExecutionResult(exit_code=EXIT_NOT_RUN, error=error, code=action.code, language=response.language)
-            return self._observed(loop, AttemptResult(result=result, happened=work.effects.happened_for(self._number)))
+            return self._observe(loop, AttemptResult(result=result, happened=work.effects.happened_for(self._number)))
         if not self._runs:
             self._record(None, None)
             return loop.stop("returned")
@@ -185,10 +186,15 @@ class CandidateLoop:
             self.needed = ran.tools.needed
             self._record(ran.result, None, held_back=self.needed)
             return None
+        return await self._judge(loop, ran)
+
+    async def _judge(self, loop: Loop, ran: _Run) -> Action:
+        """Check the outcome of a program that has run, and return the next action."""
+        work, response = self._work, self._response
         answer = ran.answer if ran.answered else ran.result.value
         source = layout_of(response).source
         self.found = Candidate(ran.program, ran.result, answer, source=source, cost=self.cost or self._tokens())
-        acceptance = await self._accepted(self.found) if ran.result.success else None
+        acceptance = await self._check(self.found) if ran.result.success else None
         self.found = replace(self.found, acceptance=acceptance)
         # What the checks have read is in their messages, and the model may read these only with the result.
         label = ran.result.label if acceptance is None else acceptance.label
@@ -198,7 +204,7 @@ class CandidateLoop:
             failed_checks=() if acceptance is None else acceptance.sentences,
             happened=work.effects.happened_for(self._number),
         )
-        return self._observed(loop, attempt, acceptance, answered=ran.answered, answer=ran.answer)
+        return self._observe(loop, attempt, acceptance, answered=ran.answered, answer=ran.answer)
 
     def _why_not(self, response: CodingResponse) -> ErrorInfo | None:
         """Return why a program is not run at all, `None` if it may be."""
@@ -208,7 +214,7 @@ class CandidateLoop:
         problems = (*broken_constraints(response, self._task), *runnable(response, self._task).problems)
         return constraint_error(problems) if problems else None
 
-    def _observed(
+    def _observe(
         self,
         loop: Loop,
         attempt: AttemptResult,
@@ -228,7 +234,7 @@ class CandidateLoop:
         held_back: tuple[str, ...] = (),
     ) -> None:
         """Record an attempt that has ended. The cost and the tokens of a reply are those of its first attempt."""
-        answer, self._answer = self._answer, Answer(ModelReply(), 0.0, 0.0)
+        answer, self._answer = self._answer, Answer()
         attempt = Attempt(
             number=self._refinement.attempts + 1,
             candidate=self._number,
@@ -254,9 +260,8 @@ class CandidateLoop:
 
     def _tokens(self) -> float:
         """Return the tokens of this candidate, to compare candidates of a model without a price."""
-        own = [one.tokens for one in self._work.attempts if one.candidate == self._number]
-        now = self._answer.reply.usage
-        return float(sum(one.input_tokens + one.output_tokens for one in [*own, now]))
+        own = (one.tokens.total for one in self._work.attempts if one.candidate == self._number)
+        return float(sum(own) + self._answer.reply.usage.total)
 
     # Runs
 
@@ -273,7 +278,7 @@ class CandidateLoop:
         engine = box.traits.engine
         session: Session | None = None
         made = runnable(response, task or self._task, label=bool(box.traits.labels))
-        packages = _packages(response) if packages_of(box) is not None else ()
+        packages = _requirements(response) if packages_of(box) is not None else ()
         builds = is_built(response.language, box)
         program = launched(response, made) if builds else replace(made.program, dependencies=packages)
         try:
@@ -281,8 +286,8 @@ class CandidateLoop:
                 session = await work.session.fork()
             place: Sandbox | Session = session or box
             toolset = _toolset(tools.tools, final, box, response.language)
-            runs = partial(self._completed, response, program, place, toolset, engine, is_check)
-            result = await work.charged(lambda seconds: result_of(runs(seconds), engine))
+            runs = partial(self._supervise, response, program, place, toolset, engine, is_check)
+            result = await work.charge_run(lambda seconds: result_of(runs(seconds), engine))
             result = result_of_launched(result, response) if builds else result
         except ActboxError as error:  # `SandboxStopped` too, or a session that cannot be copied
             result = failed(error, ErrorKind.SANDBOX, engine)
@@ -295,12 +300,10 @@ class CandidateLoop:
             session = None
         if not box.traits.labels:  # nobody follows what the program has read
             result = replace(result, label=result.label | (task or self._task).joined_label)
-        answered = final.given and result.success
-        if result.success and (missed := final.missed_by(response.source)):
-            result = replace(result, warnings=(*result.warnings, missed))
+        answered, result = final.given and result.success, final.warn(result, response.source)
         return _Run(made.program if builds else program, result, tools, answered, final.value, session)
 
-    async def _completed(
+    async def _supervise(
         self,
         response: CodingResponse,
         program: Program,
@@ -331,7 +334,7 @@ class CandidateLoop:
 
     # Checks
 
-    async def _accepted(self, candidate: Candidate) -> Acceptance | None:
+    async def _check(self, candidate: Candidate) -> Acceptance | None:
         """Return the verdict of all checks on a program that ran to its end, `None` without any check."""
         work, response = self._work, self._response
         checks = list(self._checks)
@@ -405,7 +408,7 @@ def _toolset(tools: Toolset, final: FinalAnswer, box: Sandbox | None, language: 
     return tools.with_tools(final.tool)
 
 
-def _packages(response: CodingResponse) -> tuple[str, ...]:
+def _requirements(response: CodingResponse) -> tuple[str, ...]:
     """Return the requirements of a program: the packages that it names, and those that it imports."""
     if response.language in ("javascript", "typescript"):
         named = {one.partition("@")[0] or one for one in response.dependencies}
@@ -431,5 +434,4 @@ def _bounded(reply: ModelReply, response: CodingResponse) -> ModelReply:
         replace(call, arguments={} if is_long or isinstance(call.arguments, str) else call.arguments)
         for call in reply.tool_calls
     )
-    text = reply.text if len(reply.text) <= _MOST_KEPT else f"{reply.text[:_MOST_KEPT]} …"
-    return replace(reply, text=text, tool_calls=calls)
+    return replace(reply, text=cut(reply.text, _MOST_KEPT), tool_calls=calls)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
 from actbox.capabilities.budgets import Account, Budget
-from actbox.capabilities.delegation import CodingAgent as Handler
+from actbox.capabilities.delegation import CodingHandler
 from actbox.capabilities.execution import OUTPUT_TYPES, output_of
 from actbox.capabilities.input_roots import InputLabels, InputRoot, input_files
 from actbox.capabilities.invocation import Invocation, canonical
@@ -25,15 +24,16 @@ from actbox.core.labels import Label
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.blocking import run_blocking
 
-from .coding_agent import CodingAgent
-from .outcome import Attempt, AttemptFinished, AttemptStarted, CodingEvent, Finished, Outcome
+from .coding_agent import CodingAgent, last_outcome
+from .endings import finishing
+from .outcome import Attempt, AttemptFinished, AttemptStarted, CodingEvent, Outcome
 from .task import InputFile, Task
 
 _REQUEST: Final = ("task", "language", "inputs", "outputs", "constraints", "profile", "context", "examples")
 _RESPONSE: Final = ("explanation", "tests", "entry_point", "input_parsing", "output_format", "estimated_runtime_ms")
 
 
-def writing(agent: CodingAgent) -> Handler:
+def writing(agent: CodingAgent) -> CodingHandler:
     """Return the handler that has an agent write a program, which is not run, for `delegate.coding_agent`."""
 
     async def handler(call: Invocation) -> Mapping[str, Any]:
@@ -51,7 +51,7 @@ def refining(
     *,
     input_roots: InputLabels | Iterable[str | os.PathLike[str]] = (),
     output_types: Iterable[str] = OUTPUT_TYPES,
-) -> Handler:
+) -> CodingHandler:
     """Return the handler that has an agent write and correct a program until it works, for `code.refined_execute`.
 
     `input_roots` are the directories of the host below which `input_files` may lie, with the labels of their files, and
@@ -98,10 +98,7 @@ async def _outcome_of(
 
     However this ends, the invocation was charged with all that the agent has used, and keeps its attempts.
     """
-    account = _account(agent, call)
-    counts_calls = account.left_of("tool_calls") is not None
-    cancel = asyncio.Event()
-    following: asyncio.Task[Outcome] | None = None
+    account, cancel = _account(agent, call), asyncio.Event()
     try:
         stream = agent.stream(
             _task(call, label, files),
@@ -111,42 +108,30 @@ async def _outcome_of(
             max_attempts=call.input.get("max_attempts"),
             cleared=call.egress_max if call.cleared is None else call.cleared,
         )
-        following = asyncio.create_task(_followed(stream, call))
-        return await asyncio.shield(following)
+        counts_calls = account.left_of("tool_calls") is not None
+        return await finishing(_follow(stream, call, counts_calls), cancel)
     except InvalidValue as error:
         raise StepFailed("invalid", "validate_input", str(error)) from None
     finally:
-        cancel.set()
-        if following is not None:
-            await _ended(following)
-            if not following.cancelled() and following.exception() is None:
-                _keep(call, following.result(), counts_calls)
         call.count(steps=1)
         call.include(account)
         if not call.account.draws_on(agent.account):
             agent.account.charge(account.used)
 
 
-async def _followed(stream: AsyncGenerator[CodingEvent], call: Invocation) -> Outcome:
-    """Return the outcome of an agent's work, of which the invocation tells as it happens."""
-    async with aclosing(stream) as events:
-        async for event in events:
-            if isinstance(event, AttemptStarted):
-                call.event(f"attempt {event.number}", "begun")
-            elif isinstance(event, AttemptFinished):
-                attempt, said = event.attempt, event.attempt.error_class
-                call.event(f"attempt {attempt.number}", "failed" if said else "done", said.value if said else "")
-            elif isinstance(event, Finished):
-                return event.outcome
-    raise AssertionError("a coding agent's stream ended without Finished")
+async def _follow(stream: AsyncGenerator[CodingEvent], call: Invocation, counts_calls: bool) -> Outcome:
+    """Return the outcome of an agent's work, which the invocation keeps, and of which it tells as it happens."""
 
+    def tell(event: CodingEvent) -> None:
+        if isinstance(event, AttemptStarted):
+            call.event(f"attempt {event.number}", "begun")
+        elif isinstance(event, AttemptFinished):
+            attempt, said = event.attempt, event.attempt.error_class
+            call.event(f"attempt {attempt.number}", "failed" if said else "done", said.value if said else "")
 
-async def _ended(following: asyncio.Task[Outcome]) -> None:
-    """Wait until the agent has ended, which `cancel` makes it do. Whoever cancels again ends it at once."""
-    try:
-        await asyncio.wait([following])
-    finally:
-        following.cancel()
+    outcome = await last_outcome(stream, tell)
+    _keep(call, outcome, counts_calls)
+    return outcome
 
 
 def _keep(call: Invocation, outcome: Outcome, counts_calls: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from actbox.capabilities.budgets import Account, Budget
-from actbox.capabilities.prices import Prices
+from actbox.capabilities.prices import Prices, TokenPrice
 from actbox.codeact.approvals import ApprovalStyle
 from actbox.codeact.approvers import Callback
 from actbox.codeact.model import ChatModel, SystemMessage, UserMessage
@@ -37,7 +37,7 @@ from .protocol import response_of
 from .request_prompts import request_for_tests
 from .retry import RetryPolicy
 from .task import ANY_LANGUAGE, Task
-from .work import Settings, Stopped, Work, Writer
+from .work import PricedModel, Settings, Stopped, Work
 
 if TYPE_CHECKING:
     from actbox.review import Rules
@@ -183,7 +183,7 @@ class CodingAgent:
 
         Raises `InvalidValue`, and `ActboxError` for a profile that lacks a package or a key.
         """
-        return await _last(self.stream(task, session=session, budget=budget, cancel=cancel))
+        return await last_outcome(self.stream(task, session=session, budget=budget, cancel=cancel))
 
     async def write(
         self, task: Task | str, *, budget: Budget | Account | None = None, cancel: asyncio.Event | None = None
@@ -192,7 +192,7 @@ class CodingAgent:
 
         Only the task's language and constraints are checked. `stopped` is `returned` if there is such a program.
         """
-        return await _last(self.stream(task, budget=budget, cancel=cancel, runs=False))
+        return await last_outcome(self.stream(task, budget=budget, cancel=cancel, runs=False))
 
     async def stream(
         self,
@@ -252,10 +252,12 @@ class CodingAgent:
             places = Places(self._box, self._sandboxes, self._checks_in, stack)
             work = Work(task, settings, places, account, tell, session, cleared)
             solving = await stack.enter_async_context(_Solving(work, self._table, runs))
-            planner = None if self._model is None else await self._writer_of(self._model, account, stack)
+            if self._connected is not None:
+                await stack.enter_async_context(self._connected)
+            planner = None if self._model is None else self._priced(self._model, account)
             if cancel is not None and cancel.is_set():
                 return solving.outcome("cancelled", "it was cancelled")
-            doing = asyncio.create_task(self._do(solving, planner, stack))
+            doing = asyncio.create_task(self._work_on(solving, planner, stack))
             stopping = [] if cancel is None else [asyncio.create_task(cancel.wait())]
             try:
                 await asyncio.wait([doing, *stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -270,39 +272,33 @@ class CodingAgent:
                     one.cancel()
                 await asyncio.wait([doing, *stopping])
 
-    async def _do(self, solving: _Solving, planner: Writer | None, stack: AsyncExitStack) -> Outcome:
+    async def _work_on(self, solving: _Solving, planner: PricedModel | None, stack: AsyncExitStack) -> Outcome:
         try:
             decision = await solving.decision(planner, self._profiles is not None)
             delegates = self._profiles is not None and (planner is None or decision.way in ("delegated", "returned"))
             if delegates or solving.work.task.profile or planner is None:
-                planner = await self._delegate(solving.work.task, decision.language, stack)
-            self._check_priced(planner, solving.work.account)
-            return await solving.solved_by(planner, decision)
+                planner = await self._delegate(solving.work, decision.language, stack)
+            return await solving.solve(planner, decision)
         except Stopped as stop:
             return solving.outcome(stop.stopped, stop.reason, stop.failure)
 
-    async def _delegate(self, task: Task, language: str, stack: AsyncExitStack) -> Writer:
+    async def _delegate(self, work: Work, language: str, stack: AsyncExitStack) -> PricedModel:
+        named = work.task.profile
         if self._profiles is None:
-            raise InvalidValue(f"the task names the profile {task.profile!r}, and the agent has no profiles")
-        profile = self._profiles.select(task.profile or None, language)
-        model = await stack.enter_async_context(profile.connect())
-        return Writer(model, profile.price or self._prices.models.get(profile.model_name))
+            raise InvalidValue(f"the task names the profile {named!r}, and the agent has no profiles")
+        profile = self._profiles.select(named or None, language)
+        return self._priced(await stack.enter_async_context(profile.connect()), work.account, profile.price)
 
-    async def _writer_of(self, model: ChatModel, account: Account, stack: AsyncExitStack) -> Writer:
-        if self._connected is not None:
-            await stack.enter_async_context(self._connected)
-        writer = Writer(model, self._prices.models.get(model.name))
-        self._check_priced(writer, account)
-        return writer
-
-    @staticmethod
-    def _check_priced(writer: Writer, account: Account) -> None:
-        if writer.price is None and account.left_of("usd") is not None:
-            name = writer.model.name
+    def _priced(self, model: ChatModel, account: Account, price: TokenPrice | None = None) -> PricedModel:
+        """Return a model with its price. Raises `InvalidValue` if nobody knows it, and the budget is in US dollars."""
+        name = model.name
+        price = price or self._prices.models.get(name)
+        if price is None and account.left_of("usd") is not None:
             raise InvalidValue(
                 f"the budget is in US dollars, and nobody knows the price of {name!r}: give"
                 f" prices=Prices(models={{{name!r}: TokenPrice(input=…, output=…)}}), or a profile with its prices"
             )
+        return PricedModel(model, price)
 
 
 async def _close(session: Session | None) -> None:
@@ -317,9 +313,13 @@ def _lower(one: Label | None, other: Label | None) -> Label | None:
     return one if one <= other else other if other <= one else PUBLIC
 
 
-async def _last(events: AsyncGenerator[CodingEvent]) -> Outcome:
+async def last_outcome(
+    events: AsyncGenerator[CodingEvent], see: Callable[[CodingEvent], object] = lambda event: None
+) -> Outcome:
+    """Return the outcome at the end of a coding agent's events, each of which `see` is given."""
     async with aclosing(events):
         async for event in events:
+            see(event)
             if isinstance(event, Finished):
                 return event.outcome
     raise AssertionError("a coding agent's stream ended without Finished")
@@ -350,14 +350,14 @@ class _Solving:
                 await loop.close()
         await self.work.endings.wait()
 
-    async def decision(self, planner: Writer | None, has_profiles: bool) -> Decision:
+    async def decision(self, planner: PricedModel | None, has_profiles: bool) -> Decision:
         """Return who writes the program and in which language, after the intent was asked for if that is open."""
         work = self.work
         task, is_open = work.task, work.task.language == ANY_LANGUAGE
         runs = await work.places.languages("" if is_open else task.language)
         said: Intent | None = None
         if planner is not None and work.may_plan and (is_open or (has_profiles and not task.profile)):
-            said = self._intent = (await self._asked_for_intent(planner)).intent
+            said = self._intent = (await self._ask_intent(planner)).intent
         intent = said or Intent(goal=task.goal, language="" if is_open else task.language)
         decision = decide(intent, table=self._table, runs=runs, has_coding_agent=has_profiles)
         if said is None and decision.way in ("direct", "delegated"):
@@ -369,7 +369,7 @@ class _Solving:
         work.tell(Planned(decision=decision, intent=said))
         return decision
 
-    async def _asked_for_intent(self, planner: Writer) -> AskedIntent:
+    async def _ask_intent(self, planner: PricedModel) -> AskedIntent:
         task = self.work.task
 
         async def ask(model: ChatModel) -> AskedIntent:
@@ -382,17 +382,17 @@ class _Solving:
                 context=task.context,
             )
 
-        found, _, _ = await self.work.counted(planner, ask, lambda asked: asked.reply)
+        found, _, _ = await self.work.call_model(planner, ask, lambda asked: asked.reply)
         if found.noted:
             self.work.notes[found.noted] = None
         return found
 
-    async def solved_by(self, writer: Writer, decision: Decision) -> Outcome:
+    async def solve(self, writer: PricedModel, decision: Decision) -> Outcome:
         """Return the outcome of the attempts of all candidates."""
         work, runs = self.work, self._runs and decision.way != "returned"
         task = work.task
-        schemas = await self._looked_at_inputs() if runs else ()
-        tests = await self._written_tests(writer, schemas) if work.settings.write_tests and runs else ""
+        schemas = await self._look_at_inputs() if runs else ()
+        tests = await self._write_tests(writer, schemas) if work.settings.write_tests and runs else ""
         checks, notes = checks_of(task, tests)
         work.notes.update(dict.fromkeys(notes))
         self._loops = [
@@ -408,7 +408,7 @@ class _Solving:
         reason = chosen.end.reason or ("" if runs else decision.reason)
         return self.outcome(chosen.end.stopped, reason, chosen.failure, chosen, chosen.end.answer)
 
-    async def _looked_at_inputs(self) -> tuple[FileSchema, ...]:
+    async def _look_at_inputs(self) -> tuple[FileSchema, ...]:
         work = self.work
         if not work.task.files:
             return await describe_inputs(work.places.own, work.task)
@@ -422,7 +422,7 @@ class _Solving:
         finally:
             work.charge_wall(time.perf_counter() - begun)
 
-    async def _written_tests(self, writer: Writer, schemas: tuple[FileSchema, ...]) -> str:
+    async def _write_tests(self, writer: PricedModel, schemas: tuple[FileSchema, ...]) -> str:
         """Return tests that the model writes without seeing a program, "" if it writes none or may not be asked."""
         work = self.work
         if not work.may_plan or work.session is not None:

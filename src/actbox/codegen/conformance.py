@@ -6,17 +6,18 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.result import ExecutionResult
-from actbox.core.values import pack
 
 from .dependencies import dependencies_of
+from .prompts import value_text
 from .response import CodingResponse
 from .task import ANY_LANGUAGE, Check, Example, FileCheck, Task
 
-_MOST_SHOWN: Final = 200
+_shown: Final = partial(value_text, most=200)
 _MOST_REQUIREMENT_CHARS: Final = 1_000
 _CLOSE: Final = 1e-9
 _ENDINGS: Final = (
@@ -222,11 +223,3 @@ def _parsed(text: str) -> list[Any]:
         return [json.loads(text)]
     except (ValueError, RecursionError):
         return []
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = json.dumps(pack(value), ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = repr(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"

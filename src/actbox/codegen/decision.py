@@ -7,7 +7,6 @@ says why. It asks nobody and has no chance in it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from actbox.core.packages import normalized_name
 from actbox.packages.import_names import in_standard_library
 
 from .dependencies import NODE_MODULES
-from .response import language_called
+from .response import TEXT_SCHEMA, json_in, language_called, schema_field
 
 Way = Literal["direct", "delegated", "rtfs", "returned"]
 
@@ -116,47 +115,26 @@ class AskedIntent:
     noted: str = ""
 
 
+_FIELDS: Final = {
+    "goal": schema_field("string", "The task in one sentence."),
+    "required": schema_field("array", "What it needs, such as 'data processing', 'visualization'.", items=TEXT_SCHEMA),
+    "language": schema_field("string", "The best language: python, javascript, rust, …; rtfs for a pure computation."),
+    "inputs": schema_field("array", "Files or values to read.", items=TEXT_SCHEMA),
+    "outputs": schema_field("array", "Files to write.", items=TEXT_SCHEMA),
+    "lines": schema_field("integer", "About how many lines the program has."),
+    "dependencies": schema_field("array", "Packages that it needs beyond the standard library.", items=TEXT_SCHEMA),
+    "error_likelihood": schema_field(
+        "string", "high if the first version will probably need corrections.", enum=["low", "high"]
+    ),
+    "quality": schema_field(
+        "string", "production only if the task asks for code to keep.", enum=["good_enough", "production"]
+    ),
+    "pure": schema_field("boolean", "True for a computation on given values: no file, package, network or picture."),
+}
 INTENT: Final = ToolSpec(
     "intent",
     "Say what the task needs, before any code is written.",
-    {
-        "type": "object",
-        "properties": {
-            "goal": {"type": "string", "description": "The task in one sentence."},
-            "required": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "What it needs, such as 'data processing', 'visualization'.",
-            },
-            "language": {
-                "type": "string",
-                "description": "The best language: python, javascript, rust, …; rtfs for a pure computation.",
-            },
-            "inputs": {"type": "array", "items": {"type": "string"}, "description": "Files or values to read."},
-            "outputs": {"type": "array", "items": {"type": "string"}, "description": "Files to write."},
-            "lines": {"type": "integer", "description": "About how many lines the program has."},
-            "dependencies": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Packages that it needs beyond the standard library.",
-            },
-            "error_likelihood": {
-                "type": "string",
-                "enum": ["low", "high"],
-                "description": "high if the first version will probably need corrections.",
-            },
-            "quality": {
-                "type": "string",
-                "enum": ["good_enough", "production"],
-                "description": "production only if the task asks for code to keep.",
-            },
-            "pure": {
-                "type": "boolean",
-                "description": "True for a computation on given values: no file, package, network or picture.",
-            },
-        },
-        "required": ["goal", "language", "lines"],
-    },
+    {"type": "object", "properties": _FIELDS, "required": ["goal", "language", "lines"]},
 )
 """The tool by which a model says its intent."""
 
@@ -290,11 +268,8 @@ def _objects(reply: ModelReply) -> Iterator[Mapping[str, Any]]:
         texts += [reply.text, only_block_of(reply.text)]
     for found in texts:
         if isinstance(found, str):
-            try:
-                found = json.loads(found)
-            except (ValueError, RecursionError):
-                continue
-        if isinstance(found, Mapping) and found.keys() & INTENT.input_schema["properties"].keys():
+            found = json_in(found)
+        if isinstance(found, Mapping) and found.keys() & _FIELDS.keys():
             yield found
 
 

@@ -15,7 +15,8 @@ from actbox.review.source import Unread, parse
 
 from .response import CodingResponse
 
-_NAME: Final = {"python": re.compile(rf"({PACKAGE_NAME})"), "javascript": re.compile(rf"({NPM_NAME})")}
+_NAME: Final = {"python": re.compile(PACKAGE_NAME), "javascript": re.compile(NPM_NAME)}
+_OTHER: Final = re.compile(r"[^\s@=]+")
 _REQUIREMENT: Final = re.compile(
     rf"{PACKAGE_NAME}\s*(?:\[[\w\s,.-]*\])?\s*(?:\(?[<>=!~][^;@]*\)?)?\s*(?:;.*)?|{PACKAGE_NAME}\s*@\s*\S+"
 )
@@ -85,15 +86,12 @@ def dependencies_of(response: CodingResponse, *, optional: bool = True) -> tuple
     They are in the form in which names compare. Modules among the program's own files do not count. Without `optional`
     imports do not count whose `ImportError` a Python program catches.
     """
-    language = response.language
-    kind = "python" if language in ("python", "") else "javascript"
-    found: dict[str, None] = {}
-    for one in response.dependencies:
-        if name := _NAME[kind].match(one):
-            found[normalized_name(name[1]) if kind == "python" else name[1]] = None
-    if language in ("python", ""):
+    language = "javascript" if response.language == "typescript" else response.language or "python"
+    named = (_NAME.get(language, _OTHER).match(one) for one in response.dependencies)
+    found = dict.fromkeys(normalized_name(one[0]) if language == "python" else one[0] for one in named if one)
+    if language == "python":
         found.update(dict.fromkeys(_of_python(response, optional)))
-    elif language in ("javascript", "typescript"):
+    elif language == "javascript":
         found.update(dict.fromkeys(_of_javascript(response)))
     return tuple(found)
 

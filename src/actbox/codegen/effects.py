@@ -104,7 +104,7 @@ class EffectLog:
         ]
         return (*_bounded(calls, "calls"), *_bounded(requests, "requests"))
 
-    def _begun(self, tool: str, key: str, shown: Any) -> _Call:
+    def _begin(self, tool: str, key: str, shown: Any) -> _Call:
         record = ToolCallRecord(
             call_id=len(self._calls) + 1, tool=tool, arguments=json_text(shown), status="unfinished"
         )
@@ -156,7 +156,7 @@ class AttemptTools:
         if self._log._charge is not None:
             self._log._charge()
         self._made[key] += 1
-        call = self._log._begun(tool, key, shown)
+        call = self._log._begin(tool, key, shown)
         try:
             answer = await make()
             call.answer = await aside(_copied, answer)  # its receiver may change it

@@ -1,16 +1,36 @@
-"""`Endings`: the runs of one task whose result is there already, while their workspaces are being removed."""
+"""The ends of work: `Endings` has runs whose result is there already, and `finishing` lets cancelled work finish."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
+from typing import Any, TypeVar
 
 from actbox.core.events import Completed, Event
 from actbox.core.result import ExecutionResult
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def finishing(work: Coroutine[Any, Any, T], cancel: asyncio.Event) -> T:
+    """Return what work returns. If this is cancelled, the work has ended first, which `cancel` makes it do.
+
+    Whoever cancels again ends it at once.
+    """
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([task])
+    finally:
+        cancel.set()
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+    return task.result()
 
 
 class Endings:

@@ -25,7 +25,7 @@ from .task import InputFile, Task
 
 SECONDS: Final = 20.0
 """The seconds that looking at the files may take."""
-MOST_CHARS: Final = 8_000
+MOST_SCHEMAS_CHARS: Final = 8_000
 """The most characters of all schemas together in a prompt."""
 _MOST_TIMES: Final = 3
 _MOST_LISTED: Final = 1_000
@@ -42,7 +42,7 @@ look_at_all("input", names)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnSchema:
     """A column of a table. `least` and `most` are its range, `values` the different texts if they are few."""
 
     name: str
@@ -70,7 +70,7 @@ class TableSchema:
     """
 
     name: str = ""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ColumnSchema, ...] = ()
     rows: int = 0
     first: tuple[tuple[Any, ...], ...] = ()
     is_whole: bool = True
@@ -172,11 +172,11 @@ async def describe_inputs(box: Sandbox, task: Task, *, timeout: float = SECONDS)
 
 
 def schemas_text(schemas: Iterable[FileSchema], cleared: Label | None = None) -> str:
-    """Return the schemas for a prompt, one below the other, of at most `MOST_CHARS` characters."""
+    """Return the schemas for a prompt, one below the other, of at most `MOST_SCHEMAS_CHARS` characters."""
     texts = [one.text(cleared) for one in schemas]
-    if sum(map(len, texts)) > MOST_CHARS:
-        each = max(MOST_CHARS // len(texts), 100)
-        texts = [_cut(text, each) for text in texts[: MOST_CHARS // each]]
+    if sum(map(len, texts)) > MOST_SCHEMAS_CHARS:
+        each = max(MOST_SCHEMAS_CHARS // len(texts), 100)
+        texts = [_cut(text, each) for text in texts[: MOST_SCHEMAS_CHARS // each]]
     return "\n".join(texts)
 
 
@@ -218,7 +218,7 @@ def _read(name: str, given: Mapping[str, Any]) -> FileSchema:
 
 def _table(given: Mapping[str, Any]) -> TableSchema:
     columns = (
-        Column(
+        ColumnSchema(
             str(one["name"])[:100],
             str(one["type"])[:40],
             _scalar(one["least"]),

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -38,11 +39,11 @@ from actbox.core.labels import PUBLIC
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Session
 
-from .coding_agent import CodingAgent
-from .outcome import Outcome
+from .coding_agent import CodingAgent, last_outcome
+from .outcome import CodingEvent, Finished, Outcome
 from .task import Task
 
-MOST_CHARS: Final = 20_000
+MOST_CELLS_CHARS: Final = 20_000
 """The most characters of earlier cells that a model reads whole; of the cells before these it reads the goals."""
 MOST_FILE_BYTES: Final = 10 * 2**20
 """The most bytes of a file that a saved notebook has in it."""
@@ -100,18 +101,30 @@ class Notebook:
 
         `budget` and `cancel` are as in `CodingAgent.solve`, which also says what is raised. Nothing is added then.
         """
+        return await last_outcome(self.stream(task, budget=budget, cancel=cancel))
+
+    async def stream(
+        self, task: Task | str, *, budget: Budget | Account | None = None, cancel: asyncio.Event | None = None
+    ) -> AsyncGenerator[CodingEvent]:
+        """Yield the events of a cell as they happen; it is added before the last one, which is `Finished`."""
         asked = Task(task) if isinstance(task, str) else task
         async with self._turn:
             if self._is_closed:
                 raise SandboxStopped("the notebook is closed")
-            told = replace(asked, context=joined(asked.context, _text_of(self.cells)))
-            outcome = await self._agent.solve(told, session=self.session, budget=budget, cancel=cancel)
-            self.cells.append(Cell(asked.goal, outcome))
-            if outcome.session is not None:
-                before, self._copy = self._copy, outcome.session
-                if before is not None:
-                    await before.close()
-            return outcome
+            given = replace(asked, context=joined(asked.context, _text_of(self.cells)))
+            events = self._agent.stream(given, session=self.session, budget=budget, cancel=cancel)
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, Finished):
+                        await self._add(Cell(asked.goal, event.outcome))
+                    yield event
+
+    async def _add(self, cell: Cell) -> None:
+        self.cells.append(cell)
+        if cell.outcome.session is not None:
+            before, self._copy = self._copy, cell.outcome.session
+            if before is not None:
+                await before.close()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the notebook as a document of Jupyter (nbformat 4.5), plain JSON data.
@@ -150,7 +163,7 @@ class Notebook:
 def _text_of(cells: Sequence[Cell]) -> str:
     """Return the cells whose state is kept as a model reads them: the last ones whole, of those before the goals."""
     texts: list[str] = []
-    left = MOST_CHARS
+    left = MOST_CELLS_CHARS
     for number, cell in reversed(list(enumerate(cells, 1))):
         if cell.outcome.session is None or cell.outcome.last is None:
             continue  # it left no state

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any
 
 from actbox.codeact.model import TokenUsage
 from actbox.core.events import Event
@@ -20,20 +20,8 @@ from .conformance import output_schema
 from .decision import Decision, Intent
 from .dependencies import requirements_txt
 from .programs import layout_of
-from .response import CodingResponse
+from .response import CodingResponse, suffix_of
 from .retry import ErrorClass
-
-_SUFFIXES: Final = {
-    "bash": "sh",
-    "c#": "cs",
-    "c++": "cpp",
-    "javascript": "js",
-    "kotlin": "kt",
-    "ruby": "rb",
-    "rust": "rs",
-    "typescript": "ts",
-}
-"""The suffixes of source files in languages whose name is not their suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,8 +189,7 @@ class Outcome:
         if self.last is None:
             return self.artifacts
         layout = layout_of(self.last.response)
-        language = self.last.language
-        name = layout.name if language == "python" else layout.name.replace("program.py", f"program{_suffix(language)}")
+        name = layout.name.replace("program.py", f"program{suffix_of(self.last.language or 'python')}")
         texts = {**layout.others, name: layout.source, "requirements.txt": self.requirements}
         own = [Artifact(name, text.encode()) for name, text in texts.items() if text]
         return (*own, *(_beside(artifact, [one.name for one in own]) for artifact in self.artifacts))
@@ -216,7 +203,8 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as plain JSON data, with all attempts and the content of all files."""
-        usage = self.usage
+        usage = asdict(self.usage)
+        del usage["usd_by_model"]
         return {
             "solved": self.solved,
             "stopped": self.stopped,
@@ -225,14 +213,7 @@ class Outcome:
             "artifacts": [artifact.to_dict() for artifact in self.artifacts],
             "attempts": [attempt.to_dict() for attempt in self.attempts],
             "candidate": self.candidate,
-            "usage": {
-                "by_model": {name: asdict(tokens) for name, tokens in usage.by_model.items()},
-                "model_calls": usage.model_calls,
-                "runs": usage.runs,
-                "tool_calls": usage.tool_calls,
-                "usd": usage.usd,
-                "wall_ms": usage.wall_ms,
-            },
+            "usage": usage,
             "decision": None
             if self.decision is None
             else {**asdict(self.decision), "reasons": [*self.decision.reasons]},
@@ -312,10 +293,6 @@ def _beside(artifact: Artifact, names: Sequence[str]) -> Artifact:
     taken = (PurePosixPath(name.casefold()) for name in names)
     is_taken = any(given.is_relative_to(one) or one.is_relative_to(given) for one in taken)
     return replace(artifact, name=f"output/{artifact.name}") if is_taken else artifact
-
-
-def _suffix(language: str) -> str:
-    return f".{_SUFFIXES.get(language, language)}"
 
 
 def _packed(answer: Any) -> Any:

@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any, Final, Self
 
-from actbox.capabilities.prices import Prices, TokenPrice
+from actbox.capabilities.prices import TokenPrice
 from actbox.codeact.model import UserMessage
 from actbox.codeact.named_model import ConnectedModel, named_model
 from actbox.config.contents import check_keys, list_of, mapping_of, placed, text_of, unknown_name
@@ -271,15 +271,6 @@ class Profiles:
         if section.max_tokens is not None:
             found = replace(found, max_tokens=section.max_tokens)
         return found if section.temperature is None else replace(found, temperature=section.temperature)
-
-    def model(self, profile: Profile | str | None = None, language: str | None = None) -> ConnectedModel:
-        """Return the chat model of a profile, or of the one that `select` returns; raises as `Profile.connect` does."""
-        return (profile if isinstance(profile, Profile) else self.select(profile, language)).connect()
-
-    def prices(self) -> Prices:
-        """Return the prices of the profiles' models, by the names under which their tokens are charged."""
-        priced = {one.model_name: one.price for one in self.profiles}
-        return Prices(models={name: price for name, price in priced.items() if price is not None})
 
     def checks(self) -> tuple[ProfileCheck, ...]:
         """Return whether each profile would work: those of the file, then the models that it names. Nothing is sent."""

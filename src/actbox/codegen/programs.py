@@ -18,7 +18,7 @@ from actbox.core.program import Program
 from actbox.core.values import pack
 from actbox.review.source import Unread, parse
 
-from .response import CodingResponse, language_named
+from .response import CodingResponse, language_of_file
 from .task import Example, InputFile, Task
 
 FOLDER: Final = ".program"
@@ -97,7 +97,7 @@ def layout_of(response: CodingResponse) -> Layout:
         name = next((path for path, text in files.items() if text == response.code), "program.py")
         files.pop(name, None)
         return Layout(name, response.code, files)
-    own = [path for path in files if language_named(_suffix(path)) == response.language] or list(files)
+    own = [path for path in files if language_of_file(path) == response.language] or list(files)
     entry = response.entry_point.strip()
     module = _RUN_MODULE.fullmatch(entry)
     named = _ENTRY.fullmatch(entry)
@@ -140,7 +140,7 @@ def runnable(response: CodingResponse, task: Task, *, label: bool = False) -> Ru
         source, problems = _called_in_python(_plain(layout.source), response.entry_point, task)
         problems += [f"The file {path} declares an encoding other than UTF-8: remove that line." for path in encoded]
         before = [f"__import__('sys').path.insert(0, {_absolute(FOLDER)})"] if layout.others else []
-        before += [text for path in layout.others if not language_named(_suffix(path)) for text in _copied(path)]
+        before += [text for path in layout.others if not language_of_file(path) for text in _copied(path)]
         if by_argument and task.inputs:
             given = [_absolute(name) for name in arguments] or [repr(_as_text(one)) for one in task.values.values()]
             before.append(f"__import__('sys').argv[1:] = [{', '.join(given)}]")
@@ -453,10 +453,6 @@ def _copied(path: str) -> list[str]:
     folder = path.rpartition("/")[0]
     made = [f"__import__('os').makedirs({folder!r}, exist_ok=True)"] if folder else []
     return [*made, f"__import__('shutil').copyfile({f'input/{FOLDER}/{path}'!r}, {path!r})"]
-
-
-def _suffix(path: str) -> str:
-    return path.rpartition(".")[2]
 
 
 def _first_named(words: str, files: Mapping[str, Any]) -> str:

@@ -1,15 +1,18 @@
-"""Prompts about a failed attempt, from which a model writes its next program."""
+"""Prompts about a failed attempt, from which a model writes its next program; and the parts that all prompts have."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
+from actbox.codeact.blocks import joined
 from actbox.content.render import cut, render
 from actbox.content.safe_text import encodable
 from actbox.core.errors import ErrorKind
 from actbox.core.result import ExecutionResult
+from actbox.core.values import pack
 
 from .retry import ErrorClass
 
@@ -79,7 +82,7 @@ Prompt = Callable[[Failure], str]
 
 def refinement_prompt(failure: Failure) -> str:
     """Return the prompt with the failing lines, what has happened outside, and what was tried."""
-    return "\n\n".join(_parts(failure))
+    return joined(*_parts(failure))
 
 
 def plain_prompt(failure: Failure) -> str:
@@ -98,10 +101,25 @@ def summary_of(error_class: ErrorClass, result: ExecutionResult | None, failed_c
     return ": ".join(filter(None, (error_class.value, cut_line(said))))
 
 
-def cut_line(text: str) -> str:
-    """Return a text as one line of at most 200 characters."""
-    line = " ".join(encodable(text[: 10 * _MOST_TRIED_CHARS]).split())
-    return line if len(line) <= _MOST_TRIED_CHARS else f"{line[: _MOST_TRIED_CHARS - 1]}…"
+def cut_line(text: str, most: int = _MOST_TRIED_CHARS) -> str:
+    """Return a text as one line of at most `most` characters."""
+    line = " ".join(encodable(text[: 10 * most]).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def listed(heading: str, lines: Iterable[str], most: int | None = None) -> str:
+    """Return a heading with a list below it, of which at most `most` characters are kept; "" for an empty list."""
+    items = encodable("\n".join(f"- {line}" for line in lines))
+    return f"{heading}\n{items if most is None else cut(items, most)}" if items else ""
+
+
+def value_text(value: Any, most: int) -> str:
+    """Return the first `most` characters of a value as JSON text, or as its `repr` if it has no JSON form."""
+    try:
+        text = json.dumps(pack(value), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    return text if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"
 
 
 def _parts(failure: Failure) -> Iterator[str]:
@@ -109,16 +127,14 @@ def _parts(failure: Failure) -> Iterator[str]:
     yield f"Attempt {failure.number} of {failure.most} did not solve the task{name}."
     if failure.result is not None:
         yield render(_without_misleading_hint(failure.result), program=failure.code)
-    if failure.failed_checks and failure.error_class is not ErrorClass.NO_CODE:
-        yield _listed("Checks that did not pass:", failure.failed_checks)
-    if failure.happened:
-        yield _listed(
-            "Outside the sandbox this has happened already. A call of a function that is repeated with the same"
-            " arguments returns the same again, and does not happen a second time:",
-            failure.happened,
-        )
-    if failure.tried:
-        yield _listed("Tried before, without success:", failure.tried)
+    if failure.error_class is not ErrorClass.NO_CODE:
+        yield listed("Checks that did not pass:", failure.failed_checks, _MOST_LIST_CHARS)
+    happened = (
+        "Outside the sandbox this has happened already. A call of a function that is repeated with the same arguments"
+        " returns the same again, and does not happen a second time:"
+    )
+    yield listed(happened, failure.happened, _MOST_LIST_CHARS)
+    yield listed("Tried before, without success:", failure.tried, _MOST_LIST_CHARS)
     if failure.error_class is ErrorClass.NO_CODE:
         yield "\n".join(failure.failed_checks) or (
             f"Your reply had no program. Send one whole program, in one fenced ```{failure.language} block."
@@ -136,11 +152,6 @@ def _without_misleading_hint(result: ExecutionResult) -> ExecutionResult:
     if result.error is None or result.error.kind is not ErrorKind.TIMEOUT:
         return result
     return replace(result, error=replace(result.error, hint=""))
-
-
-def _listed(heading: str, lines: Iterable[str]) -> str:
-    items = "\n".join(f"- {line}" for line in lines)
-    return f"{heading}\n{cut(encodable(items), _MOST_LIST_CHARS)}"
 
 
 def _message(failure: Failure) -> str:

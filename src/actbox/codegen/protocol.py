@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -23,12 +24,10 @@ from .dependencies import cleaned
 from .input_schemas import FileSchema
 from .reply_blocks import Block, Pieces, blocks_of, commented, pieces_of, words_outside
 from .request import CodingRequest, ConstraintsForm, ContextForm, ExampleForm, InputFileForm
-from .response import RESPONSE, CodingResponse, Form
+from .response import RESPONSE, CodingResponse, Form, json_in
 from .task import ANY_LANGUAGE, Task
 
-__all__ = ["RESPONSE", "CodingRequest", "CodingResponse", "request_of", "response_of"]
-
-MOST_CHARS: Final = 2**18
+MOST_REPLY_CHARS: Final = 2**18
 """The most characters of a reply that is read. A longer one has no program."""
 
 _FIRST: Final = "python"
@@ -50,7 +49,6 @@ def request_of(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label
     task.check_cleared(cleared)
     found = {one.name: one.summary(cleared) for one in schemas}
     names = dict.fromkeys((*task.files, *task.declared))
-    bounds = task.constraints
     return CodingRequest(
         task=task.goal,
         language=task.language,
@@ -60,13 +58,7 @@ def request_of(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: Label
                 InputFileForm(name=name, schema=found.get(name) or task.declared.get(name, "")) for name in names
             ),
             output_requirements=tuple(task.output_requirements),
-            constraints=ConstraintsForm(
-                language=task.language,
-                dependencies_allowed=bounds.dependencies_allowed,
-                max_lines=bounds.max_lines,
-                max_dependencies=bounds.max_dependencies,
-                timeout_ms=bounds.timeout_ms,
-            ),
+            constraints=ConstraintsForm(language=task.language, **asdict(task.constraints)),
             background=task.context,
         ),
         examples=tuple(ExampleForm(input=one.input, expected_output=one.expected_output) for one in task.examples),
@@ -93,8 +85,8 @@ def response_of(reply: ModelReply, language: str = "python") -> CodingResponse:
 
 def _read(reply: ModelReply, language: str) -> CodingResponse:
     length = len(reply.text) + sum(_length(call.arguments) for call in reply.tool_calls)
-    if length > MOST_CHARS:
-        return _without("too_long", f"the answer has {length:,} characters; at most {MOST_CHARS:,} are read")
+    if length > MOST_REPLY_CHARS:
+        return _without("too_long", f"the answer has {length:,} characters; at most {MOST_REPLY_CHARS:,} are read")
     empty: list[CodingResponse] = []
     blocks = blocks_of(reply.text)
     for found in _structured(reply, blocks):
@@ -123,7 +115,7 @@ def _length(arguments: Any) -> int:
     try:
         return len(arguments) if isinstance(arguments, str) else len(json.dumps(arguments, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
-        return MOST_CHARS + 1
+        return MOST_REPLY_CHARS + 1
 
 
 def _structured(reply: ModelReply, blocks: tuple[Block, ...]) -> Iterator[CodingResponse]:
@@ -134,18 +126,10 @@ def _structured(reply: ModelReply, blocks: tuple[Block, ...]) -> Iterator[Coding
     places = [reply.text] if reply.text.lstrip().startswith("{") else []
     places += [one.source for one in blocks if one.word in ("json", "json5", "")]
     for text in places:
-        if text.lstrip().startswith("{") and (found := _of_fields(_json(text), "json")) is not None:
+        if text.lstrip().startswith("{") and (found := _of_fields(json_in(text), "json")) is not None:
             yield found
     if (called := call_as_text(reply.text)) is not None and (found := _of_call(called)) is not None:
         yield found
-
-
-def _json(text: str) -> Any:
-    """Return the JSON data that a text is, `None` if it is none."""
-    try:
-        return json.loads(text, strict=False)  # models leave line ends in strings as they are
-    except (ValueError, RecursionError):
-        return None
 
 
 def _of_fields(found: Any, form: Form) -> CodingResponse | None:
@@ -167,7 +151,7 @@ def _of_call(call: ToolCall) -> CodingResponse | None:
     """Return the response in the arguments of a call, of whatever tool, if they have code or files."""
     arguments: Any = call.arguments
     for _ in range(2):  # JSON text, possibly encoded twice
-        arguments = _json(arguments) if isinstance(arguments, str) else arguments
+        arguments = json_in(arguments) if isinstance(arguments, str) else arguments
     response = _of_fields(arguments, "call")
     if response is None:
         return None

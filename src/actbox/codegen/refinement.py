@@ -1,7 +1,7 @@
 """`Refinement`: the policy of a loop that tries programs until one succeeds or trying further makes no sense.
 
     refinement = Refinement(RetryPolicy())
-    loop = Loop(question, instructions, refinement.policy.model_calls, after=refinement.after)
+    loop = Loop(question, instructions, refinement.policy.turns(), after=refinement.after)
 
 The driver waits `refinement.delay_ms` before each `Run`, and gives `on_observation` an `AttemptResult` as `outcome`. It
 may give `on_reply` a `text` that says how to send a program, for replies without one.

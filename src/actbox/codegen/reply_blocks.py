@@ -13,7 +13,7 @@ from typing import Final
 
 from markdown_it import MarkdownIt
 
-from .response import language_named, safe_path
+from .response import language_named, language_of_file, safe_path, suffix_of
 
 # Inline content and references hold no blocks, and parsing much of them takes long.
 _PARSER: Final = MarkdownIt("commonmark").disable(["inline", "reference"])
@@ -36,7 +36,6 @@ _REQUIREMENTS: Final = ("requirements", "requirements.txt", "pip-requirements", 
 MOST_BLOCKS: Final = 300
 _HEAD_LINES: Final = 15
 _MOST_LINE_CHARS: Final = 200
-_MAIN: Final = {"python": "main.py", "javascript": "main.js", "typescript": "main.ts", "rtfs": "main.rtfs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def blocks_of(answer: str) -> tuple[Block, ...]:
             before = "" if above is None else lines[above]
             name = _name(word, rest or " ".join(words[1:]), before, token.content)
             is_closed = last - first > 1 and lines[last - 1].strip("> \t").startswith(token.markup)
-            language = language_named(word) or language_named(name.rpartition(".")[2])
+            language = language_named(word) or language_of_file(name)
             found.append(Block(language, word, token.content, name, is_closed, (first, last)))
             if len(found) == MOST_BLOCKS:
                 break
@@ -117,7 +116,7 @@ def pieces_of(blocks: Sequence[Block], language: str) -> Pieces:
     elif named:
         files = named
     if files and loose:
-        name = _MAIN.get(language, "main")
+        name = f"main{suffix_of(code_blocks[0].language)}"
         if name not in files:
             files, loose = {name: loose, **files}, ""
     data = {block.name: block.source for block in blocks if block.name and _is_data(block)} if files else {}
@@ -189,7 +188,7 @@ def _name(word: str, info: str, before: str, source: str) -> str:
         return safe_path(found[0])
     for found in (_IN_INFO.search(info), _ON_LINE.fullmatch(before), _IN_COMMENT.fullmatch(first)):
         if found:
-            language, named = language_named(word), language_named(found[1].rpartition(".")[2])
+            language, named = language_named(word), language_of_file(found[1])
             if language == named or (language, named) == ("c++", "c") or (not language and word != "bash"):
                 return safe_path(found[1])
     return ""

@@ -5,9 +5,9 @@ Prompts about a failed attempt are in `prompts.py`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from actbox.codeact.block_instructions import declared_tools
 from actbox.codeact.blocks import joined
@@ -15,18 +15,18 @@ from actbox.codeact.final_answer import FINAL_ANSWER
 from actbox.codeact.package_instructions import NO_PACKAGES, may_ask, packages_sentence
 from actbox.core.labels import Label
 from actbox.core.packages import PackagePolicy
-from actbox.core.values import pack
 from actbox.rtfs.prompt import PROMPT
+from actbox.sandbox.languages import LANGUAGE_NAMES
 from actbox.sandbox.traits import Traits
 from actbox.tools import Toolset
 
 from .input_schemas import FileSchema, schemas_text
-from .response import CodingResponse
+from .prompts import listed, value_text
+from .response import CodingResponse, suffix_of
 from .task import Task
 
-_MOST_VALUE_CHARS: Final = 1_000
 _MOST_EXAMPLES: Final = 10
-_NAMES: Final = {"python": "Python", "javascript": "JavaScript", "typescript": "TypeScript", "rtfs": "RTFS"}
+_shown: Final = partial(value_text, most=1_000)
 
 _OPENING: Final = (
     "You write {name} programs that solve tasks. Each reply is one whole program, which is then run in a sandbox and"
@@ -41,7 +41,6 @@ _BY_BLOCKS: Final = (
     "Answer with the program in one fenced ```{language} block. Of several files each has a block of its own, with its"
     " path after the language, as in ```{language} {path}. Name packages in a ```requirements block, one a line."
 )
-_PATHS: Final = {"python": "app/main.py", "javascript": "lib/main.js", "typescript": "lib/main.ts"}
 _RUNS_ALONE: Final = "The program starts by itself, or you name the call that starts it. It has no keyboard."
 _FILES: Final = (
     "Input files are below input/, which is read-only. What you write below output/ is kept; other files are not. The"
@@ -74,16 +73,16 @@ def instructions(
     `guidance` comes first, such as the system prompt of a profile. `by_schema`: the model has structured output.
     `packages` are the sandbox's rules. A language without an engine gets the same text without words on tools.
     """
-    name = _NAMES.get(language, language)
-    how = (_BY_SCHEMA if by_schema else _BY_BLOCKS).format(language=language, path=_PATHS.get(language, "src/main"))
+    name = LANGUAGE_NAMES.get(language, language)
+    how = (_BY_SCHEMA if by_schema else _BY_BLOCKS).format(language=language, path=f"app/main{suffix_of(language)}")
     value = _VALUE + (_FINAL if FINAL_ANSWER in toolset.names else "") + "."
     lines = [
         how,
         _RUNS_ALONE if language != "rtfs" else "",
         _FILES if traits.files else "",
-        value if language in _NAMES else "",
+        value if language in LANGUAGE_NAMES else "",
         f"Network: {traits.network}.",
-        _packages(packages, language, toolset),
+        _about_packages(packages, language, toolset),
         _FIGURES if language == "python" and traits.files else "",
     ]
     return joined(
@@ -91,7 +90,7 @@ def instructions(
         _OPENING.format(name=name),
         "\n".join(f"- {line}" for line in lines if line),
         PROMPT.rstrip() if language == "rtfs" else "",
-        declared_tools(toolset, language) if language in _NAMES else "",
+        declared_tools(toolset, language) if language in LANGUAGE_NAMES else "",
     )
 
 
@@ -106,18 +105,18 @@ def first_request(task: Task, schemas: Iterable[FileSchema] = (), *, cleared: La
     named = [found.get(name) or FileSchema(name, size=len(one.data)) for name, one in task.files.items()]
     named += [found.get(name) or FileSchema(name, "missing", note=text) for name, text in task.declared.items()]
     files = schemas_text(named, cleared)
-    values = "\n".join(f"- {name} = {_shown(value)}" for name, value in task.values.items())
+    values = [f"{name} = {_shown(value)}" for name, value in task.values.items()]
     examples = [one for one in task.examples if not one.is_placeholder]
-    shown = "\n".join(f"- {_shown(one.input)} gives {_shown(one.expected_output)}" for one in examples[:_MOST_EXAMPLES])
+    shown = [f"{_shown(one.input)} gives {_shown(one.expected_output)}" for one in examples[:_MOST_EXAMPLES]]
     wanted = [f"the file output/{name}" for name in task.outputs]
     return joined(
         task.goal.strip(),
         task.context.strip(),
         f"Input files, below input/:\n{files}" if files else "",
-        f"Variables that the program has already:\n{values}" if values else "",
-        _listed("Required of the outcome:", [*wanted, *task.output_requirements]),
-        _listed("Constraints:", _constraints(task)),
-        f"Examples of input and expected output:\n{shown}" if shown else "",
+        listed("Variables that the program has already:", values),
+        listed("Required of the outcome:", [*wanted, *task.output_requirements]),
+        listed("Constraints:", _constraints(task)),
+        listed("Examples of input and expected output:", shown),
     )
 
 
@@ -148,24 +147,9 @@ def _constraints(task: Task) -> list[str]:
     ]
 
 
-def _packages(packages: PackagePolicy | None, language: str, toolset: Toolset) -> str:
+def _about_packages(packages: PackagePolicy | None, language: str, toolset: Toolset) -> str:
     if language == "rtfs":
         return ""
     if packages is None:
         return NO_PACKAGES if language == "python" else ""
     return packages_sentence(packages, language, by_argument=True, may_ask=may_ask(packages, toolset))
-
-
-def _listed(heading: str, lines: Iterable[str]) -> str:
-    items = "\n".join(f"- {line}" for line in lines)
-    return f"{heading}\n{items}" if items else ""
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = json.dumps(pack(value), ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = repr(value)
-    if len(text) <= _MOST_VALUE_CHARS:
-        return text
-    return f"{text[:_MOST_VALUE_CHARS]} … ({len(text):,} characters)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -9,13 +10,18 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from actbox.codeact.blocks import fenced, only_block_of
+from actbox.codeact.blocks import only_block_of
 from actbox.codeact.model import ToolSpec
 from actbox.content.safe_text import encodable
 
 Form = Literal["json", "call", "blocks", "code", "words", "nothing", "html", "unknown_tool", "cut", "too_long"]
 """The form of a reply. The first four have a program: JSON text, a tool call, fenced blocks, or the code alone."""
 
+_SUFFIXES: Final = {
+    **{"python": "py", "javascript": "js", "typescript": "ts", "bash": "sh", "rust": "rs", "c++": "cpp", "c#": "cs"},
+    **{"kotlin": "kt", "ruby": "rb", "perl": "pl", "julia": "jl"},
+}
+"""The suffixes of source files in languages whose name is not their suffix."""
 _MOST_FILES: Final = 200
 _MOST_NAME: Final = 40
 """The most characters of the name of a language."""
@@ -31,9 +37,8 @@ _LANGUAGES: Final = {
     **dict.fromkeys(("c", "h"), "c"),
     **dict.fromkeys(("c#", "csharp", "cs"), "c#"),
     **{name: name for name in ("java", "kotlin", "ruby", "php", "perl", "r", "julia", "swift", "lua", "sql")},
+    **{suffix: language for language, suffix in _SUFFIXES.items()},
 }
-
-
 _COMMENT_MARKS: Final = {
     **dict.fromkeys(("", "python", "ruby", "r", "perl", "julia", "bash"), "#"),
     **dict.fromkeys(("lua", "sql"), "--"),
@@ -50,6 +55,16 @@ def language_named(text: str) -> str:
 def language_called(text: str) -> str:
     """Return a language by the name that somebody wrote; a name that is not known stays, in lower case."""
     return language_named(text) or text.strip().lower()[:_MOST_NAME]
+
+
+def language_of_file(path: str) -> str:
+    """Return the language of a source file by the suffix of its path; "" for other files."""
+    return language_named(PurePosixPath(path).suffix.removeprefix("."))
+
+
+def suffix_of(language: str) -> str:
+    """Return the suffix of a language's source files, with its dot."""
+    return f".{_SUFFIXES.get(language, language)}"
 
 
 class CodingResponse(BaseModel):
@@ -99,14 +114,7 @@ class CodingResponse(BaseModel):
     @property
     def sources(self) -> tuple[str, ...]:
         """The texts of the files that are code."""
-        return (self.code, *(text for path, text in self.files.items() if language_named(path.rpartition(".")[2])))
-
-    @property
-    def blocks(self) -> str:
-        """The program as fenced blocks, for a prompt."""
-        parts = [fenced(self.code.rstrip("\n"), self.language)] if self.code else []
-        parts += [f"`{path}`:\n{fenced(text.rstrip(), self.language)}" for path, text in self.files.items()]
-        return "\n\n".join(parts)
+        return (self.code, *(text for path, text in self.files.items() if language_of_file(path)))
 
     # Models do not always keep to a schema, and what they mean is often plain.
 
@@ -179,32 +187,42 @@ def safe_path(given: Any) -> str:
     return str(path)
 
 
-def _field(kind: str, description: str, **more: Any) -> dict[str, Any]:
+def json_in(text: str) -> Any:
+    """Return the JSON data that a model's text is, `None` if it is none."""
+    try:
+        return json.loads(text, strict=False)  # models leave line ends in strings as they are
+    except (ValueError, RecursionError):
+        return None
+
+
+def schema_field(kind: str, description: str, **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a field that a model fills in."""
     return {"type": kind, "description": description, **more}
 
 
+TEXT_SCHEMA: Final = {"type": "string"}
 _FILE: Final = {
     "type": "object",
     "properties": {
-        "path": _field("string", "Its path, such as app/main.py."),
-        "content": _field("string", "Its text."),
+        "path": schema_field("string", "Its path, such as app/main.py."),
+        "content": schema_field("string", "Its text."),
     },
     "required": ["path", "content"],
     "additionalProperties": False,
 }
 _FIELDS: Final = {
-    "code": _field("string", "The whole program, or its main file; empty if all files are in `files`."),
-    "files": _field("array", "Further files of the program; mostly none.", items=_FILE),
-    "language": _field("string", "The language of the program."),
-    "dependencies": _field(
-        "array", "Packages that it needs beside the standard library, such as pandas>=2.", items={"type": "string"}
+    "code": schema_field("string", "The whole program, or its main file; empty if all files are in `files`."),
+    "files": schema_field("array", "Further files of the program; mostly none.", items=_FILE),
+    "language": schema_field("string", "The language of the program."),
+    "dependencies": schema_field(
+        "array", "Packages that it needs beside the standard library, such as pandas>=2.", items=TEXT_SCHEMA
     ),
-    "entry_point": _field("string", "The call that starts it, such as main(); empty if it starts by itself."),
-    "input_parsing": _field("string", "How it gets its inputs: files by name, first argument, stdin, variables."),
-    "output_format": _field("string", "What it leaves, and where."),
-    "explanation": _field("string", "One or two sentences on how it works."),
-    "tests": _field("string", "Tests of it for pytest; may be empty."),
-    "estimated_runtime_ms": _field("integer", "How long it will run, in milliseconds."),
+    "entry_point": schema_field("string", "The call that starts it, such as main(); empty if it starts by itself."),
+    "input_parsing": schema_field("string", "How it gets its inputs: files by name, first argument, stdin, variables."),
+    "output_format": schema_field("string", "What it leaves, and where."),
+    "explanation": schema_field("string", "One or two sentences on how it works."),
+    "tests": schema_field("string", "Tests of it for pytest; may be empty."),
+    "estimated_runtime_ms": schema_field("integer", "How long it will run, in milliseconds."),
 }
 RESPONSE: Final = ToolSpec(
     "write_code",

@@ -143,10 +143,10 @@ class RetryPolicy:
         except InvalidValue as error:
             raise InvalidValue(f"{file}: {error}") from None
 
-    @property
-    def model_calls(self) -> int:
-        """The most calls of the model, since each call brings a program or counts as one."""
-        return min(self.max_attempts, self.max_coding_turns or self.max_attempts)
+    def turns(self, made: int = 0) -> int:
+        """Return how many calls of the model may be for programs, at least one, after `made` calls that planned."""
+        most = self.max_attempts if self.max_coding_turns is None else self.max_coding_turns - made
+        return max(1, min(self.max_attempts, most))
 
     def delay_ms(self, made: int) -> float:
         """Return how many milliseconds to wait before the next program if `made` attempts were made before it."""

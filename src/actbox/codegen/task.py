@@ -6,7 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, Self, get_args
 
@@ -252,8 +252,7 @@ class Task:
 
     def with_inputs(self, inputs: Mapping[str, Any]) -> Task:
         """Return the task with other inputs."""
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("goal", "inputs")}
-        return Task(self.goal, inputs=inputs, **given)
+        return replace(self, inputs=inputs)
 
 
 def _listed(given: object, name: str) -> tuple[Any, ...]:

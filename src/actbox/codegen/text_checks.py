@@ -43,7 +43,7 @@ from .task import TextCheck
 
 MODULE: Final = "solution"
 """The name by which tests import the program. `program`, `main` and the names of its own files are the same."""
-SECONDS: Final = 30.0
+TEST_SECONDS: Final = 30.0
 """The seconds that a text check may take by default; one answer of the program may take half of them."""
 
 _OUTCOME: Final = ".outcome"
@@ -56,7 +56,7 @@ for source, code in zip(parts["sources"], parts["codes"]):
 """
 _OWN_IMPORT: Final = re.compile(r"^from \.\w+ import .*\n", re.MULTILINE)
 
-Outcome = Literal["passed", "failed", "skipped"]
+TestOutcome = Literal["passed", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class OneTest:
     """The outcome of one test; `message` says why it failed."""
 
     name: str
-    outcome: Outcome
+    outcome: TestOutcome
     message: str = ""
 
 
@@ -110,7 +110,7 @@ async def run_text_check(
     *,
     source: str | None = None,
     answer: Any = None,
-    seconds: float = SECONDS,
+    seconds: float = TEST_SECONDS,
 ) -> TextReport:
     """Run tests on a program and on what came of its run.
 

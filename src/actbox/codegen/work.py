@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final, TypeVar
 
 from actbox.capabilities.budgets import Account, Budget, BudgetExceeded
-from actbox.capabilities.prices import Prices, TokenPrice, Tokens
+from actbox.capabilities.prices import TokenPrice, Tokens
 from actbox.codeact.model import ChatModel, Message, ModelReply, TokenUsage, ToolSpec, complete
 from actbox.codeact.supervision import Supervision
 from actbox.core.errors import ActboxError, ToolError
@@ -44,7 +44,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class PricedModel:
     """A model that writes programs, and its price, `None` if nobody knows it."""
 
     model: ChatModel
@@ -55,9 +55,9 @@ class Writer:
 class Answer:
     """A model's reply, with its cost in US dollars, 0 if nobody knows it, and the milliseconds until it came."""
 
-    reply: ModelReply
-    cost: float
-    wall_ms: float
+    reply: ModelReply = field(default_factory=ModelReply)
+    cost: float = 0.0
+    wall_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +105,6 @@ class Work:
         self.label = self.task.joined_label
 
     @property
-    def turns(self) -> int:
-        """The number of model calls that each candidate may make: those of planning are taken from them."""
-        retry = self.settings.retry
-        if retry.max_coding_turns is None:
-            return retry.max_attempts
-        return max(1, min(retry.max_attempts, retry.max_coding_turns - self.model_calls))
-
-    @property
     def may_plan(self) -> bool:
         """True if another call of the model may be spent on anything but programs."""
         most = self.settings.retry.max_coding_turns
@@ -135,13 +127,14 @@ class Work:
             wall_ms=(time.perf_counter() - self._begun) * 1000,
         )
 
-    async def ask(self, writer: Writer, messages: Sequence[Message], output: ToolSpec | None = None) -> Answer:
+    async def ask(self, writer: PricedModel, messages: Sequence[Message], output: ToolSpec | None = None) -> Answer:
         """Ask a model. Raises `Stopped` if the budget is used up, or if the model fails or does not answer."""
-        found = await self.counted(writer, lambda model: complete(model, messages, (), output), lambda reply: reply)
-        return Answer(found[0], found[1], found[2])
+        return Answer(
+            *await self.call_model(writer, lambda model: complete(model, messages, (), output), lambda reply: reply)
+        )
 
-    async def counted(
-        self, writer: Writer, call: Callable[[ChatModel], Awaitable[T]], reply_of: Callable[[T], ModelReply]
+    async def call_model(
+        self, writer: PricedModel, call: Callable[[ChatModel], Awaitable[T]], reply_of: Callable[[T], ModelReply]
     ) -> tuple[T, float, float]:
         """Return what one call of a model returns, its cost and its milliseconds; raises what `ask` raises."""
         left = self.account.left_of("wall_seconds")
@@ -157,15 +150,7 @@ class Work:
         try:
             async with asyncio.timeout(seconds) as limit:
                 found = await call(writer.model)
-            reply = reply_of(found)
-            _check_reply(reply)
-            tokens = Tokens(input=reply.usage.input_tokens, output=reply.usage.output_tokens)
-            usd = _cost(writer, tokens)
-            used["tokens"], used["usd"] = tokens.total, float(usd or 0)
-            self.by_model[name] = self.by_model.get(name, TokenUsage()) + reply.usage
-            if usd is not None:
-                self.usd_by_model[name] = self.usd_by_model.get(name, Decimal(0)) + usd
-            self.usd = None if usd is None or self.usd is None else self.usd + usd
+            used |= self._count(writer, reply_of(found))
             if _is_cancelled():  # a model that goes on when it is cancelled ends nevertheless
                 raise asyncio.CancelledError
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -183,9 +168,20 @@ class Work:
         finally:
             wall_ms = (time.perf_counter() - begun) * 1000
             reservation.settle({**used, "wall_seconds": wall_ms / 1000})
-        return found, float(usd or 0), wall_ms
+        return found, used["usd"], wall_ms
 
-    async def charged(self, run: Callable[[float | None], Awaitable[ExecutionResult]]) -> ExecutionResult:
+    def _count(self, writer: PricedModel, reply: ModelReply) -> dict[str, float]:
+        """Count a model's reply, and return its tokens and its cost."""
+        _check_reply(reply)
+        name, tokens = writer.model.name, Tokens(input=reply.usage.input_tokens, output=reply.usage.output_tokens)
+        usd = None if writer.price is None else writer.price.of(tokens)
+        self.by_model[name] = self.by_model.get(name, TokenUsage()) + reply.usage
+        if usd is not None:
+            self.usd_by_model[name] = self.usd_by_model.get(name, Decimal(0)) + usd
+        self.usd = None if usd is None or self.usd is None else self.usd + usd
+        return {"tokens": tokens.total, "usd": float(usd or 0)}
+
+    async def charge_run(self, run: Callable[[float | None], Awaitable[ExecutionResult]]) -> ExecutionResult:
         """Return the result of a run, which is given its seconds, and charge it. Raises `Stopped` without a budget."""
         try:
             reservation = self.account.reserve(Budget(wall_seconds=_LEAST, cpu_seconds=_LEAST))
@@ -241,9 +237,3 @@ def _is_cancelled() -> bool:
     """Return True if somebody cancels this task; else a `CancelledError` is a failure of what it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _cost(writer: Writer, tokens: Tokens) -> Decimal | None:
-    if writer.price is None:
-        return None
-    return Prices(models={"it": writer.price}).cost({}, {"it": tokens}).usd

@@ -12,11 +12,11 @@ from actbox.core.program import Program
 from .registry import TABLE
 from .traits import WITH_PACKAGES, Traits
 
-_NAMES: Final = {"python": "Python", "rtfs": "RTFS", "javascript": "JavaScript", "typescript": "TypeScript"}
+LANGUAGE_NAMES: Final = {"python": "Python", "rtfs": "RTFS", "javascript": "JavaScript", "typescript": "TypeScript"}
 
 ENGINES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     language: engines
-    for language in _NAMES
+    for language in LANGUAGE_NAMES
     if (engines := tuple(engine.name for engine in TABLE.values() if language in engine.languages))
 }
 """The engines of each language, strongest first; for Python, full CPython engines come first."""
@@ -78,12 +78,12 @@ def wrong_language(engine: str, language: str, runs: tuple[str, ...] = ()) -> Un
     `runs` are the languages of an engine that is not in the table.
     """
     languages = runs or TABLE[engine].languages
-    own = f"the {engine} engine runs {' and '.join(_NAMES.get(name, name) for name in languages)}"
+    own = f"the {engine} engine runs {' and '.join(LANGUAGE_NAMES.get(name, name) for name in languages)}"
     if language not in ENGINES_OF:
         known = ", ".join(map(repr, ENGINES_OF))
         return Unsupported(f"{own}, and no engine runs {language!r}; there are: {known}. A shell takes execute()")
     other = ENGINES_OF[language][0]
     return Unsupported(
-        f"{own}; the {other} engine runs {_NAMES[language]} (engine={other!r}), the language of this Program:"
+        f"{own}; the {other} engine runs {LANGUAGE_NAMES[language]} (engine={other!r}), the language of this Program:"
         f" language={language!r}"
     )

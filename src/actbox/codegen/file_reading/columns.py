@@ -21,7 +21,7 @@ MOST_COLUMNS = 60
 MOST_TABLES = 12
 """The most tables of a file that are described."""
 FIRST_ROWS = 3
-MOST_CHARS = 60
+MOST_CELL_CHARS = 60
 """The most characters of a cell."""
 _MOST_VALUES = 6
 """The most different texts of a column that are listed."""
@@ -84,7 +84,7 @@ class Column:
             kinds = {"datetime"}
         kind = kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "empty"
         has_range = kind in ("integer", "number", "date", "datetime") and self.least is not None
-        few = kind == "text" and self.different and self.longest <= MOST_CHARS
+        few = kind == "text" and self.different and self.longest <= MOST_CELL_CHARS
         return {
             "name": short(self.name),
             "type": kind,
@@ -193,7 +193,7 @@ def type_of(value: Any) -> str:
 def cell_of(value: Any) -> Any:
     """Return a value for the description: JSON data, and short."""
     if value is None or isinstance(value, (bool, int)):
-        return value if not isinstance(value, int) or abs(value) < 2**63 else str(value)[:MOST_CHARS]
+        return value if not isinstance(value, int) or abs(value) < 2**63 else str(value)[:MOST_CELL_CHARS]
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, (dict, list)):
@@ -204,8 +204,8 @@ def cell_of(value: Any) -> Any:
 
 
 def short(text: str) -> str:
-    """Return a text of at most `MOST_CHARS` characters."""
-    return text if len(text) <= MOST_CHARS else text[: MOST_CHARS - 1] + "…"
+    """Return a text of at most `MOST_CELL_CHARS` characters."""
+    return text if len(text) <= MOST_CELL_CHARS else text[: MOST_CELL_CHARS - 1] + "…"
 
 
 def with_first(first: list[Any], rows: Iterable[list[Any]]) -> Iterator[list[Any]]:

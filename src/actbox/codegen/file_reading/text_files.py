@@ -9,7 +9,7 @@ import os
 
 from .columns import (
     FIRST_ROWS,
-    MOST_CHARS,
+    MOST_CELL_CHARS,
     MOST_COLUMNS,
     MOST_ROWS,
     MOST_TABLES,
@@ -170,7 +170,7 @@ def outline(value: Any, depth: int = 4) -> Any:
         if not depth:
             return "object"
         items = list(value.items())[:MOST_COLUMNS]
-        return {str(name)[:MOST_CHARS]: outline(one, depth - 1) for name, one in items}
+        return {str(name)[:MOST_CELL_CHARS]: outline(one, depth - 1) for name, one in items}
     if isinstance(value, list):
         if not depth or not value:
             return f"list of {len(value)}"
