@@ -95,5 +95,5 @@ def test_a_program_of_a_candidate_is_compared_with_its_own_one_before() -> None:
 
 def test_the_text_of_a_dict_is_not_marked_as_json() -> None:
     done = ExecutionResult(value={"north": 1}, value_text="{'north': 1}")
-    page = attempts_page("?", [Attempt(1, "total", done)], solved=True, stopped="solved")
+    page = attempts_page([Cell("?", _outcome([_attempt(1, "total", done)]))])
     assert "{&#x27;north&#x27;: 1}" in page

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .coding_agent import CodingAgent
     from .decision import Decision, DecisionTable, Intent, ask_intent, decide
     from .input_schemas import FileSchema, describe
-    from .notebook import Notebook
+    from .notebook import Cell, Notebook
     from .outcome import Attempt, CodingEvent, Outcome
     from .profiles import Profile, ProfileCheck, Profiles
     from .protocol import request_of, response_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attempt",
+    "Cell",
     "Check",
     "CodingAgent",
     "CodingEvent",
@@ -57,7 +58,7 @@ __getattr__ = lazy_attributes(
         "coding_agent": "CodingAgent",
         "decision": "Decision DecisionTable Intent ask_intent decide",
         "input_schemas": "FileSchema describe",
-        "notebook": "Notebook",
+        "notebook": "Cell Notebook",
         "outcome": "Attempt CodingEvent Outcome",
         "profiles": "Profile ProfileCheck Profiles",
         "protocol": "request_of response_of",
