@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 import actbox
-from actbox import Sandbox
+from actbox import AllowedDomain, Policy, Sandbox
 from actbox.capabilities import Budget, Prices, TokenPrice
 from actbox.codeact import ModelReply, ScriptedModel
 from actbox.codegen import CodingAgent, ErrorClass, RetryPolicy, Task
@@ -270,3 +273,60 @@ async def test_an_outcome_that_nobody_takes_leaves_no_copy(box: Sandbox) -> None
             await asyncio.wait([one for one in asyncio.all_tasks() if "_solve" in str(one.get_coro())])
             await events.aclose()
         assert [copy.alive for copy in copies] == [False]
+
+
+class Received(ThreadingHTTPServer):
+    """A server on loopback that records what it is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.paths: list[str] = []
+
+    def program(self, number: int) -> str:
+        """Return a program that sends a request."""
+        request = f"urllib.request.Request('http://localhost:{self.server_port}/{number}', method='POST')"
+        return f"import urllib.request\nurllib.request.urlopen({request}).status"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Received)
+        self.server.paths.append(self.path)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def received() -> Iterator[Received]:
+    with Received() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+async def test_a_request_that_changes_something_is_sent_by_the_chosen_candidate_alone(received: Received) -> None:
+    domain = AllowedDomain(f"http://localhost:{received.server_port}", private=True)
+    async with linux_box(Policy(domains=(domain,))) as box:
+        outcome = await chosen_from([block(received.program(number)) for number in (1, 2, 1)], box)
+        assert (outcome.solved, outcome.answer, received.paths) == (True, 200, ["/1"])
+        held = [one.held_back for one in outcome.attempts if one.held_back]
+        assert len(held) == 3 and held[0][0].startswith("POST localhost:")
+        async with box.session(forkable=True) as session:
+            agent = CodingAgent(ScriptedModel([block("1"), block("1")]), box, retry=ONCE)
+            outcome = await agent.solve(Task("one", best_of=2), session=session)
+            assert outcome.session is not None
+            await outcome.session.close()
+    assert outcome.notes == ("candidates that were not chosen may have changed something by requests to the network",)
+
+
+async def test_candidates_at_once_share_the_wall_time_that_is_left(box: Sandbox) -> None:
+    slow = block("import time\ntime.sleep(60)")
+    outcome = await chosen_from([slow] * 4, box, budget=Budget(wall_seconds=2))
+    said = [one.result.error.message for one in outcome.attempts if one.result is not None and one.result.error]
+    limits = [float(found[1]) for text in said if (found := re.search(r"([\d.]+) s", text))]
+    assert (outcome.solved, len(limits)) == (False, 4)
+    assert max(limits) <= 0.5, said

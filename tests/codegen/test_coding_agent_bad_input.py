@@ -442,12 +442,12 @@ async def test_tests_that_delete_the_inputs_delete_nothing(box: Sandbox) -> None
 
 
 async def test_a_program_does_not_find_its_checks(box: Sandbox) -> None:
-    word = f"word_{secrets.token_hex(8)}"
+    word = f"zyzzyva_{secrets.token_hex(8)}"
     program = """\
 import gc, os
 found = [path for top in ("/workspace", "/tmp") for folder, _, names in os.walk(top)
-         for name in names if (path := os.path.join(folder, name)) and b"word" + b"_" in open(path, "rb").read()]
-found += [one for one in gc.get_objects() if isinstance(one, dict) and any("word" "_" in str(key) for key in one)]
+         for name in names if (path := os.path.join(folder, name)) and b"zyzz" + b"yva_" in open(path, "rb").read()]
+found += [one for one in gc.get_objects() if isinstance(one, dict) and any("zyzz" + "yva_" in str(key) for key in one)]
 found
 """
     check = TextCheck(f"def test_{word}():\n    import solution\n    assert solution.found == []\n")

@@ -131,7 +131,7 @@ class Sandboxes:
         self._sessions: dict[tuple[str, ...], _Shared] = {}
         self._engines: dict[tuple[str, str], str] = {}
         self._policies: dict[_Place, bytes] = {}
-        """What the journal keeps of the policies of the last places."""
+        """The policies of the places used last, in the form that the journal keeps."""
         self._turn = asyncio.Lock()
 
     async def run(

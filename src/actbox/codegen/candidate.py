@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -14,8 +14,9 @@ from actbox.codeact.loop import Action, Ask, End, Loop, Run
 from actbox.codeact.model import ModelReply, has_structured_output
 from actbox.codeact.package_instructions import packages_of
 from actbox.content.render import cut
+from actbox.content.safe_text import spelt_out
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind
-from actbox.core.events import Completed, Event
+from actbox.core.events import Completed, Event, NetworkRequest
 from actbox.core.labels import PUBLIC
 from actbox.core.packages import PackagePolicy, normalized_name
 from actbox.core.program import Program
@@ -27,9 +28,10 @@ from actbox.tools import Toolset
 from .acceptance import Acceptance, Candidate, NotTried, accept
 from .conformance import broken_constraints, constraint_error, example_problem, required_checks
 from .dependencies import dependencies_of, requirements_txt
-from .effects import AttemptTools
+from .effects import SAFE_METHODS, AttemptTools
 from .input_schemas import FileSchema
 from .outcome import Asked, Attempt, AttemptEvent, AttemptFinished, AttemptStarted
+from .places import allows
 from .programs import layout_of, runnable, task_of_example
 from .protocol import response_of
 from .refinement import AttemptResult, Refinement
@@ -40,6 +42,7 @@ from .task import Check, Example, FileCheck, Task, TextCheck
 from .toolchains import is_built, launched, result_of_launched
 from .work import Answer, PricedModel, Stopped, Work
 
+_MOST_LINE_CHARS: Final = 300
 _MOST_KEPT: Final = 20_000
 """The most characters of a reply without a program that stay in the conversation."""
 
@@ -196,7 +199,7 @@ class CandidateLoop:
         self.found = Candidate(ran.program, ran.result, answer, source=source, cost=self.cost or self._tokens())
         acceptance = await self._check(self.found) if ran.result.success else None
         self.found = replace(self.found, acceptance=acceptance)
-        # What the checks have read is in their messages, and the model may read these only with the result.
+        # Messages of checks show data that the checks have read, so their label bounds who may read the result.
         label = ran.result.label if acceptance is None else acceptance.label
         work.label |= label
         attempt = AttemptResult(
@@ -284,9 +287,10 @@ class CandidateLoop:
         try:
             if work.session is not None and box is work.places.own:
                 session = await work.session.fork()
-            place: Sandbox | Session = session or box
+            place: Sandbox | Session = session or (await work.places.holding_back(box) if holds_back else box)
+            hold = partial(_hold_back, tools, box) if holds_back and session is None else None
             toolset = _toolset(tools.tools, final, box, response.language)
-            runs = partial(self._supervise, response, program, place, toolset, engine, is_check)
+            runs = partial(self._supervise, response, program, place, toolset, engine, is_check, hold)
             result = await work.charge_run(lambda seconds: result_of(runs(seconds), engine))
             result = result_of_launched(result, response) if builds else result
         except ActboxError as error:  # `SandboxStopped` too, or a session that cannot be copied
@@ -311,9 +315,10 @@ class CandidateLoop:
         toolset: Toolset,
         engine: str,
         is_check: bool,
+        hold: Callable[[Event], object] | None,
         seconds: float | None,
     ) -> ExecutionResult:
-        """Return the result of a supervised run."""
+        """Return the result of a supervised run, of which `hold` sees each event if it may have no effects."""
 
         def begin(tools: Toolset) -> AsyncIterator[Event]:
             if isinstance(place, Session):
@@ -327,6 +332,8 @@ class CandidateLoop:
 
         def see(event: Event) -> None:
             work.effects.feed(event, self._number)
+            if hold is not None:
+                hold(event)
             if not is_check and not isinstance(event, Completed):
                 work.tell(AttemptEvent(candidate=self._number, number=number, event=event))
 
@@ -406,6 +413,14 @@ def _toolset(tools: Toolset, final: FinalAnswer, box: Sandbox | None, language: 
     if box is None or not box.traits.tools or language not in box.traits.languages:
         return Toolset.of(None)
     return tools.with_tools(final.tool)
+
+
+def _hold_back(tools: AttemptTools, box: Sandbox, event: Event) -> None:
+    """Take a request for held back that was refused only because its program has not been chosen."""
+    if not isinstance(event, NetworkRequest) or event.decision != "refused" or event.method in SAFE_METHODS:
+        return
+    if allows(box, event):
+        tools.hold_back(spelt_out(f"{event.method} {event.host}:{event.port}{event.path}"[:_MOST_LINE_CHARS]))
 
 
 def _requirements(response: CodingResponse) -> tuple[str, ...]:

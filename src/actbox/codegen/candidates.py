@@ -20,10 +20,18 @@ async def best_of(loops: Sequence[CandidateLoop], work: Work) -> CandidateLoop:
     that waits for them. Else the larger group is chosen from: those that succeeded, or those that wait, where the calls
     on which most agree count. Within a group `acceptance.choose` decides.
     """
+
+    async def go(loop: CandidateLoop) -> None:
+        try:
+            await loop.go(holds_back=True)
+        finally:
+            work.at_work = max(work.at_work - 1, 1)
+
+    work.at_work = len(loops)
     try:
         async with asyncio.TaskGroup() as group:
             for loop in loops:
-                group.create_task(loop.go(holds_back=True))
+                group.create_task(go(loop))
     except BaseExceptionGroup as found:  # one candidate alone raises its exception as it is
         raise found.exceptions[0] from None
     chosen, reason = _choice(loops)
@@ -43,9 +51,8 @@ def _choice(loops: Sequence[CandidateLoop]) -> tuple[CandidateLoop, str]:
     if proven or len(solved) > len(waiting):
         chosen = proven or solved
         if len(chosen) == 1:
-            return chosen[
-                0
-            ], "the only candidate that passed its checks" if proven else "the only one that ran to its end"
+            why = "the only candidate that passed its checks" if proven else "the only one that ran to its end"
+            return chosen[0], why
         index, reason = choose([loop.found for loop in chosen if loop.found is not None])
         return chosen[index], reason
     if waiting:

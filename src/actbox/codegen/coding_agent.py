@@ -141,6 +141,9 @@ class CodingAgent:
         self._checks_in = checks_in
         self._table = table
         self._prices = prices or Prices()
+        for name, seconds in (("timeout", timeout), ("model_seconds", model_seconds)):
+            if seconds is not None and not seconds > 0:
+                raise InvalidValue(f"{name} is a number of seconds above zero, not {seconds!r}")
         self._account = budget if isinstance(budget, Account) else Account(budget or Budget())
         self._settings = Settings(
             retry=retry or RetryPolicy(),
@@ -403,6 +406,8 @@ class _Solving:
             chosen = self._loops[0]
             await chosen.go()
         else:
+            if beyond := work.places.cannot_hold_back(in_session=work.session is not None):
+                work.notes[f"candidates that were not chosen may have changed something by {beyond}"] = None
             chosen = await best_of(self._loops, work)
         assert chosen.end is not None
         reason = chosen.end.reason or ("" if runs else decision.reason)

@@ -23,7 +23,7 @@ from actbox.tools.prepared_call import PreparedCall
 MOST_LISTED: Final = 30
 """The most calls, and the most requests, that `EffectLog.happened` lists one by one."""
 
-_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """The methods of HTTP that are safe (RFC 9110, 9.2.1)."""
 
 _NOT_AGAIN: Final = "it is not made a second time, since its tool is not marked `retry_safe`"
@@ -78,7 +78,7 @@ class EffectLog:
 
     def feed(self, event: Event, candidate: int = 1) -> None:
         """Record an event of a candidate's run: requests to the network that change something count here."""
-        if isinstance(event, NetworkRequest) and event.decision == "allowed" and event.method not in _SAFE_METHODS:
+        if isinstance(event, NetworkRequest) and event.decision == "allowed" and event.method not in SAFE_METHODS:
             status = f" → {event.status}" if event.status else ""
             self._requests[candidate, f"{event.method} {event.host}:{event.port}{event.path}{status}"[:300]] += 1
 
@@ -131,6 +131,10 @@ class AttemptTools:
     def needed(self) -> tuple[str, ...]:
         """The calls that were held back, as lines. If there are any, the program has not shown what it comes to."""
         return tuple(self._needed)
+
+    def hold_back(self, line: str) -> None:
+        """Add something that was refused only until the program is chosen, as a line."""
+        self._needed.append(line)
 
     def _recorded(self, tool: Tool) -> Tool:
         if tool.retry_safe and self._log._charge is None:

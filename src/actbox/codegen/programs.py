@@ -386,7 +386,7 @@ def _has_other_encoding(source: str) -> bool:
     return any(one is not None and one[1].lower().replace("_", "-") not in ("utf-8", "utf8") for one in found)
 
 
-# What stands before the first statement
+# Statements before the first one of the program
 
 
 def _beginning_with(statements: str, source: str) -> str:

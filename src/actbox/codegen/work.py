@@ -91,6 +91,8 @@ class Work:
     usd_by_model: dict[str, Decimal] = field(default_factory=dict)
     model_calls: int = 0
     runs: int = 0
+    at_work: int = 1
+    """The number of candidates that make attempts now."""
     tool_calls: int = 0
     usd: Decimal | None = Decimal(0)
     label: Label = field(default_factory=Label)
@@ -137,13 +139,13 @@ class Work:
         self, writer: PricedModel, call: Callable[[ChatModel], Awaitable[T]], reply_of: Callable[[T], ModelReply]
     ) -> tuple[T, float, float]:
         """Return what one call of a model returns, its cost and its milliseconds; raises what `ask` raises."""
-        left = self.account.left_of("wall_seconds")
+        share = self._share()
         try:
             worst = Budget(steps=1, tokens=1, usd=_LEAST_USD, wall_seconds=_LEAST)
             reservation = self.account.reserve(worst)
         except BudgetExceeded as error:
             raise Stopped("budget", str(error)) from None
-        seconds = self.settings.model_seconds if left is None else min(self.settings.model_seconds, left)
+        seconds = self.settings.model_seconds if share is None else min(self.settings.model_seconds, share)
         name, begun = writer.model.name, time.perf_counter()
         used: dict[str, float] = {"steps": 1}
         self.model_calls += 1
@@ -190,7 +192,7 @@ class Work:
         bounds = (
             self.settings.timeout,
             None if (most := self.task.constraints.timeout_ms) is None else most / 1000,
-            self.account.left_of("wall_seconds"),
+            self._share(),
         )
         begun = time.perf_counter()
         used: dict[str, float] = {}
@@ -208,6 +210,11 @@ class Work:
             return result
         finally:
             reservation.settle({**used, "wall_seconds": time.perf_counter() - begun})
+
+    def _share(self) -> float | None:
+        """Return the wall time that is left for each candidate at work, in seconds; `None` for no limit."""
+        left = self.account.left_of("wall_seconds")
+        return None if left is None else left / self.at_work
 
     def charge_wall(self, seconds: float) -> None:
         """Charge the wall time of what is neither a run nor a call of a model, whether or not it is covered."""

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, Self, overload
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.events import Completed, Event
 from actbox.core.labels import Label
+from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Tool, Toolset
@@ -168,6 +169,8 @@ class Sandbox(Files):
     """
 
     traits: Traits
+    _opener: Callable[[Policy], Sandbox] | None = None
+    """The function that `open_sandbox` leaves, to open another one like it under another policy (`opened_under`)."""
 
     @abstractmethod
     async def start(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
@@ -96,7 +97,26 @@ def open_sandbox(
             f"the {engine} engine cannot keep all that programs write, wherever they write it, to Limits.disk_mib here;"
             " the linux engine can"
         )
+    box._opener = partial(
+        _open_again, engine=engine, allow_unisolated=allow_unisolated, upstream=upstream, options=dict(options)
+    )
     return box
+
+
+def opened_under(policy: Policy, box: Sandbox) -> Sandbox:
+    """Return another sandbox of a sandbox's engine, with the same options, under another policy. It is not started.
+
+    Raises `Unsupported` if the engine cannot enforce the policy, and for a sandbox not from `open_sandbox`.
+    """
+    if box._opener is None:
+        raise Unsupported("only a sandbox that open_sandbox() made can be opened once more under another policy")
+    return box._opener(policy)
+
+
+def _open_again(
+    policy: Policy, *, engine: str, allow_unisolated: bool, upstream: Upstream | None, options: Mapping[str, Any]
+) -> Sandbox:
+    return open_sandbox(engine, policy=policy, allow_unisolated=allow_unisolated, upstream=upstream, **options)
 
 
 def with_environment(

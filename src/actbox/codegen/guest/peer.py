@@ -148,7 +148,7 @@ class Peer:
         except Exception as error:
             if getattr(error, "of_program", False):
                 if isinstance(error, (StopIteration, StopAsyncIteration)) and operation != "next":
-                    # It would silently end a loop of the tests, such as `all(map(...))`.
+                    # StopIteration would silently end a loop of the tests, such as `all(map(...))`.
                     raise RuntimeError(f"the program raised {type(error).__name__}") from None
                 raise
             self._lose(f"the program answers nonsense ({type(error).__name__}: {error})")
