@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import PurePosixPath
 from types import NoneType
-from typing import Any
+from typing import Any, Literal
 
 from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
@@ -39,6 +39,11 @@ class Policy:
     the label of whatever programs can read beside the labelled mounts, tools and domains: the environment, its
     packages, the variables. `docs/labels.md` describes labels.
 
+    `namespaces` is about the namespaces, on Linux, in which programs run: with `"run"` each run has new ones, made ahead.
+    With `"lane"` an engine may keep those of a run that left nothing behind for the next run of the same open sandbox,
+    which is faster; each run has a fresh process behind fresh walls either way (`docs/security.md`). An engine that
+    knows no such choice refuses `"run"`.
+
     Raises `InvalidValue` if an `rw` mount is not cleared for what the policy's own labels say that programs read; if
     two mounts share a path, one lies inside another that is not at `/input`, two secrets share
     a name or would set the same header of a request, or a secret can go to none of the allowed places. In `variables`,
@@ -56,6 +61,7 @@ class Policy:
     egress_max: Label | str | None = None  # these are a `Label` once the policy is made
     label: Label | str = PUBLIC
     model_cleared: Label | str | None = None
+    namespaces: Literal["lane", "run"] = "lane"
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):
@@ -83,6 +89,8 @@ class Policy:
         object.__setattr__(self, "preload", _module_names(self.preload))
         if not isinstance(self.environment, Environment):
             check_environment_name(self.environment)
+        if self.namespaces not in ("lane", "run"):
+            raise InvalidValue(f"Policy.namespaces is 'lane' or 'run', not {self.namespaces!r}")
         if not isinstance(self.packages, (PackagePolicy, NoneType)):
             raise InvalidValue(f"Policy.packages must be PackagePolicy(…), not {self.packages!r}")
         object.__setattr__(self, "egress_max", clearance_of(self.egress_max, "Policy.egress_max"))

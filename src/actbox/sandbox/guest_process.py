@@ -74,6 +74,10 @@ class GuestProcess(ABC):
         """
         return False
 
+    def released(self) -> None:
+        """Called once the run has closed the guest's descriptors."""
+        return
+
     def limit_reached(self) -> str:
         """Return the limit for which an outside enforcer has killed or refused one of its processes, or ""."""
         return ""

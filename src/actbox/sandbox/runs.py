@@ -309,6 +309,7 @@ class Run:
                 self._guest.overlays.close()
             await self._guest.close_network()
             self._guest.on_network = None
+            self._guest.released()
 
     # While the run is under way
 

@@ -20,7 +20,7 @@ from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
 from .error_hints import describe_exception
 from .figures import catch_figures
-from .finish import EXIT_CHANNEL_LOST, flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
+from .finish import EXIT_CHANNEL_LOST, EXIT_TOLD, flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
 from .imports import fork_by_default
 from .limits import apply_limits, data_bytes
 from .program import Compiled, compile_program, import_from, new_main, run_in, set_out
@@ -139,7 +139,8 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
     done["alone"] = is_alone()
     done["cpu_ms"] = (time.process_time() - started) * 1000
     done["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    os._exit(done["exit"] if send_result(channel, done) else EXIT_CHANNEL_LOST)
+    is_sent = send_result(channel, done)
+    os._exit(EXIT_CHANNEL_LOST if not is_sent else EXIT_TOLD if done["alone"] else done["exit"])
 
 
 def _enter(folder: str, name: str) -> Optional[Dict[str, Any]]:

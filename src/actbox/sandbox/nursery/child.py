@@ -22,6 +22,7 @@ from .control import Control
 from .family import Family, mount_trees
 from .gate import listen, place_files
 from .identity import Identity
+from .lane import Lane, can_begin
 from .machine_files import MachineFiles
 from .places import ROOT
 from .root import map_no_zeros
@@ -30,7 +31,7 @@ from .watches import bound_own
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, NoReturn, Tuple
+    from typing import Any, Callable, Dict, List, NoReturn, Tuple
 
 _NAMESPACES = (
     linux.CLONE_NEWUSER
@@ -43,7 +44,7 @@ _NAMESPACES = (
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV
 # The descriptors of a guest: the three of every process, the channel, a pipe that tells it to go on, and the Landlock
 # ruleset that it then enters.
-_CHANNEL, _GO, _RULES = 3, 4, 5
+_CHANNEL, _GO, _MOST = 3, 4, 6
 
 
 class Birth:
@@ -91,6 +92,9 @@ def be_child(birth: Birth) -> NoReturn:
         linux.set_name("actbox-init")
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # The filter keeps a guest from signalling us, but the kernel would do it for the guest, which has our user, as
+        # the owner of a descriptor (F_SETOWN). So we handle none, and read what has come from a descriptor.
+        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
         late = [descriptor for _, descriptor in birth.late]
         ends = [birth.sync, birth.control, birth.channel, birth.stdout, birth.stderr]
         _keep_only([*ends, *late, *birth.groups.values()])
@@ -111,18 +115,18 @@ def be_child(birth: Birth) -> NoReturn:
         rules = landlock.standing_rules(birth.readable, trees)
         linux.gain_no_capabilities()  # before the fork, so that the guest need not do it again
         go_read, go_write = os.pipe()
+
+        def be_guest(ends: List[int], rules: int, go: int = -1) -> NoReturn:
+            _be_guest(birth, ends, rules, go, has_cgroup_namespaces)
+
         first = os.fork()
         if first == 0:
-            _be_guest(birth, go_read, rules, has_cgroup_namespaces)
-        groups = {name: file for name, file in birth.groups.items() if not name.startswith("join")}
-        kept = [birth.control, proc, go_write, trees, rules, *machine.descriptors, *groups.values(), *late]
+            be_guest([birth.stdout, birth.stderr, birth.channel], rules, go_read)
+        kept = [birth.control, proc, go_write, trees, rules, *machine.descriptors, *birth.groups.values(), *late]
         _keep_only([descriptor for descriptor in kept if descriptor >= 0])
         linux.set_dumpable(False)
-        # The filter keeps a guest from signalling us, but the kernel would do it for the guest, which has our user, as
-        # the owner of a descriptor (F_SETOWN). Python's handler would then end us, and the sandbox would seem to have
-        # failed.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _live(first, control, birth, Watcher(proc, groups, machine), go_write, trees, rules)
+        groups = {name: file for name, file in birth.groups.items() if not name.startswith("join")}
+        _live(first, control, birth, Watcher(proc, groups, machine), go_write, trees, rules, proc, be_guest)
     except CannotAttach as reason:
         control.say({"refused": str(reason)})
         os._exit(1)
@@ -165,12 +169,13 @@ def _join_groups(birth: Birth, has_cgroup_namespaces: bool) -> None:
         linux.unshare(linux.CLONE_NEWCGROUP)
 
 
-def _be_guest(birth: Birth, go: int, rules: int, has_cgroup_namespaces: bool) -> NoReturn:
+def _be_guest(birth: Birth, ends: List[int], rules: int, go: int, has_cgroup_namespaces: bool) -> NoReturn:
+    """Go on as a guest behind all walls; without `go` behind Landlock too, which else follows when the run begins."""
     try:
         linux.set_name("actbox-guest")
         _join_groups(birth, has_cgroup_namespaces)
         null = os.open("/dev/null", os.O_RDONLY)
-        own = [null, birth.stdout, birth.stderr, birth.channel, go, *([rules] if rules >= 0 else [])]
+        own = [descriptor for descriptor in (null, *ends, go, rules) if descriptor >= 0]
         for number, descriptor in enumerate(_out_of_the_way(own)):
             os.dup2(descriptor, number, inheritable=number < _CHANNEL)
         linux.close_range(len(own))
@@ -180,9 +185,14 @@ def _be_guest(birth: Birth, go: int, rules: int, has_cgroup_namespaces: bool) ->
         set_oom_score(FIRST_TO_GO)
         linux.set_no_new_privs()
         seccomp.install(birth.filter_program)
+        last = len(own) - 1 if rules >= 0 else rules
+        if go < 0:
+            landlock.enter(last)
     except BaseException as error:
         _give_up(error)
-    guest.main(_CHANNEL, _GO, lambda: _enter(_RULES if rules >= 0 else rules))
+    if go < 0:
+        guest.main(_CHANNEL)
+    guest.main(_CHANNEL, _GO, lambda: _enter(last))
 
 
 def _enter(rules: int) -> None:
@@ -200,7 +210,7 @@ def _give_up(error: BaseException) -> NoReturn:
 
 def _out_of_the_way(descriptors: List[int]) -> List[int]:
     """Return copies of descriptors with numbers above those that a guest uses."""
-    return [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _RULES + 1) for descriptor in descriptors]
+    return [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _MOST) for descriptor in descriptors]
 
 
 def _keep_only(descriptors: list[int]) -> None:
@@ -212,10 +222,21 @@ def _keep_only(descriptors: list[int]) -> None:
     linux.close_range(start)
 
 
-def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int, trees: int, rules: int) -> NoReturn:
+def _live(
+    first: int,
+    control: Control,
+    birth: Birth,
+    watcher: Watcher,
+    go: int,
+    trees: int,
+    rules: int,
+    proc: int,
+    be_guest: Callable[[List[int], int], NoReturn],
+) -> NoReturn:
     """Wait for a run, attach its mounts, let the guest go on, and watch until the guest has ended."""
     late = [path for path, _ in birth.late]
     family = Family(first, control, watcher, trees, late) if birth.forkable else None
+    one = OneGuest(first, control)
 
     def take(request: Dict[str, Any], descriptors: List[int]) -> None:
         if (request["tmp_mib"], request["inodes"]) != (birth.tmp_mib, birth.inodes):
@@ -238,7 +259,10 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
         for descriptor in [*descriptors, *(descriptor for _, descriptor in birth.late)]:
             os.close(descriptor)
         if family is None:
-            linux.keep_capabilities(frozenset())
+            stays = "lane" in request and can_begin(proc, late)
+            linux.keep_capabilities(frozenset({linux.CAP_SYS_ADMIN} if stays else ()))
+            if stays:
+                one.lane = Lane(proc, birth.groups, control, birth, watcher, request, rules, be_guest)
         else:
             family.note_mounts([mount["path"] for mount in request["mounts"] if mount["mode"] != "input"])
         watcher.machine.begin(**request["machine"])
@@ -246,11 +270,19 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
         with contextlib.suppress(BrokenPipeError):  # the guest has just died, which is reported as any guest's end
             os.write(go, b"x")
         os.close(go)
-        if rules >= 0:
-            os.close(rules)
+        if one.lane is None:
+            if rules >= 0:
+                os.close(rules)
+            for name, file in birth.groups.items():
+                if name.startswith("join"):
+                    os.close(file)
+
+    def take_again(request: Dict[str, Any], descriptors: List[int]) -> None:
+        watcher.machine.begin(**request["machine"])
+        watcher.begin(request["watched"], request["owed"])
 
     _rehearse()
-    watch(family or OneGuest(first, control), control, watcher, take)
+    watch(family or one, control, watcher, lambda *asked: take_again(*asked) if one.lane else take(*asked))
 
 
 def _rehearse() -> None:

@@ -24,10 +24,15 @@ class Control:
         self.descriptor = descriptor
         self._socket = socket.socket(fileno=descriptor)
 
-    def receive(self) -> Optional[Tuple[Dict[str, Any], List[int]]]:
-        """Return the next request and its descriptors; `None` when the host has closed the socket."""
-        data, descriptors = receive(self._socket)
-        return (json.loads(data), descriptors) if data else None
+    def receive_now(self) -> Optional[Tuple[Dict[str, Any], List[int]]]:
+        """Return the next request and its descriptors, `None` if there is none now. Ends this process with the host."""
+        try:
+            data, descriptors = receive(self._socket, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        if not data:  # the host has closed the socket; the kernel ends the guest with us
+            os._exit(0)
+        return json.loads(data), descriptors
 
     def say(self, fact: Dict[str, Any], descriptors: Optional[List[int]] = None) -> None:
         """Send the host a fact. The host may read it as late as the sandbox's end; later facts override earlier ones.

@@ -122,6 +122,8 @@ _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 0x1
 F_SETPIPE_SZ = 1031
+_EVERYTHING = 0xFFF  # IN_ALL_EVENTS
+_EVERY_SIGNAL = b"\xff" * 128  # a `sigset_t` of the C library
 
 # By architecture, as `os.uname().machine` has it.
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}
@@ -357,6 +359,31 @@ def set_child_subreaper() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
+def receive_signals() -> int:
+    """Block every signal that can be blocked; return a non-blocking descriptor that is readable once one has come.
+
+    Each read returns whole `signalfd_siginfo` structures of 128 bytes.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+    flags = os.O_NONBLOCK | os.O_CLOEXEC  # SFD_NONBLOCK and SFD_CLOEXEC have these values
+    return _check(_libc.signalfd(-1, _EVERY_SIGNAL, flags), "signalfd")
+
+
+def watch_folders(*folders: str) -> int:
+    """Return a non-blocking descriptor (inotify) that is readable once anything was done in one of these directories.
+
+    Reading and opening the directory itself count too; what happens in directories below it does not.
+    """
+    watching = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
+    try:
+        for folder in folders:
+            _check(_libc.inotify_add_watch(watching, os.fsencode(folder), _EVERYTHING), "inotify_add_watch", folder)
+    except OSError:
+        os.close(watching)
+        raise
+    return watching
+
+
 def pidfd_open(pid: int) -> int:
     """Return a descriptor of one process, also after its id is reused; it polls readable once the process has ended."""
     return _check(_syscall(_SYS_PIDFD_OPEN, pid, 0), "pidfd_open", pid)
@@ -420,6 +447,9 @@ def _load_libc() -> ctypes.CDLL:
     libc.prctl.argtypes = [number, word, word, word, word]
     libc.capget.argtypes = [text, ctypes.c_char_p]
     libc.capset.argtypes = [text, ctypes.c_char_p]
+    libc.signalfd.argtypes = [number, text, number]
+    libc.inotify_init1.argtypes = [number]
+    libc.inotify_add_watch.argtypes = [number, text, ctypes.c_uint32]
     libc.syscall.restype = ctypes.c_long
     return libc
 

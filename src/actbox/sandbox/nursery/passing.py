@@ -67,14 +67,15 @@ class DescriptorsLost(OSError):
         super().__init__(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def receive(sock: socket.socket) -> Tuple[bytes, List[int]]:
+def receive(sock: socket.socket, flags: int = 0) -> Tuple[bytes, List[int]]:
     """Receive one datagram and its descriptors, which are close-on-exec; the data is empty at the end of the stream.
 
-    Raises `OSError`, and `DescriptorsLost` for a datagram that was consumed but lost its descriptors.
+    `flags` are those of recvmsg(2), such as `MSG_DONTWAIT`. Raises `OSError`, and `DescriptorsLost` for a datagram that
+    was consumed but lost its descriptors.
     """
     descriptors = array.array("i")
     data, ancillary, flags, _ = sock.recvmsg(
-        MAX_BYTES, socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC
+        MAX_BYTES, socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC | flags
     )
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

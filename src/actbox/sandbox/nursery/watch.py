@@ -15,6 +15,8 @@ import select
 import signal
 import time
 
+from ..guest.finish import EXIT_TOLD
+from . import linux
 from .charged_memory import ChargedMemory
 from .control import Control
 from .counted_memory import CountedMemory
@@ -36,6 +38,12 @@ if TYPE_CHECKING:
         def reaped(self, pid: int, status: int, usage: resource.struct_rusage, limit: str) -> None:
             """Handle the end of a process."""
 
+    class Lane(Protocol):
+        """The means to go on after a run: `nursery.lane.Lane`."""
+
+        def next_guest(self) -> int:
+            """Make a guest for the next run, give it to the host, and return its process id; never returns if not."""
+
 
 # Often enough that a tree cannot exceed its share by much between two checks; rare enough to cost nothing.
 LOOK_EVERY_SECONDS = 0.05
@@ -55,6 +63,7 @@ _TICKS_BEYOND_A_FORK = 2
 # The kernel writes a child's id into its memory.
 _FAULTS_OF_A_FORK = 1
 _TICK = os.sysconf("SC_CLK_TCK")
+_SIGNALS_BYTES = 128 * 64  # of 64 signals
 
 
 class _Process:
@@ -115,7 +124,12 @@ class Watcher:
         self.machine = machine
         self._killed = groups.get("memory_events")
         self._charged = ChargedMemory(groups) if "memory_sockets" in groups else None
-        self.weight = Weight(groups)
+        self._groups = groups
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget an earlier run, of which no process is left."""
+        self.weight = Weight(self._groups)
         self._share: Share | None = None
         self._stopped_before: set[int] = set()
         self._known: set[int] = set()
@@ -124,14 +138,16 @@ class Watcher:
         self._forked_lately = False
         self._limits: dict[str, float] = {}
         self._own_seconds: dict[tuple[int, int], float] = {}
+        self._earlier_seconds = _seconds_of_reaped()
+        """The processor time of earlier runs' processes."""
         self._told_crowded = False
         self._used_seconds = 0.0
         self._looks = self._idle_looks = 0
         self._look_again = 0.0
         self.passed = ""
         """The limit for which the tree was killed, or ""."""
-        self.memory = CountedMemory(proc, self._read)
-        self._objects = CountedObjects(proc, self._read, self)
+        self.memory = CountedMemory(self._proc, self._read)
+        self._objects = CountedObjects(self._proc, self._read, self)
 
     def begin(self, limits: dict[str, float], owed: float) -> None:
         """Start watching a run; `limits` are those that pid 1 enforces, `owed` is the debt for `Weight.begin`."""
@@ -140,6 +156,11 @@ class Watcher:
         self.weight.begin(time.monotonic(), owed)
         if "cpus" in limits:
             self._share = Share(limits["cpus"], self._seconds(self._processes()), time.monotonic())
+
+    @property
+    def has_met_limit(self) -> bool:
+        """True if the tree was killed for a limit, or had all the processes that it may have."""
+        return bool(self.passed) or self._told_crowded
 
     def look(self, tell_crowded: Callable[[], None]) -> None:
         """Kill the tree if it has passed a limit; call `tell_crowded` once when it has all the processes allowed."""
@@ -306,8 +327,7 @@ class Watcher:
         for them, and a process that begins and ends between two checks is never seen.
         """
         self._own_seconds.update((process.key, process.own_seconds) for process in processes)
-        reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
-        charged = reaped.ru_utime + reaped.ru_stime
+        charged = _seconds_of_reaped() - self._earlier_seconds
         charged += sum(process.own_seconds + process.children_seconds for process in processes)
         return max(charged, sum(self._own_seconds.values()))
 
@@ -363,6 +383,8 @@ class Watcher:
         except OSError:  # the process has ended, or hides this file
             return None
         try:
+            if path.endswith("stat"):
+                return _without_name(descriptor)
             with open(descriptor, "rb", closefd=False) as file:
                 return file.read()
         except OSError:
@@ -371,49 +393,93 @@ class Watcher:
             os.close(descriptor)
 
 
+def _seconds_of_reaped() -> float:
+    reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return reaped.ru_utime + reaped.ru_stime
+
+
+_stat = bytearray(4096)  # several times the length that the kernel writes
+
+
+def _without_name(descriptor: int) -> bytes:
+    """Read a `stat` file, without the name that the process gave itself: the next guest inherits this memory."""
+    length = os.readv(descriptor, [_stat])
+    begin, end = _stat.find(b"("), _stat.rfind(b")", 0, length)
+    _stat[begin + 1 : end] = bytes(end - begin - 1)
+    return bytes(memoryview(_stat)[:length])
+
+
 def _state(stat: bytes) -> bytes:
     """Return a thread's state letter from the text of its `stat` file."""
     return stat.rpartition(b")")[2].split(None, 1)[0]
 
 
 class OneGuest:
-    """The single guest of an ordinary sandbox."""
+    """The single guest of an ordinary sandbox; with a lane, one after the other."""
 
     def __init__(self, pid: int, control: Control) -> None:
         self._pid = pid
         self._control = control
+        self.lane: Lane | None = None
+        """Set with the first run if the sandbox may go on after it."""
+        self._ended: dict[str, Any] = {}
+        """How the guest ended, if it said that it had told the host."""
 
     def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Interrupt or kill the guest, as the host asks."""
-        os.kill(self._pid, {"interrupt": signal.SIGINT, "end": signal.SIGKILL}[op])
+        """Interrupt or kill the guest, or make way for the next one, as the host asks."""
+        if op == "next":
+            self._make_way()
+        elif self._pid:
+            os.kill(self._pid, {"interrupt": signal.SIGINT, "end": signal.SIGKILL}[op])
+        elif op == "end":  # the host heard nothing of what the guest said to have told it
+            self._say_end(self._ended)
 
     def reaped(self, pid: int, status: int, usage: resource.struct_rusage, limit: str) -> None:
-        """If the guest has ended, tell the host and end the sandbox."""
-        if pid == self._pid:
-            self._control.say(describe_end(status, usage, limit))
+        """If the guest has ended, tell the host and end the sandbox; but not if the host knows, and may go on."""
+        if pid != self._pid:
+            return
+        ended = describe_end(status, usage, limit)
+        if self.lane is None or limit or ended.get("exit_code") != EXIT_TOLD:
+            self._say_end(ended)
+        self._pid, self._ended = 0, ended
+
+    def _say_end(self, ended: dict[str, Any]) -> NoReturn:
+        self._control.say(ended)
+        os._exit(0)
+
+    def _make_way(self) -> None:
+        if self._pid:  # it is just ending, or has lied
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        self._pid = 0
+        if self.lane is None:
             os._exit(0)
+        self._pid = self.lane.next_guest()
 
 
 def watch(
     guests: Guests, control: Control, watcher: Watcher, take: Callable[[dict[str, Any], list[int]], None]
 ) -> NoReturn:
-    """Reap, check limits and serve the host until the guests have ended. Checks begin when a run is taken."""
-    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    """Reap, check limits and serve the host until the guests have ended. Checks begin when a run is taken.
+
+    `take` is called when a run begins: in a lane again for each.
+    """
+    signals = linux.receive_signals()
     poll = select.poll()
     poll.register(control.descriptor, select.POLLIN)
-    poll.register(wake_read, select.POLLIN)
+    poll.register(signals, select.POLLIN)
     taken, next_look, is_held = False, 0.0, False
     while True:
-        _reap(guests, watcher.passed, control if not taken else None)
-        for ready, _ in poll.poll(max(next_look - time.monotonic(), 0) * 1000 if taken else None):
-            if ready == wake_read:
-                os.read(wake_read, 4096)
-                continue
-            request = control.receive()
-            if request is None:
-                os._exit(0)  # the host has closed the socket; the kernel ends the guest with us
+        events = poll.poll(max(next_look - time.monotonic(), 0) * 1000 if taken else None)
+        ready = [descriptor for descriptor, _ in events]
+        ended: list[tuple[int, int, resource.struct_rusage]] = []
+        if signals in ready:
+            os.read(signals, _SIGNALS_BYTES)
+            ended = _reap()
+        is_asked = control.descriptor in ready
+        # Also when a process has ended: a guest that was given a program got it after pid 1 was told of it.
+        while (is_asked or ended) and (request := control.receive_now()) is not None:
+            is_asked = False
             op = request[0].pop("op")
             if op == "take":
                 take(*request)
@@ -421,6 +487,13 @@ def watch(
                 next_look = time.monotonic() + watcher.pause()
             else:
                 guests.answer(op, *request)
+                if op == "next":
+                    taken, is_held = False, False
+        for pid, status, usage in ended:
+            if not taken:
+                control.say({"failure": "its process ended before a program was begun in it"})
+                os._exit(0)
+            guests.reaped(pid, status, usage, watcher.passed)
         if taken and time.monotonic() >= next_look:
             if is_held:
                 watcher.let_go_on()
@@ -441,16 +514,15 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _reap(guests: Guests, limit: str, waiting: Control | None) -> None:
-    """Reap processes that have ended. While the sandbox is `waiting` for a run, the guest's end is a failure."""
-    while True:
-        pid, status, usage = os.wait4(-1, os.WNOHANG)
-        if pid == 0:
-            return
-        if waiting is not None:
-            waiting.say({"failure": "its process ended before a program was begun in it"})
-            os._exit(0)
-        guests.reaped(pid, status, usage, limit)
+def _reap() -> list[tuple[int, int, resource.struct_rusage]]:
+    """Reap the processes that have ended; return the id, status and use of each."""
+    ended = []
+    try:
+        while (one := os.wait4(-1, os.WNOHANG))[0]:
+            ended.append(one)
+    except ChildProcessError:  # there is no process left: the guest of a lane has told the host, which goes on
+        pass
+    return ended
 
 
 def describe_end(status: int, usage: resource.struct_rusage, limit: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Dict
 
-# Programs that watch files have one instance, or one for each of a few folders.
-_OF_ONE = {"max_inotify_instances": 8, "max_inotify_watches": 8192}
+# Programs that watch files have one instance, or one for each of a few folders; pid 1 has one too.
+_OF_ONE = {"max_inotify_instances": 8 + 1, "max_inotify_watches": 8192}
 _OF_HOST = {
     "max_inotify_instances": "/proc/sys/fs/inotify/max_user_instances",
     "max_inotify_watches": "/proc/sys/fs/inotify/max_user_watches",

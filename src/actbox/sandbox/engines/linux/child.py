@@ -64,6 +64,7 @@ class Child(GuestProcess):
         self._nursery_lives = nursery_lives
         self._is_orphan = is_orphan
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
         self._end = End()
         self._hear: Callable[[dict[str, Any], list[int]], None] | None = None
         self._gate: Gate | None = None
@@ -147,6 +148,30 @@ class Child(GuestProcess):
         if not listens and descriptor >= 0:  # else it has ended already, which `_bury` reports
             reaper().listen(descriptor, self._on_control)
 
+    def hear_when_read(self, hear: Callable[[dict[str, Any], list[int]], None]) -> None:
+        """Call a function with each message of pid 1 that `read_now` finds; those left come when it has ended."""
+        self._hear = hear
+
+    def read_now(self) -> None:
+        """Read the messages that pid 1 has sent since, without waiting."""
+        with self._reading:
+            while self._control.fileno() >= 0:
+                try:
+                    data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
+                except OSError:  # there is none, or it has ended, which `_bury` reports
+                    return
+                if not data:
+                    return
+                self._take_in(data, descriptors)
+
+    def begin_again(self, request: dict[str, Any]) -> bool:
+        """Tell pid 1 of a lane that another run begins; return false if it has ended."""
+        try:
+            send(self._control, {"op": "take", **request}, [])
+        except OSError:
+            return False
+        return True
+
     def tell(self, op: str, descriptors: Sequence[int] = (), **request: Any) -> None:
         """Send pid 1 a request, unless it has ended.
 
@@ -191,9 +216,17 @@ class Child(GuestProcess):
 
     def leave_to_parent(self) -> None:
         """In a forked process, close the descriptors of this sandbox, which belongs to the parent."""
-        self._control.close()
         self.close()
+        self.close_own()
+
+    def close_own(self) -> None:
+        """In a forked process, close the descriptors that are pid 1's, not a guest's."""
+        self._control.close()
         os.close(self._pidfd)
+
+    def note(self, fact: dict[str, Any]) -> None:
+        """Keep a fact about the sandbox until it has ended."""
+        self._heard |= fact
 
     def when_ended(self, call: Callable[[Ending], None]) -> None:
         self._end.when(call, asyncio.get_running_loop())
@@ -223,8 +256,9 @@ class Child(GuestProcess):
                 self._remove_and_tell_end(ending)
         else:
             self._tell_end(ending)
-        reaper().forget(self._control.fileno())
-        self._control.close()
+        with self._reading:
+            reaper().forget(self._control.fileno())
+            self._control.close()
         if self._group is not None:
             self._group.remove()
         self.buried = True
@@ -268,10 +302,9 @@ class Child(GuestProcess):
     def _facts(self) -> dict[str, Any]:
         """Return the facts that pid 1, which is our code, reported about its guest's end."""
         facts = self._heard
-        self._control.setblocking(False)
         while True:
             try:
-                data, descriptors = receive(self._control)
+                data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
             except (ConnectionResetError, DescriptorsLost):  # pid 1 left requests unread, or a message of its came
                 continue  # without its descriptors; the next message is read
             except BlockingIOError:

@@ -35,6 +35,7 @@ from .debt import Debt
 from .family import Family
 from .hierarchies import support
 from .input_folder import InputFolder
+from .lanes import LaneGuest, Lanes
 from .interpreter import Base, base_of
 from .pool import MOST_READY, Pool
 from .stock import Points, Stock, inodes_for, packages_mount, shared_mounts
@@ -92,6 +93,8 @@ class LinuxSandbox(LocalSandbox):
     _leaves_no_trace = True
     _counts_processor_time = True
     _tries_birth = True
+    _has_lanes = True
+    """True if its runs follow one another in lanes, where the policy lets them."""
     _base: Base | None = None
 
     def __init__(
@@ -133,6 +136,7 @@ class LinuxSandbox(LocalSandbox):
             self._take_request |= network.request
         self._stock: Stock | None = None
         self._pool: Pool[Child] | None = None
+        self._lanes: Lanes | None = None
         self._stored: StoredWorkspace | None = None
         self._file_owner: tuple[int, int] | None = None
 
@@ -174,6 +178,7 @@ class LinuxSandbox(LocalSandbox):
             stocks.release(stock)
             raise
         self._stock, self._stored = stock, stored
+        self._lanes = Lanes(self._debt) if self._may_have_lanes() else None
         self._tree = TreeLimits.of(self.policy.limits)
         self._warnings = stock.nursery.warnings
         if stock.nursery.warnings:
@@ -202,16 +207,24 @@ class LinuxSandbox(LocalSandbox):
         stored, self._stored = self._stored, None
         if stock is None or stored is None:
             return
+        if self._lanes is not None:
+            self._lanes.close()
         if self._network is not None:
             self._network.close_files()
         stored.discard()
         stocks.release(stock)
+
+    def _may_have_lanes(self) -> bool:
+        is_plain = not (self._mounts or self._shared) and self._network is None
+        return is_plain and self._has_lanes and self.policy.namespaces == "lane"
 
     def _leave_to_parent(self) -> None:
         super()._leave_to_parent()
         stored, self._stored, self._stock = self._stored, None, None
         if stored is not None:
             stored.leave_to_parent()
+        if self._lanes is not None:
+            self._lanes.leave_to_parent()
         if self._network is not None:
             self._network.leave_to_parent()
 
@@ -220,7 +233,9 @@ class LinuxSandbox(LocalSandbox):
         return self._network.variables if self._network is not None and self._network.ways else _WITHOUT_NETWORK
 
     def _sibling(self) -> LinuxSandbox:
-        return LinuxSandbox(self.policy, self._network, self._debt)
+        sibling = LinuxSandbox(self.policy, self._network, self._debt)
+        sibling._has_lanes = False  # its next program may be another caller's
+        return sibling
 
     def _guest_limits(self) -> Mapping[str, float]:
         limits = self.policy.limits
@@ -233,6 +248,8 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stored = self._stored
+        if (guest := self._guest_in_lane(start)) is not None:
+            return guest
         if stored is None or start.forkable or not stored.ahead or (stored.guests and stored.dismissed()):
             return None
         packages: list[int] | None = []
@@ -257,6 +274,8 @@ class LinuxSandbox(LocalSandbox):
         stock, stored = self._open()
         reason = "sandboxes die while they wait for a run"
         for _ in range(MOST_READY):
+            if (guest := self._guest_in_lane(start)) is not None:
+                return guest
             for dismissed in stored.dismissed():
                 await dismissed.wait()
             child = await self._take_child(stock, start.forkable)
@@ -278,12 +297,36 @@ class LinuxSandbox(LocalSandbox):
                 child.discard()
                 raise
             try:
-                self._begin(child, mounts, start)
+                begun = self._begin(child, mounts, start)
             except ChildEnded:  # if the nursery died, all waiting sandboxes did
                 reason = await _why_it_ended(child) or reason
                 continue
-            return self._family_of(child) if start.forkable else child
+            return self._family_of(child) if start.forkable else begun
         raise SandboxUnavailable(reason)
+
+    def _goes_in_lane(self, start: GuestStart) -> bool:
+        # A command leaves a lane with nothing to go on with, and a session keeps its guest.
+        is_program = not (start.command or start.session or start.packages is not None)
+        return is_program and self._lanes is not None
+
+    def _guest_in_lane(self, start: GuestStart) -> LaneGuest | None:
+        """Return a guest that waits in a lane, and begin its run; `None` if there is none."""
+        if not self._goes_in_lane(start):
+            return None
+        assert self._lanes is not None and self._tree is not None
+        while (guest := self._lanes.take_ready()) is not None:
+            try:
+                owed = self._debt.begin()
+                guest.stdin = file_with(start.stdin) if start.stdin else -1
+                machine = self._take_request["machine"]
+                if guest.begin({"machine": machine, "watched": self._tree.watched, "owed": owed}):
+                    return guest
+            except BaseException:
+                guest.kill()
+                guest.close()
+                raise
+            guest.close()
+        return None
 
     def _waiting_guest(self, stored: StoredWorkspace) -> Child | None:
         """Return a sandbox made ahead, or `None`."""
@@ -321,8 +364,10 @@ class LinuxSandbox(LocalSandbox):
             raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
         return self._stock, self._stored
 
-    def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:
+    def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> GuestProcess:
         asked = [] if start.packages is None else [packages_mount(start.packages)]
+        lanes = self._lanes if self._goes_in_lane(start) else None
+        lanes = lanes if lanes is not None and not lanes.is_full else None
         if self._keeps_changes:
             mounts, overlays = part_overlays(mounts, self.policy.mounts, len(asked))
             child.overlays = OverlayChanges(overlays, self.policy.limits)
@@ -332,7 +377,10 @@ class LinuxSandbox(LocalSandbox):
                     mounts += self._network.descriptors()
                     self._network.open_gate(child, self._taint)
                 tree = self._tree_limits(start)
-                request = {**self._take_request, "watched": tree.watched, "owed": self._owe(child)}
+                owed = self._debt.begin() if lanes is not None else self._owe(child)
+                request = {**self._take_request, "watched": tree.watched, "owed": owed}
+                if lanes is not None:
+                    request["lane"] = True
                 if asked:
                     request["mounts"] = [*asked, *self._mounts]
                 if start.session and self._at_input:
@@ -345,9 +393,11 @@ class LinuxSandbox(LocalSandbox):
                 raise
             child.begin(request, mounts, tree.limits, given)
         except BaseException:
+            if lanes is not None:
+                self._debt.end(Ending(), 0.0)
             child.discard()
             raise
-        return child
+        return child if lanes is None else lanes.begin_one(child)
 
     def _owe(self, child: Child) -> float:
         """Return the sandbox's debt of processor time as a run begins, and register the run's own use to be added."""

@@ -1,0 +1,238 @@
+"""The lanes of one open sandbox as the host holds them: sandboxes whose pid 1 stays, each with a fresh guest for each run.
+
+A lane begins as an ordinary waiting sandbox, with its first run. After a run that left nothing behind, pid 1 makes the
+next guest (`nursery/lane.py`), which waits for the next run of the same open sandbox. After any other run, and whenever
+something is not as it was at birth, the lane ends as every sandbox does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from actbox.core.errors import SandboxUnavailable
+from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.run_end import End, Ending
+
+from .child import Child
+from .debt import Debt
+
+MOST_LANES: Final = 16
+"""The most lanes of one sandbox; more runs at once get sandboxes of their own, which are used once."""
+_MOST_RUNS = 1000
+# In this time pid 1 has ended all that a run left, even on a busy machine; else the kernel does it by ending pid 1.
+_CLEARING_SECONDS = 0.5
+_QUIET_SECONDS = 5.0
+
+_log = logging.getLogger("actbox")
+
+
+class LaneGuest(GuestProcess):
+    """One guest of a lane, for one run."""
+
+    def __init__(self, lane: Lane, sock: socket.socket | None, stdout: int, stderr: int) -> None:
+        self.sock, self.stdout, self.stderr = sock, stdout, stderr
+        self.end = End()
+        self.has_begun = False
+        """True once a run has it, which then closes its descriptors."""
+        self.is_over = False
+        """True once its run is over and it was dismissed."""
+        self._lane = lane
+
+    def begin(self, request: dict[str, Any]) -> bool:
+        """Tell pid 1 of the run; return false if the lane has ended."""
+        return self._lane.child.begin_again(request)
+
+    @property
+    def ended(self) -> bool:
+        return self.end.ending is not None
+
+    def when_ended(self, call: Callable[[Ending], None]) -> None:
+        self.end.when(call, asyncio.get_running_loop())
+
+    def interrupt(self) -> None:
+        self._lane.child.interrupt()
+
+    def end_first(self) -> None:
+        self._lane.child.end_first()
+
+    def kill(self) -> None:
+        if not self.ended:  # else the lane may be another guest's by now
+            self._lane.child.kill()
+
+    def dismiss(self, used_ms: float) -> bool:
+        if not self._lane.may_go_on():
+            return self._lane.child.dismiss(used_ms)
+        self.is_over = True
+        self._lane.debt.end(Ending(), used_ms)
+        return True
+
+    def released(self) -> None:
+        if self.is_over:
+            self._lane.go_on()
+
+    def limit_reached(self) -> str:
+        return self._lane.child.limit_reached()
+
+
+class Lane:
+    """A sandbox that goes on from run to run."""
+
+    def __init__(self, lanes: Lanes, child: Child, debt: Debt) -> None:
+        """Take over a sandbox whose first run has just begun."""
+        self.child = child
+        self.debt = debt
+        self._lanes = lanes
+        self._runs = 1
+        self.asked_at = 0.0
+        """The time at which the latest guest was asked for."""
+        self.guest = LaneGuest(self, child.sock, child.stdout, child.stderr)
+        self.guest.stdin = child.stdin
+        self.guest.has_begun = True
+        self._fresh: LaneGuest | None = None
+        child.hear_when_read(self._hear)
+
+    def may_go_on(self) -> bool:
+        """Return whether another guest may follow."""
+        return self._runs < _MOST_RUNS and self._lanes.is_open and not self.child.stale
+
+    def go_on(self) -> None:
+        """Ask pid 1 to end what is left of the run, and to make the next guest."""
+        self._runs += 1
+        self.asked_at = time.monotonic()
+        try:
+            self.child.tell("next")
+        except SandboxUnavailable:
+            self.child.kill()
+        else:
+            self._lanes.expect(self)
+
+    def drop_fresh(self) -> LaneGuest | None:
+        """Return the next guest if it is known to be there, for its descriptors to be closed."""
+        fresh, self._fresh = self._fresh, None
+        return fresh
+
+    def take(self) -> LaneGuest | None:
+        """Return the next guest, for a run, if it is there."""
+        if self._fresh is None:
+            self.child.read_now()
+        fresh, self._fresh = self._fresh, None
+        if fresh is not None:
+            fresh.has_begun = True
+            self.guest = fresh
+        return fresh
+
+    def leave_to_parent(self) -> None:
+        """In a forked process, close the descriptors of this lane, which belongs to the parent."""
+        fresh = self.drop_fresh()
+        if fresh is not None:
+            fresh.close()
+        self.child.close_own()
+
+    def _hear(self, fact: dict[str, Any], descriptors: list[int]) -> None:
+        if "guest" in fact:
+            channel, stdout, stderr = descriptors
+            self._fresh = LaneGuest(self, socket.socket(fileno=channel), stdout, stderr)
+            self.guest.end.tell(Ending())
+            return
+        if "left" in fact:
+            _log.debug("a lane ends, since a program has left something behind: %s", fact["left"])
+        else:
+            self.child.note(fact)
+
+    def buried(self, ending: Ending) -> None:
+        """In the reaper's thread, tell the run under way, and close what no run has."""
+        guest, fresh = self._lanes.last_of(self)
+        if guest.has_begun and not guest.is_over:
+            self.debt.end(ending, self.child.dismissed_ms)
+        guest.end.tell(ending)
+        if fresh is not None:
+            fresh.close()
+
+
+class Lanes:
+    """The lanes of one open sandbox. Methods may be called from any thread."""
+
+    def __init__(self, debt: Debt) -> None:
+        self.is_open = True
+        self._debt = debt
+        self._lock = threading.RLock()
+        self._all: set[Lane] = set()
+        self._idle: deque[Lane] = deque()
+        """The lanes without a run, the one that was asked first for its next guest in front."""
+        self._last_want = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """True if there may be no more lanes."""
+        return len(self._all) >= MOST_LANES
+
+    def begin_one(self, child: Child) -> LaneGuest:
+        """Make a lane of a sandbox whose first run has begun; return its guest."""
+        with self._lock:
+            lane = Lane(self, child, self._debt)
+            self._all.add(lane)
+        child.when_buried(lane.buried)
+        return lane.guest
+
+    def take_ready(self) -> LaneGuest | None:
+        """Return a fresh guest that is ready, or `None`."""
+        with self._lock:
+            for _ in range(len(self._idle)):
+                lane = self._idle.popleft()
+                guest = None if lane.child.stale else lane.take()
+                if guest is not None:
+                    return guest
+                if time.monotonic() - lane.asked_at > _CLEARING_SECONDS:
+                    lane.child.kill()
+                else:
+                    self._idle.append(lane)
+            self._last_want = time.monotonic()
+        return None
+
+    def expect(self, lane: Lane) -> None:
+        """Note that a lane will soon have its next guest."""
+        with self._lock:
+            if self.is_open and lane in self._all:
+                self._idle.append(lane)
+
+    def last_of(self, lane: Lane) -> tuple[LaneGuest, LaneGuest | None]:
+        """Remove a lane that has ended; return its latest run's guest, and the one that no run has taken."""
+        with self._lock:
+            self._all.discard(lane)
+            if lane in self._idle:
+                self._idle.remove(lane)
+            return lane.guest, lane.drop_fresh()
+
+    def relax(self, least: int) -> None:
+        """After some time in which there were enough lanes, end one that is idle, down to `least`."""
+        with self._lock:
+            if len(self._idle) <= least or time.monotonic() - self._last_want < _QUIET_SECONDS:
+                return
+            lane = self._idle.popleft()
+        lane.child.kill()
+
+    def close(self) -> None:
+        """End all lanes."""
+        with self._lock:
+            self.is_open = False
+            self._idle.clear()
+            lanes = list(self._all)
+        for lane in lanes:
+            lane.child.kill()
+
+    def leave_to_parent(self) -> None:
+        """In a forked process, drop the lanes, which belong to the parent."""
+        self._lock = threading.RLock()
+        self.is_open = False
+        for lane in self._all:
+            lane.leave_to_parent()
+        self._all.clear()
+        self._idle.clear()

@@ -1,0 +1,170 @@
+"""The lane of an open sandbox: what its pid 1 keeps from run to run, so that a run needs only a fresh guest.
+
+Kept are the namespaces, the control group, the root and the attached workspace; new for each run are the guest's
+process, its channel and pipes, and `/tmp` and `/dev/shm` if an earlier program has touched them. Pid 1 goes on only
+while everything that it keeps is as it was at its birth; otherwise it ends, and everything with it. All walls are built
+again around each guest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+
+from . import landlock, linux
+from .attach import mount_own
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, NoReturn
+
+    from .child import Birth
+    from .control import Control
+    from .watch import Watcher
+
+_OWN = ("/tmp", "/dev/shm")
+# The part of the memory limit that may stay charged to the control group after a run: files of the workspace, names.
+_MOST_LEFT = 64
+_LONGEST_TEXT = 4096
+_LAST_PID = "sys/kernel/ns_last_pid"
+# Counters that only grow, by the name of the group's file: a limit was met, or the group was made to wait.
+_MET = {"memory_events": b"oom_kill ", "pids_events": b"max ", "cpu_stat": b"nr_throttled "}
+
+
+def can_begin(proc: int, late: List[str]) -> bool:
+    """Return whether a sandbox can become a lane: the kernel can reset process ids, and nothing lies below `/tmp`.
+
+    `late` are the paths of the environment's directories that were attached after the root was built.
+    """
+    has_place = any(path.startswith(_OWN) for path in late)
+    return not has_place and os.access(_LAST_PID, os.F_OK, dir_fd=proc)
+
+
+class Lane:
+    """The things that stay, the checks that they are as at birth, and the birth of the next guest."""
+
+    def __init__(
+        self,
+        proc: int,
+        groups: Dict[str, int],
+        control: Control,
+        birth: Birth,
+        watcher: Watcher,
+        request: Dict[str, Any],
+        rules: int,
+        be_guest: Callable[[List[int], int], NoReturn],
+    ) -> None:
+        """Note how things are now, before any program has run.
+
+        `proc` is a full `/proc`, `request` the first run's, `rules` its Landlock ruleset. `be_guest` goes on as a
+        guest, behind all walls, with the descriptors of its standard output and error and its channel.
+        """
+        self._control = control
+        self._birth = birth
+        self._watcher = watcher
+        self._request = request
+        self._rules = rules
+        self._be_guest = be_guest
+        self._last_pid = os.open(_LAST_PID, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+        self._sockets = os.open("self/net/sockstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+        self._packets = os.open("self/net/dev", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+        self._mounts = os.open("self/mounts", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+        self._groups = groups
+        self._network = self._look_at_network()
+        self._most_left = request["machine"]["memory_mib"] * 2**20 // _MOST_LEFT
+        self._mount_events = select.poll()
+        self._mount_events.register(self._mounts, select.POLLPRI)
+        self._mount_events.poll(0)  # those until now
+        self._touched = linux.watch_folders(*_OWN)
+
+    def next_guest(self) -> int:
+        """Make a guest for the next run, and give it to the host; return its process id.
+
+        The sandbox ends, with the reason for the host, if anything is not as it was at birth.
+        """
+        reason = self._difference()
+        if reason:
+            self._control.say({"left": reason})
+            os._exit(0)
+        if self._has_read(self._touched):
+            self._mount_anew()
+        self._watcher.begin_anew()
+        channel, their_channel = socket.socketpair()
+        stdout, their_stdout = os.pipe()
+        stderr, their_stderr = os.pipe()
+        os.pwrite(self._last_pid, b"1", 0)
+        guest = os.fork()
+        if guest == 0:
+            self._be_guest([their_stdout, their_stderr, their_channel.fileno()], self._rules)
+        ours = [channel.detach(), stdout, stderr]
+        self._control.say({"guest": guest}, ours)
+        for descriptor in (*ours, their_channel.detach(), their_stdout, their_stderr):
+            os.close(descriptor)
+        return guest
+
+    def _difference(self) -> str:
+        """Return what is not as it was at birth; "" if nothing is."""
+        if not _is_alone():
+            return "processes"
+        if self._look_at_network() != self._network:
+            return "network"
+        if self._mount_events.poll(0):
+            return "mounts"
+        if self._watcher.has_met_limit or any(self._counter(name) for name in _MET):
+            return "limits"
+        usage = self._groups.get("memory_usage", -1)
+        if usage >= 0 and int(os.pread(usage, 32, 0)) > self._most_left:
+            return "memory"
+        return ""
+
+    def _look_at_network(self) -> List[bytes]:
+        """Return what the kernel counts of this network: its sockets, those of TCP that linger, and the packets."""
+        words = os.pread(self._sockets, _LONGEST_TEXT, 0).split()
+        return [words[words.index(name) + 1] for name in (b"used", b"tw")] + [
+            os.pread(self._packets, _LONGEST_TEXT, 0)
+        ]
+
+    def _counter(self, name: str) -> int:
+        file = self._groups.get(name, -1)
+        if file < 0:
+            return 0
+        for line in os.pread(file, _LONGEST_TEXT, 0).splitlines():
+            if line.startswith(_MET[name]):
+                return int(line.split()[1])
+        return 0
+
+    def _mount_anew(self) -> None:
+        """Replace `/tmp` and `/dev/shm` by empty ones, and the Landlock rules by rules about these."""
+        os.close(self._touched)
+        for place in _OWN:
+            linux.umount(place, linux.MNT_DETACH)
+        os.chdir("/")
+        mount_own(self._request["tmp_mib"], self._request["inodes"])
+        self._mount_events.poll(0)  # our own
+        self._touched = linux.watch_folders(*_OWN)
+        if self._rules >= 0:
+            os.close(self._rules)
+            self._rules = landlock.standing_rules(self._birth.readable, -1)
+            landlock.allow(self._rules, "/workspace", landlock.WRITE)
+
+    @staticmethod
+    def _has_read(watching: int) -> bool:
+        try:
+            return bool(os.read(watching, _LONGEST_TEXT))
+        except BlockingIOError:
+            return False
+
+
+def _is_alone() -> bool:
+    """Return whether this process is the only one in the sandbox; end all others."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+        return False
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
