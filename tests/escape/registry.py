@@ -14,6 +14,7 @@ from tests.escape import (
     injection,
     kernel,
     labels,
+    lanes,
     leaks,
     namespaces,
     paths,
@@ -42,6 +43,7 @@ GROUPS: tuple[Group, ...] = (
     forks.GROUP,
     dependencies.GROUP,
     labels.GROUP,
+    lanes.GROUP,
 )
 _WEAKNESSES = {
     (group, what): weakness

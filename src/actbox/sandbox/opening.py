@@ -97,6 +97,11 @@ def open_sandbox(
             f"the {engine} engine cannot keep all that programs write, wherever they write it, to Limits.disk_mib here;"
             " the linux engine can"
         )
+    if policy.namespaces == "run" and not box.traits.lanes:
+        raise Unsupported(
+            f"the {engine} engine has no lanes that Policy.namespaces could rule out; leave it at 'lane', or take the"
+            " linux engine"
+        )
     box._opener = partial(
         _open_again, engine=engine, allow_unisolated=allow_unisolated, upstream=upstream, options=dict(options)
     )

@@ -91,7 +91,8 @@ def be_child(birth: Birth) -> NoReturn:
     try:
         linux.set_name("actbox-init")
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
         # The filter keeps a guest from signalling us, but the kernel would do it for the guest, which has our user, as
         # the owner of a descriptor (F_SETOWN). So we handle none, and read what has come from a descriptor.
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())

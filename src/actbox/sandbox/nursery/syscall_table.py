@@ -149,7 +149,7 @@ ALLOWED: tuple[tuple[str, str], ...] = (
     ),
     (
         "Use sockets: the network namespace decides what they reach.",
-        "connect accept accept4 bind listen getsockname getpeername getsockopt shutdown sendto "
+        "connect accept accept4 bind listen getsockname getpeername shutdown sendto "
         "recvfrom sendmsg recvmsg sendmmsg recvmmsg",
     ),
     (
@@ -202,6 +202,7 @@ _PRCTLS = (
 )
 _SOCKET_TYPE_MASK = 0xF
 _ATTACHING = (26, 50, 51, 52)  # SO_ATTACH_FILTER SO_ATTACH_BPF SO_ATTACH_REUSEPORT_CBPF SO_ATTACH_REUSEPORT_EBPF
+_PASS_PIDFD, _PEER_PIDFD = 76, 77  # SO_PASSPIDFD SO_PEERPIDFD
 _MAP_SHARED_ANONYMOUS, _MAP_TYPE_AND_ANONYMOUS = 0x21, 0x2F
 _FILTER_FLAG_NEW_LISTENER = 0x8
 _WATCHER = 1
@@ -257,7 +258,15 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     (
         "Options of sockets, but no programs for the kernel to run: it has little room for those of all sandboxes.",
         "setsockopt",
-        (NeverWith(2, _ATTACHING, errno.EPERM, other=1, when=socket.SOL_SOCKET),),
+        (
+            NeverWith(2, _ATTACHING, errno.EPERM, other=1, when=socket.SOL_SOCKET),
+            NeverWith(2, (_PASS_PIDFD,), errno.ENOPROTOOPT, other=1, when=socket.SOL_SOCKET),
+        ),
+    ),
+    (
+        "Ask for them, but for no descriptor of the process at the other end: of the channel's, that is pid 1.",
+        "getsockopt",
+        (NeverWith(2, (_PASS_PIDFD, _PEER_PIDFD), errno.ENOPROTOOPT, other=1, when=socket.SOL_SOCKET),),
     ),
     (
         "Requests that only ask or concern one's own descriptor; never TIOCSTI or TIOCLINUX, which type for others.",

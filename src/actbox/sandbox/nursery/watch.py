@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from .machine_files import MachineFiles
 
+    Ended = list[tuple[int, int, resource.struct_rusage]]
+
     class Guests(Protocol):
         """The guests under watch: `OneGuest`, or the `Family` of a forkable session."""
 
@@ -472,7 +474,7 @@ def watch(
     while True:
         events = poll.poll(max(next_look - time.monotonic(), 0) * 1000 if taken else None)
         ready = [descriptor for descriptor, _ in events]
-        ended: list[tuple[int, int, resource.struct_rusage]] = []
+        ended: Ended = []
         if signals in ready:
             os.read(signals, _SIGNALS_BYTES)
             ended = _reap()
@@ -485,15 +487,12 @@ def watch(
                 take(*request)
                 taken = True
                 next_look = time.monotonic() + watcher.pause()
-            else:
-                guests.answer(op, *request)
-                if op == "next":
-                    taken, is_held = False, False
-        for pid, status, usage in ended:
-            if not taken:
-                control.say({"failure": "its process ended before a program was begun in it"})
-                os._exit(0)
-            guests.reaped(pid, status, usage, watcher.passed)
+                continue
+            _tell_ends(ended, guests, watcher, control, taken)
+            guests.answer(op, *request)
+            if op == "next":
+                taken = is_held = False
+        _tell_ends(ended, guests, watcher, control, taken)
         if taken and time.monotonic() >= next_look:
             if is_held:
                 watcher.let_go_on()
@@ -502,6 +501,16 @@ def watch(
             still = 0.0 if watcher.passed else watcher.hold_back()
             is_held = still > 0
             next_look = time.monotonic() + (still or watcher.pause())
+
+
+def _tell_ends(ended: Ended, guests: Guests, watcher: Watcher, control: Control, taken: bool) -> None:
+    """Handle the ends of processes; without a run the sandbox has failed."""
+    for pid, status, usage in ended:
+        if not taken:
+            control.say({"failure": "its process ended before a program was begun in it"})
+            os._exit(0)
+        guests.reaped(pid, status, usage, watcher.passed)
+    ended.clear()
 
 
 def _signal_all(number: int) -> None:
@@ -514,9 +523,9 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _reap() -> list[tuple[int, int, resource.struct_rusage]]:
+def _reap() -> Ended:
     """Reap the processes that have ended; return the id, status and use of each."""
-    ended = []
+    ended: Ended = []
     try:
         while (one := os.wait4(-1, os.WNOHANG))[0]:
             ended.append(one)

@@ -59,7 +59,7 @@ async def why_not_born(base: Base) -> str:
     """Run an empty program; return why its sandbox could not be made, or "" if it could."""
     sandbox = LinuxSandbox(Policy())
     sandbox._base = base
-    sandbox._tries_birth = False
+    sandbox._tries_birth = sandbox._has_lanes = False
     async with sandbox:
         error = (await sandbox.run("")).error
     return error.message if error is not None and error.kind is ErrorKind.SANDBOX else ""

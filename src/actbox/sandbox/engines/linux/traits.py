@@ -39,6 +39,7 @@ def linux_traits(groups: Support | None, environment: str = HOST) -> Traits:
         cwd=True,
         sessions=True,
         fork=True,
+        lanes=True,
         notes=_notes(groups),
     )
 

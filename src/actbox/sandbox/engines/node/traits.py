@@ -34,6 +34,7 @@ def node_traits(linux: Traits, node: Node, environment: str = HOST) -> Traits:
         python="none",
         dependencies=True,
         session_packages=False,
+        lanes=False,
         packages="what Node has built in, and "
         + ("files in /workspace" if environment in (HOST, CLEAN) else f"those of the environment {environment}"),
         least_memory_mib=48,

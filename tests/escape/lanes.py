@@ -1,0 +1,305 @@
+"""Attempts against lanes: what a program leaves for the next program of the same open sandbox, or does to its pid 1."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, stopped, unproven
+from tests.escape.ground import Ground
+from tests.escape.program import source_of, verdict_of
+
+GROUP = Group("lanes", Bare.NOTHING_THERE)
+
+# The guest's own code lies in the program's process: it says that nothing is left, whatever there is.
+_LIE = (
+    "import sys\n"
+    "for name, module in list(sys.modules.items()):\n"
+    "    if name.endswith('guest.main'): module.is_alone = lambda: True\n"
+)
+# Two sockets that hold each other in transit; the kernel frees them some time after their processes have ended.
+_IN_TRANSIT = (
+    "import array, socket\n"
+    "def keep_in_transit(*held):\n"
+    "    one, other = socket.socketpair()\n"
+    "    rights = array.array('i', [one.fileno(), other.fileno(), *held])\n"
+    "    one.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
+    "    other.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
+)
+_WORD = "thalassocracy-of-run-one"
+_SEARCH = (
+    "found = []\n"
+    "for line in open('/proc/self/maps').readlines():\n"
+    "    first, last = (int(x, 16) for x in line.split()[0].split('-'))\n"
+    "    if line.split()[1][0] == 'r' and not line.rstrip().endswith(('[vvar]', '[vvar_vclock]', '[vsyscall]')):\n"
+    "        with open('/proc/self/mem', 'rb', 0) as memory:\n"
+    "            memory.seek(first)\n"
+    f"            if {_WORD[::-1]!r}.encode() in memory.read(last - first)[::-1]: found.append(line)\n"
+    "verdict(bool(found), found)"
+)
+
+_RESIDUE: dict[str, tuple[str, str]] = {
+    "leave a process": (
+        _LIE + "import os, time\nif os.fork() == 0:\n    while True: time.sleep(1)",
+        "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
+    ),
+    "leave a process that forks for ever": (
+        _LIE + "import os\nif os.fork() == 0:\n    while True:\n        if os.fork(): os._exit(0)",
+        "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
+    ),
+    "leave a thread and a session leader": (
+        _LIE + "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    time.sleep(60)",
+        "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
+    ),
+    "leave a file in /tmp": ("open('/tmp/left', 'w').write('x')", "verdict(os.path.exists('/tmp/left'))"),
+    "leave a file in shared memory": (
+        "open('/dev/shm/left', 'w').write('x')",
+        "verdict(bool(os.listdir('/dev/shm')), os.listdir('/dev/shm'))",
+    ),
+    "leave the mode of /tmp changed": (
+        "import os\nos.chmod('/tmp', 0o700)",
+        "import stat\nverdict(stat.S_IMODE(os.stat('/tmp').st_mode) != 0o1777, oct(os.stat('/tmp').st_mode))",
+    ),
+    "leave the times of /tmp changed": (
+        "import os\nos.utime('/tmp', (1, 1))",
+        "verdict(os.stat('/tmp').st_mtime == 1, os.stat('/tmp').st_mtime)",
+    ),
+    "leave the times of a directory that is empty again": (
+        "import os\nos.mkdir('/dev/shm/x')\nos.utime('/dev/shm', (1, 1))\nos.rmdir('/dev/shm/x')\nos.utime('/dev/shm', (1, 1))",
+        "verdict(os.stat('/dev/shm').st_mtime == 1, os.stat('/dev/shm').st_mtime)",
+    ),
+    "leave a socket that listens": (
+        _IN_TRANSIT + "sock = socket.create_server(('127.0.0.1', 4711))\nkeep_in_transit(sock.fileno())",
+        "refused(lambda: socket.create_connection(('127.0.0.1', 4711), 0.2))",
+    ),
+    "leave a local socket by a name that is no file": (
+        _IN_TRANSIT
+        + "sock = socket.socket(socket.AF_UNIX)\nsock.bind('\\0left')\nsock.listen()\nkeep_in_transit(sock.fileno())",
+        "one = socket.socket(socket.AF_UNIX)\nrefused(lambda: one.connect('\\0left') or 'connected')",
+    ),
+    "leave a port that is taken": (
+        _IN_TRANSIT + "sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nsock.bind(('127.0.0.1', 4712))\n"
+        "keep_in_transit(sock.fileno())",
+        "one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ntry: one.bind(('127.0.0.1', 4712))\n"
+        "except OSError as error: verdict(True, error)\nelse: verdict(False)",
+    ),
+    "leave a connection that lingers": (
+        "import socket\nserver = socket.create_server(('127.0.0.1', 0))\nname = server.getsockname()\n"
+        "one = socket.create_connection(name)\nother, _ = server.accept()\none.close()\nother.close()",
+        "lines = open('/proc/self/net/tcp').read().splitlines()[1:]\nverdict(bool(lines), lines)",
+    ),
+    "leave packets that were counted": (
+        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x' * 999, ('127.0.0.1', 4713))",
+        "lines = [l.split() for l in open('/proc/self/net/dev') if l.strip().startswith('lo:')]\n"
+        "verdict(lines[0][1:3] != ['0', '0'], lines)",
+    ),
+    "leave packets that were counted in the second protocol": (
+        "import socket\nsocket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x' * 999, ('::1', 4713))",
+        "lines = [l.split() for l in open('/proc/self/net/dev') if l.strip().startswith('lo:')]\n"
+        "verdict(lines[0][1:3] != ['0', '0'], lines)",
+    ),
+    "leave datagrams that nobody has read": (
+        _IN_TRANSIT + "sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\nsock.bind('\\0mail')\n"
+        "sock.connect('\\0mail')\nsock.send(b'x')\nkeep_in_transit(sock.fileno())",
+        "one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\nrefused(lambda: one.connect('\\0mail') or 'connected')",
+    ),
+    "use up watches of files": (
+        _IN_TRANSIT + "import ctypes\nlibc = ctypes.CDLL(None)\nmade = []\n"
+        "while (fd := libc.inotify_init()) >= 0: made.append(fd)\nkeep_in_transit(*made)",
+        "libc = library()[1]\nmade = [libc.inotify_init() for _ in range(8)]\nverdict(min(made) < 0, made)",
+    ),
+    "shift the numbers of processes": (
+        "import os\nfor _ in range(20):\n    if os.fork() == 0: os._exit(0)\n    os.wait()",
+        "verdict(os.getpid() != 2, os.getpid())",
+    ),
+    "leave a signal that waits": (
+        "import os, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\nos.kill(os.getpid(), signal.SIGUSR1)",
+        "import signal\nverdict(bool(signal.sigpending() or signal.pthread_sigmask(signal.SIG_BLOCK, [])), signal.sigpending())",
+    ),
+    "leave a signal that is ignored": (
+        "import signal\nfor n in range(1, 32):\n    if n not in (9, 19): signal.signal(n, signal.SIG_IGN)",
+        "import signal\nleft = [n for n in range(1, 32) if n not in (9, 13, 19, 25) and signal.getsignal(n) is signal.SIG_IGN]\n"
+        "verdict(bool(left), left)",
+    ),
+    "leave a timer": (
+        "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0.05)",
+        "import signal, time\ntime.sleep(0.1)\nverdict(signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0))",
+    ),
+    "leave limits lowered": (
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))\nresource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))",
+        "import resource\nverdict(resource.getrlimit(resource.RLIMIT_NOFILE)[1] == 30, resource.getrlimit(resource.RLIMIT_NOFILE))",
+    ),
+    "leave its place in the queue": (
+        "import os\nos.nice(7)\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
+        "verdict(os.nice(0) != 0, os.nice(0))",
+    ),
+    "leave the mask of files": ("import os\nos.umask(0)", "verdict(os.umask(0) != 0o022)"),
+    "leave a variable": (
+        "import os\nos.environ['LEFT'] = 'x'\nos.putenv('LEFT', 'x')",
+        "import subprocess\nout = subprocess.run(['env'], capture_output=True, text=True).stdout\nverdict('LEFT' in out, out)",
+    ),
+    "leave a module changed": (
+        "import json, builtins\njson.left = builtins.left = 1",
+        "import json, builtins\nverdict(hasattr(json, 'left') or hasattr(builtins, 'left'))",
+    ),
+    "leave a folder to work in": ("import os\nos.chdir('/tmp')", "verdict(os.getcwd() != '/workspace', os.getcwd())"),
+    "leave what it said in memory": (f"word = {_WORD!r}\nprint(word)\nword", _SEARCH),
+    "leave its name in memory": (
+        f"import ctypes, time\nctypes.CDLL(None).prctl(15, {_WORD[:15]!r}.encode())\ntime.sleep(0.2)",
+        _SEARCH.replace(repr(_WORD[::-1]), repr(_WORD[:15][::-1])),
+    ),
+    "leave the name of an open file in memory": (
+        f"import os, time\nheld = open('/workspace/{_WORD}', 'w')\nos.remove(held.name)\ntime.sleep(0.2)",
+        _SEARCH,
+    ),
+    "fill the memory that is counted": (
+        "held = open('/dev/shm/big', 'wb')\nheld.write(bytes(40 << 20))",
+        "import mmap\nheld = mmap.mmap(-1, 200 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+        "for at in range(0, len(held), 4096): held[at] = 1\nverdict(False)",
+    ),
+    "leave a lock on a file": (
+        _IN_TRANSIT + "import fcntl\nheld = open('/tmp/lock', 'w')\nfcntl.flock(held, fcntl.LOCK_EX)\nkeep_in_transit(held.fileno())",
+        "import fcntl\none = open('/tmp/lock', 'w')\ntry: fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except OSError as error: verdict(True, error)\nelse: verdict(False)",
+    ),
+    "leave a mount seen": (
+        "import os\nos.makedirs('/tmp/a/b', exist_ok=True)",
+        "places = [l.split()[4] for l in open('/proc/self/mountinfo')]\n"
+        "twice = [p for p in places if places.count(p) > 1 and not p.startswith('/proc')]\nverdict(bool(twice), places)",
+    ),
+}
+
+
+def _leaves(what: str, leave: str, look: str) -> None:
+    @GROUP.function(what)
+    async def _(ground: Ground) -> Verdict:
+        box = await ground.open()
+        await box.run("1")
+        for _ in range(3):
+            left = await box.run(source_of(leave, ground.things), timeout=20)
+            if left.error is not None and "Error" in left.error.type:
+                return unproven(left.error)
+            seen = verdict_of(await box.run(source_of(look, ground.things), timeout=20))
+            if seen.outcome.value != "stopped":
+                return seen
+        return seen
+
+
+for _what, (_leave, _look) in _RESIDUE.items():
+    _leaves(_what, _leave, _look)
+
+
+@GROUP.function("hold pid 1 by its own channel")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    code = (
+        "import stat\nheld = []\nfor n in range(3, 64):\n"
+        "    try:\n        if stat.S_ISSOCK(os.fstat(n).st_mode): held.append(n)\n    except OSError: pass\n"
+        "got = []\nfor n in held:\n    one = socket.socket(fileno=os.dup(n))\n    for option in (76, 77):\n"
+        "        try: got.append(one.getsockopt(socket.SOL_SOCKET, option))\n        except OSError: pass\n"
+        "    try: one.setsockopt(socket.SOL_SOCKET, 76, 1)\n    except OSError: pass\n    else: got.append('passes')\n"
+        "if not held: not_applicable('there is no socket')\nverdict(bool(got), got)"
+    )
+    for _ in range(2):
+        seen = await ground.tries(box, code)
+        if seen.outcome.value != "stopped":
+            return seen
+    return seen
+
+
+@GROUP.function("signal pid 1 as the owner of a descriptor")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    code = (
+        "import fcntl, os, socket\none, other = socket.socketpair()\n"
+        "for number in (*range(1, 9), *range(10, 19), *range(20, 32), 34, 40, 64):\n"
+        "    fcntl.fcntl(one, fcntl.F_SETOWN, 1)\n    fcntl.fcntl(one, 10, number)\n"
+        "    fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)\n    other.send(b'x')\n"
+    )
+    results = [await box.run(code) for _ in range(3)]
+    results.append(await box.run("print('still here')"))
+    return escaped_if(not all(result.success for result in results), [result.error for result in results])
+
+
+@GROUP.function("come to its end at each instant of the handover")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    wrong: list[Any] = []
+    for instant in range(24):
+        code = (
+            "import os, signal, sys, threading, time\n"
+            "for name, module in list(sys.modules.items()):\n"
+            "    if name.endswith('guest.main'): main = module\n"
+            "send = main.send_result\n"
+            "def send_and_end(channel, done):\n"
+            f"    done['alone'] = {instant % 2 == 0}\n"
+            f"    if {instant % 3 == 0}: os.fork()\n"
+            "    sent = send(channel, done)\n"
+            f"    time.sleep({instant % 5 * 0.0005})\n"
+            f"    os.kill(os.getpid(), {[9, 11, 15, 19][instant % 4]}) if {instant % 8 != 7} else os._exit({instant})\n"
+            "    return sent\n"
+            "main.send_result = send_and_end\nprint('one')"
+        )
+        await box.run(code, timeout=5)
+        after = await box.run("import os\n[os.getpid(), sorted(n for n in os.listdir('/proc') if n.isdigit())]")
+        if after.value != [2, ["2"]]:
+            wrong.append([instant, after.value, after.error])
+    return escaped_if(bool(wrong), wrong)
+
+
+@GROUP.function("attack what pid 1 makes between runs")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    attacker = _LIE + (
+        "import os, signal, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    for _ in range(8): os.fork()\n"
+        "    while True:\n"
+        "        for n in os.listdir('/proc'):\n"
+        "            if not n.isdigit() or int(n) == os.getpid(): continue\n"
+        "            for name in ('mem', 'oom_score_adj', 'comm'):\n"
+        "                try: os.write(os.open(f'/proc/{n}/{name}', os.O_WRONLY), b'attacked')\n"
+        "                except OSError: pass\n"
+        "            try: os.kill(int(n), signal.SIGSTOP)\n"
+        "            except OSError: pass\n"
+    )
+    wrong: list[Any] = []
+    for _ in range(6):
+        await box.run(attacker, timeout=10)
+        after = await box.run("import os\n[os.getpid(), open('/proc/self/comm').read(), len(os.listdir('/proc/self/task'))]")
+        if after.value != [2, "actbox-guest\n", 1]:
+            wrong.append([after.value, after.error])
+    return escaped_if(bool(wrong), wrong)
+
+
+@GROUP.function("have fewer walls as a later guest")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    code = (
+        "import os, ctypes\n"
+        "status = dict(l.split(':\\t', 1) for l in open('/proc/self/status') if ':\\t' in l)\n"
+        "{n: status[n] for n in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp', 'Uid', 'Gid',"
+        " 'Groups', 'SigBlk', 'SigIgn', 'SigPnd', 'ShdPnd', 'NSpid', 'Threads')}"
+        " | {'dumpable': ctypes.CDLL(None).prctl(3), 'fds': sorted(os.listdir('/proc/self/fd')),"
+        " 'oom': open('/proc/self/oom_score_adj').read(), 'sid': os.getsid(0), 'ppid': os.getppid(),"
+        " 'cgroup': open('/proc/self/cgroup').read()}"
+    )
+    seen = [(await box.run(code)).value for _ in range(4)]
+    if None in seen:
+        return unproven(seen)
+    return escaped_if(any(one != seen[0] for one in seen), seen)
+
+
+@GROUP.function("be in one place with a run at the same time")
+async def _(ground: Ground) -> Verdict:
+    if ground.traits.walls != "run":
+        raise NotApplicable("runs at once share a place on this engine, and it says so")
+    box = await ground.open()
+    code = "import os, time\nopen('/tmp/mark', 'w')\ntime.sleep(0.2)\nsorted(n for n in os.listdir('/proc') if n.isdigit())"
+    for _ in range(3):
+        results = await asyncio.gather(*(box.run(code) for _ in range(4)))
+        seen = [result.value for result in results]
+        if seen != [["2"]] * 4:
+            return escaped_if(True, seen)
+    return stopped(seen)

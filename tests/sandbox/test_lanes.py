@@ -1,0 +1,314 @@
+"""Lanes: what an open sandbox keeps between its runs, when it goes on, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import actbox
+from actbox import InvalidValue, Limits, Policy, Sandbox, Unsupported
+from actbox.sandbox.engines.linux import lanes as lanes_module
+from actbox.sandbox.engines.linux.child import Child
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
+from actbox.sandbox.engines.linux.lanes import MOST_LANES, Lanes
+from actbox.sandbox.nursery.seccomp import allowed_names
+from tests.conftest import engine_check
+from tests.waiting import until
+
+_PLACE = "import os\n[os.readlink('/proc/self/ns/' + name) for name in ('pid', 'mnt', 'net', 'ipc', 'uts', 'user')]"
+
+
+@pytest.fixture(autouse=True)
+def linux_works() -> None:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+
+
+@pytest.fixture
+def begun() -> Iterator[list[dict[str, Any]]]:
+    """The requests with which runs began in sandboxes that had none before."""
+    actbox.run("")  # so that the engine has been tried
+    requests: list[dict[str, Any]] = []
+    begin = Child.begin
+
+    def noted(self: Child, request: dict[str, Any], *rest: Any) -> None:
+        requests.append(request)
+        begin(self, request, *rest)
+
+    with mock.patch.object(Child, "begin", noted):
+        yield requests
+
+
+def lanes_of(box: Sandbox) -> Lanes:
+    assert isinstance(box, LinuxSandbox)
+    assert box._lanes is not None
+    return box._lanes
+
+
+async def ready(box: Sandbox) -> None:
+    """Wait until a lane of a sandbox has its next guest, or none is expected any more."""
+
+    def is_there() -> bool:
+        idle = list(lanes_of(box)._idle)
+        for lane in idle:
+            lane.child.read_now()
+        return not idle or any(lane._fresh is not None or lane.child.ended for lane in idle)
+
+    await until(is_there)
+
+
+async def test_runs_that_leave_nothing_follow_one_another_in_one_place(begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        places = []
+        for _ in range(5):
+            places.append((await box.run(_PLACE)).value)
+            await ready(box)
+    assert places == [places[0]] * 5
+    assert len(begun) == 1
+
+
+async def test_each_run_has_a_fresh_process_and_fresh_folders() -> None:
+    look = "import os, sys\nseen = [os.getpid(), 'mark' in globals(), os.listdir('/tmp'), os.listdir('/dev/shm')]\n"
+    leave = "mark = 1\nopen('/tmp/x', 'w').close()\nopen('/dev/shm/y', 'w').close()\nopen('kept', 'w').close()\nseen"
+    async with actbox.open_sandbox("linux") as box:
+        for _ in range(4):
+            assert (await box.run(look + leave)).value == [2, False, [], []]
+            await ready(box)
+        assert (await box.run("import os\n'kept' in os.listdir()")).value is True
+        assert len(lanes_of(box)._all) == 1
+
+
+async def test_a_policy_can_ask_for_new_namespaces_for_each_run(begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux", policy=Policy(namespaces="run")) as box:
+        places = [(await box.run(_PLACE)).value for _ in range(3)]
+        assert isinstance(box, LinuxSandbox) and box._lanes is None
+    assert len({str(place) for place in places}) == 3
+    assert not any("lane" in request for request in begun)
+
+
+def test_an_engine_without_the_choice_refuses_it() -> None:
+    with pytest.raises(Unsupported, match="namespaces"):
+        actbox.open_sandbox("process", policy=Policy(namespaces="run"), allow_unisolated=True)
+    with pytest.raises(InvalidValue, match="'lane' or 'run'"):
+        Policy(namespaces="both")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        ("raise ValueError('x')", 1),
+        ("raise SystemExit(3)", 3),
+        ("def", 1),
+        ("import sys\nsys.stdin.read()", 0),
+        ("import os\nos.environ['A'] = 'b'\nos.chdir('/')", 0),
+    ],
+)
+async def test_a_lane_goes_on_after(code: str, exit_code: int, begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert (await box.run(code)).exit_code == exit_code
+        await ready(box)
+        assert (await box.run("1 + 1")).value == 2
+    assert len(begun) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nos.kill(os.getpid(), 9)",
+        "import os\nos._exit(0)",
+        "import os\nos._exit(231)",
+        "import subprocess\nsubprocess.run(['true'])",
+        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))",
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
+    ],
+)
+async def test_a_lane_ends_after(code: str, begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        await box.run(code)
+        await ready(box)
+        assert (await box.run("1 + 1")).value == 2
+    assert len(begun) == 2
+
+
+async def test_a_run_that_met_a_limit_ends_its_lane() -> None:
+    limits = Limits(processes=3, memory_mib=256)
+    code = "import threading, time\nfor _ in range(5):\n    threading.Thread(target=time.sleep, args=(0.2,)).start()"
+    async with actbox.open_sandbox("linux", policy=Policy(limits=limits)) as box:
+        assert not (await box.run(code)).success
+        await ready(box)
+        again = await box.run("import threading\nt = threading.Thread(target=print)\nt.start()\nt.join()\n1 + 1")
+        assert (again.value, again.error) == (2, None)
+
+
+async def test_runs_at_once_never_share_a_lane() -> None:
+    code = "import os, time\ntime.sleep(0.1)\nos.readlink('/proc/self/ns/pid')"
+    async with actbox.open_sandbox("linux") as box:
+        for _ in range(3):
+            results = await asyncio.gather(*(box.run(code) for _ in range(5)))
+            assert len({result.value for result in results}) == 5
+
+
+async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> None:
+    seen = set()
+    for _ in range(3):
+        async with actbox.open_sandbox("linux") as box:
+            for _ in range(2):
+                seen.add((await box.run("import os\nos.readlink('/proc/self/ns/pid')")).value)
+                await ready(box)
+            children = [lane.child for lane in lanes_of(box)._all]
+            assert len(children) == 1
+        await until(lambda: all(child.buried for child in children))  # noqa: B023
+    assert len(seen) == 3
+
+
+async def test_programs_of_map_and_run_alone_have_no_lane(begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        for _ in range(2):
+            assert (await box.run_alone("1 + 1")).value == 2
+        assert [result.value async for result in box.map(["1", "2", "3"])] == [1, 2, 3]
+    assert not any("lane" in request for request in begun)
+
+
+async def test_commands_and_sessions_leave_a_lane_alone(begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert (await box.run("1")).value == 1
+        assert (await box.execute("echo x")).stdout == "x\n"
+        async with box.session() as session:
+            assert (await session.run("2")).value == 2
+        await ready(box)
+        assert (await box.run("3")).value == 3
+    assert [request.get("lane", False) for request in begun] == [True, False, False]
+
+
+async def test_a_run_in_a_lane_has_standard_input_and_can_be_stopped() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        await box.run("1")
+        await ready(box)
+        result = await box.run("while True: pass", timeout=0.3)
+        assert result.exit_code == 124
+        assert (await box.run("1 + 1")).value == 2
+        await ready(box)
+        running = asyncio.create_task(box.run("print('on', flush=True)\nwhile True: pass"))
+        await until(lambda: any(lane.guest.has_begun and not lane.guest.is_over for lane in lanes_of(box)._all))
+        await box.stop()
+        assert (await running).exit_code == 137
+        assert not lanes_of(box)._all or all(lane.child.ended for lane in lanes_of(box)._all)
+
+
+async def test_more_runs_at_once_than_lanes_get_sandboxes_of_their_own() -> None:
+    with mock.patch.object(lanes_module, "MOST_LANES", 2):
+        async with actbox.open_sandbox("linux") as box:
+            code = "import time\ntime.sleep(0.1)\n1"
+            results = await asyncio.gather(*(box.run(code) for _ in range(5)))
+            assert [result.value for result in results] == [1] * 5
+            assert len(lanes_of(box)._all) <= 2
+    assert MOST_LANES > 2
+
+
+async def test_a_lane_is_replaced_after_many_runs(begun: list[dict[str, Any]]) -> None:
+    with mock.patch.object(lanes_module, "_MOST_RUNS", 2):
+        async with actbox.open_sandbox("linux") as box:
+            for _ in range(4):
+                assert (await box.run("1")).value == 1
+                await ready(box)
+    assert len(begun) == 2
+
+
+async def test_idle_lanes_end_after_some_time() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        await asyncio.gather(*(box.run("import time\ntime.sleep(0.05)") for _ in range(3)))
+        lanes = lanes_of(box)
+        assert len(lanes._all) == 3
+        with mock.patch.object(lanes_module, "_QUIET_SECONDS", -1):
+            for _ in range(5):
+                lanes.relax(1)
+        await until(lambda: len(lanes._all) == 1)
+        assert (await box.run("1 + 1")).value == 2
+
+
+async def test_a_lane_that_does_not_come_back_is_ended(begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        with mock.patch.object(Child, "tell"):  # pid 1 never hears that it should go on
+            await box.run("1")
+        (lane,) = lanes_of(box)._all
+        with mock.patch.object(lanes_module, "_CLEARING_SECONDS", -1):
+            assert (await box.run("1 + 1")).value == 2
+        await until(lambda: lane.child.ended)
+    assert len(begun) == 2
+
+
+async def test_processor_time_of_earlier_runs_does_not_count() -> None:
+    limits = Limits(cpu_seconds=1, wall_seconds=30)
+    burn = "import time\nwhile time.process_time() < 0.4: pass\n1"
+    async with actbox.open_sandbox("linux", policy=Policy(limits=limits)) as box:
+        for _ in range(4):
+            result = await box.run(burn)
+            assert (result.value, result.error) == (1, None)
+
+
+@pytest.mark.slow
+def test_a_forked_process_leaves_lanes_to_its_parent(tmp_path: Path) -> None:
+    code = """
+import asyncio, os, actbox
+async def main():
+    async with actbox.open_sandbox("linux") as box:
+        await box.run("1")
+        child = os.fork()
+        if child == 0:
+            try:
+                await box.run("1")
+            except actbox.ActboxError as error:
+                print("child:", type(error).__name__, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print("parent:", (await box.run("1 + 1")).value, len(box._lanes._all), flush=True)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert "parent: 2 1" in done.stdout, (done.stdout, done.stderr)
+    assert "child: " in done.stdout, (done.stdout, done.stderr)
+
+
+def test_the_filter_rules_out_what_a_program_could_leave_in_the_kernel() -> None:
+    families = (
+        "shmget semget msgget mq_open add_key request_key keyctl memfd_create memfd_secret io_setup io_uring_setup "
+        "fanotify_init userfaultfd perf_event_open bpf name_to_handle_at setxattr fsetxattr lsetxattr"
+    )
+    for forkable in (False, True):
+        for counted in (False, True):
+            assert not allowed_names(chroot=forkable, counted=counted).intersection(families.split())
+
+
+async def test_pid_1_of_a_lane_is_the_same_from_outside_before_and_after_runs() -> None:
+    def of(process: int) -> dict[str, str]:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        facts = dict(line.split(":", 1) for line in lines)
+        names = ("SigBlk", "SigCgt", "SigPnd", "ShdPnd", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Threads")
+        seen = {name: facts[name].strip() for name in names}
+        seen["oom"] = Path(f"/proc/{process}/oom_score_adj").read_text()
+        seen["limits"] = Path(f"/proc/{process}/limits").read_text()
+        seen["descriptors"] = str(len(os.listdir(f"/proc/{process}/fd"))) if os.geteuid() == 0 else ""
+        return seen
+
+    async with actbox.open_sandbox("linux") as box:
+        await box.run("1")
+        await ready(box)
+        (lane,) = lanes_of(box)._all
+        fields = Path(f"/proc/self/fdinfo/{lane.child._pidfd}").read_text().splitlines()
+        process = int(next(line.split()[1] for line in fields if line.startswith("Pid:")))
+        before = of(process)
+        for code in ("1", "open('/tmp/x', 'w')", "raise ValueError", "import os\nos.nice(3)"):
+            await box.run(code)
+            await ready(box)
+        await until(lambda: of(process) == before)  # once it has read of its guest's end
+        assert before["CapEff"] == f"{1 << 21:016x}"  # CAP_SYS_ADMIN, in its own user namespace
+        assert before["SigCgt"] == "0" * 16
