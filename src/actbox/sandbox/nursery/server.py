@@ -68,6 +68,8 @@ class _Nursery:
         self._identity = Identity(has_privilege())
         self._owner_namespaces: dict[int, int] = {}
         self._births = 0
+        self._shares_memory = False
+        """True once what is forked from now on shares most of this process's memory."""
         self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
@@ -85,12 +87,11 @@ class _Nursery:
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
         poll.register(wake_read, select.POLLIN)
-        shared = False
         while True:
-            found = poll.poll(_PAUSE_MS if self._births and not shared else None)
-            if not shared and (not found or self._births >= _MOST_BEFORE_SHARING):
+            found = poll.poll(_PAUSE_MS if self._births and not self._shares_memory else None)
+            if not self._shares_memory and (not found or self._births >= _MOST_BEFORE_SHARING):
                 share_memory()
-                shared = True
+                self._shares_memory = True
             for ready, _ in found:
                 if ready == wake_read:
                     os.read(wake_read, 4096)
@@ -324,7 +325,8 @@ class _Nursery:
         """Fork a sandbox that waits for a run. As root, its guests are `host_id` outside.
 
         `groups` names the request's descriptors, which are files of its control group. The answer carries the host's
-        ends: a pidfd of pid 1, its control socket, the guest's channel, stdout and stderr.
+        ends: a pidfd of pid 1, its control socket, the guest's channel, stdout and stderr; and whether the sandbox shares
+        most of this process's memory.
         """
         counted = "memory_events" in groups
         birth = Birth(
@@ -359,7 +361,7 @@ class _Nursery:
             ours.append(linux.pidfd_open(pid))  # before it is reaped, while the pid is certainly its own
             ours.remove(sync)
             os.close(sync)
-            return {"pid": pid}, ours
+            return {"pid": pid, "shares_memory": self._shares_memory}, ours
         except BaseException:
             for descriptor in ours:
                 os.close(descriptor)

@@ -77,6 +77,8 @@ class Child(GuestProcess):
         """The limit that ended the sandbox, known once it is buried."""
         self.remove_left: RemoveLeft | None = None
         """Removes what the run leaves in a file system that other runs share; its end is told after that."""
+        self.shares_memory = True
+        """False if it was born so early that each of its guests would have to copy much of its memory."""
         self.buried = False
         """True once everything that belonged to the sandbox has been removed."""
         self.dismissed_ms: float | None = None

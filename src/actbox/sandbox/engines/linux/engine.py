@@ -366,7 +366,7 @@ class LinuxSandbox(LocalSandbox):
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> GuestProcess:
         asked = [] if start.packages is None else [packages_mount(start.packages)]
-        lanes = self._lanes if self._goes_in_lane(start) else None
+        lanes = self._lanes if self._goes_in_lane(start) and child.shares_memory else None
         lanes = lanes if lanes is not None and not lanes.is_full else None
         if self._keeps_changes:
             mounts, overlays = part_overlays(mounts, self.policy.mounts, len(asked))

@@ -138,7 +138,7 @@ class Stock:
         files: dict[str, int] = {}
         try:
             files = group.open_files() if group is not None else {}
-            _, descriptors = self.ask(
+            answer, descriptors = self.ask(
                 "spawn",
                 list(files.values()),
                 groups=list(files),
@@ -162,6 +162,7 @@ class Stock:
             nursery_lives=lambda: self.nursery.starts == starts and self.nursery.lives_on(),
             is_orphan=functools.partial(self.nursery.is_gone_since, starts),
         )
+        child.shares_memory = answer["shares_memory"]
         with self._changed:
             self._children = (
                 {known for known in self._children if not known.ended} if len(self._children) > 64 else self._children
