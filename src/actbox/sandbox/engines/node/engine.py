@@ -164,7 +164,7 @@ class NodeSandbox(LinuxSandbox):
     # Replacing the Python guest by Node
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:
-        child = super()._begin(child, mounts, start)
+        super()._begin(child, mounts, start)
         if not start.command:
             child.explain = _explain
             self._become_node(child)
