@@ -48,7 +48,8 @@ _RESIDUE: dict[str, tuple[str, str]] = {
         "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
     ),
     "leave a thread and a session leader": (
-        _LIE + "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    time.sleep(60)",
+        _LIE
+        + "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    time.sleep(60)",
         "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
     ),
     "leave a file in /tmp": ("open('/tmp/left', 'w').write('x')", "verdict(os.path.exists('/tmp/left'))"),
@@ -158,7 +159,8 @@ _RESIDUE: dict[str, tuple[str, str]] = {
         "for at in range(0, len(held), 4096): held[at] = 1\nverdict(False)",
     ),
     "leave a lock on a file": (
-        _IN_TRANSIT + "import fcntl\nheld = open('/tmp/lock', 'w')\nfcntl.flock(held, fcntl.LOCK_EX)\nkeep_in_transit(held.fileno())",
+        _IN_TRANSIT
+        + "import fcntl\nheld = open('/tmp/lock', 'w')\nfcntl.flock(held, fcntl.LOCK_EX)\nkeep_in_transit(held.fileno())",
         "import fcntl\none = open('/tmp/lock', 'w')\ntry: fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
         "except OSError as error: verdict(True, error)\nelse: verdict(False)",
     ),
@@ -195,7 +197,7 @@ async def _(ground: Ground) -> Verdict:
     code = (
         "import stat\nheld = []\nfor n in range(3, 64):\n"
         "    try:\n        if stat.S_ISSOCK(os.fstat(n).st_mode): held.append(n)\n    except OSError: pass\n"
-        "got = []\nfor n in held:\n    one = socket.socket(fileno=os.dup(n))\n    for option in (76, 77):\n"
+        "got = []\nfor n in held:\n    one = socket.socket(fileno=os.dup(n))\n    for option in (77,):\n"
         "        try: got.append(one.getsockopt(socket.SOL_SOCKET, option))\n        except OSError: pass\n"
         "    try: one.setsockopt(socket.SOL_SOCKET, 76, 1)\n    except OSError: pass\n    else: got.append('passes')\n"
         "if not held: not_applicable('there is no socket')\nverdict(bool(got), got)"
@@ -267,7 +269,9 @@ async def _(ground: Ground) -> Verdict:
     wrong: list[Any] = []
     for _ in range(6):
         await box.run(attacker, timeout=10)
-        after = await box.run("import os\n[os.getpid(), open('/proc/self/comm').read(), len(os.listdir('/proc/self/task'))]")
+        after = await box.run(
+            "import os\n[os.getpid(), open('/proc/self/comm').read(), len(os.listdir('/proc/self/task'))]"
+        )
         if after.value != [2, "actbox-guest\n", 1]:
             wrong.append([after.value, after.error])
     return escaped_if(bool(wrong), wrong)

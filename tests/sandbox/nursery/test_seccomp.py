@@ -14,7 +14,18 @@ from pathlib import Path
 import pytest
 
 from actbox.sandbox.nursery import linux, seccomp, syscall_table
-from actbox.sandbox.nursery.bpf import ALLOW, KILL, choose, encode, evaluate, if_any_bit, load_number, refuse, returns
+from actbox.sandbox.nursery.bpf import (
+    ALLOW,
+    KILL,
+    choose,
+    encode,
+    evaluate,
+    if_any_bit,
+    if_one_of,
+    load_number,
+    refuse,
+    returns,
+)
 from actbox.sandbox.nursery.syscall_numbers import AUDIT_ARCH, HIGHEST, NUMBERS
 
 HEADERS = {
@@ -380,3 +391,10 @@ def _longest_path(program: bytes) -> int:
             steps = (0,)
         longest[position] = 1 + max((longest[position + 1 + step] for step in steps), default=0)
     return longest[0]
+
+
+@pytest.mark.parametrize("values", [(5,), (5, 6), (1, 5, 6, 7, 9), (2, 3, 9, 10), (26, 50, 51, 52, 76)])
+def test_code_for_several_values_refuses_these_and_no_other(values: tuple[int, ...]) -> None:
+    program = encode([*load_number(), *if_one_of(values, KILL), *returns(ALLOW)])
+    refused = [number for number in range(100) if evaluate(program, 0, number) == KILL]
+    assert refused == list(values)

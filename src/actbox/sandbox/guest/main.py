@@ -20,7 +20,16 @@ from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
 from .error_hints import describe_exception
 from .figures import catch_figures
-from .finish import EXIT_CHANNEL_LOST, EXIT_TOLD, flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
+from .finish import (
+    EXIT_CHANNEL_LOST,
+    EXIT_TOLD,
+    flush_all,
+    is_alone,
+    note_exit,
+    save_anyway,
+    send_result,
+    wait_for_threads,
+)
 from .imports import fork_by_default
 from .limits import apply_limits, data_bytes
 from .program import Compiled, compile_program, import_from, new_main, run_in, set_out

@@ -93,6 +93,21 @@ def if_equal(value: int, then: int) -> Code:
     return [(_IF_EQUAL, 0, 1, value), *returns(then)]
 
 
+def if_one_of(values: tuple[int, ...], then: int) -> Code:
+    """Return code that ends with an action if the loaded value is one of `values`, and else goes on."""
+    code = returns(then)
+    past = 1  # the end of the code, from the check that is put before what there is; only the last one jumps there
+    for first, last in reversed(_runs(values)):
+        to_action = len(code) - 1
+        if first == last:
+            code = [(_IF_EQUAL, to_action, past, first), *code]
+        else:
+            skip = past + 1 if past else 1
+            code = [(_IF_GREATER_OR_EQUAL, 0, skip, first), (_IF_GREATER_OR_EQUAL, past, to_action, last + 1), *code]
+        past = 0
+    return code
+
+
 def if_any_bit(bits: int, then: int) -> Code:
     """Return code that ends with an action if the loaded value has any of `bits`, and else goes on."""
     return [(_IF_ANY_BIT, 0, 1, bits), *returns(then)]

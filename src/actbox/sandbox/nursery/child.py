@@ -27,7 +27,7 @@ from .machine_files import MachineFiles
 from .places import ROOT
 from .root import map_no_zeros
 from .watch import OneGuest, Watcher, watch
-from .watches import bound_own
+from .watches import allow_one_more, bound_own
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -261,6 +261,8 @@ def _live(
             os.close(descriptor)
         if family is None:
             stays = "lane" in request and can_begin(proc, late)
+            if stays:
+                allow_one_more(proc)  # pid 1 watches `/tmp`
             linux.keep_capabilities(frozenset({linux.CAP_SYS_ADMIN} if stays else ()))
             if stays:
                 one.lane = Lane(proc, birth.groups, control, birth, watcher, request, rules, be_guest)

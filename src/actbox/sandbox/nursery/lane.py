@@ -115,6 +115,8 @@ class Lane:
             return "mounts"
         if self._watcher.has_met_limit or any(self._counter(name) for name in _MET):
             return "limits"
+        if self._watcher.has_read_names:
+            return "names"
         usage = self._groups.get("memory_usage", -1)
         if usage >= 0 and int(os.pread(usage, 32, 0)) > self._most_left:
             return "memory"
@@ -123,9 +125,7 @@ class Lane:
     def _look_at_network(self) -> List[bytes]:
         """Return what the kernel counts of this network: its sockets, those of TCP that linger, and the packets."""
         words = os.pread(self._sockets, _LONGEST_TEXT, 0).split()
-        return [words[words.index(name) + 1] for name in (b"used", b"tw")] + [
-            os.pread(self._packets, _LONGEST_TEXT, 0)
-        ]
+        return [words[words.index(name) + 1] for name in (b"used", b"tw")] + [os.pread(self._packets, _LONGEST_TEXT, 0)]
 
     def _counter(self, name: str) -> int:
         file = self._groups.get(name, -1)

@@ -23,6 +23,7 @@ from .bpf import (
     encode,
     if_any_bit,
     if_equal,
+    if_one_of,
     load_architecture,
     load_argument,
     load_number,
@@ -153,8 +154,7 @@ def _check(conditions: tuple[Condition, ...]) -> Code:
         elif isinstance(condition, Without):
             code += load + if_any_bit(condition.bits, refusal)
         elif isinstance(condition, NeverWith):
-            refused = [line for value in condition.values for line in if_equal(value, refusal)]
-            then = load_argument(condition.argument) + refused
+            then = load_argument(condition.argument) + if_one_of(condition.values, refusal)
             code += load_argument(condition.other) + when_equal(condition.when, then)
         elif isinstance(condition, NullWith):
             then = load_argument(condition.argument) + unless_one_of((0,), refusal)

@@ -256,17 +256,15 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         ),
     ),
     (
-        "Options of sockets, but no programs for the kernel to run: it has little room for those of all sandboxes.",
+        "Options of sockets, but no programs for the kernel to run, since it has little room for those of all sandboxes, "
+        "and no descriptors of the processes that send.",
         "setsockopt",
-        (
-            NeverWith(2, _ATTACHING, errno.EPERM, other=1, when=socket.SOL_SOCKET),
-            NeverWith(2, (_PASS_PIDFD,), errno.ENOPROTOOPT, other=1, when=socket.SOL_SOCKET),
-        ),
+        (NeverWith(2, (*_ATTACHING, _PASS_PIDFD), errno.EPERM, other=1, when=socket.SOL_SOCKET),),
     ),
     (
         "Ask for them, but for no descriptor of the process at the other end: of the channel's, that is pid 1.",
         "getsockopt",
-        (NeverWith(2, (_PASS_PIDFD, _PEER_PIDFD), errno.ENOPROTOOPT, other=1, when=socket.SOL_SOCKET),),
+        (NeverWith(2, (_PEER_PIDFD,), errno.EPERM, other=1, when=socket.SOL_SOCKET),),
     ),
     (
         "Requests that only ask or concern one's own descriptor; never TIOCSTI or TIOCLINUX, which type for others.",

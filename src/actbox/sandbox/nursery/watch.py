@@ -160,6 +160,11 @@ class Watcher:
             self._share = Share(limits["cpus"], self._seconds(self._processes()), time.monotonic())
 
     @property
+    def has_read_names(self) -> bool:
+        """True if it may have read the names of files that the tree uses, to count their memory."""
+        return "memory_mib" in self._limits and self._looks > 0
+
+    @property
     def has_met_limit(self) -> bool:
         """True if the tree was killed for a limit, or had all the processes that it may have."""
         return bool(self.passed) or self._told_crowded
@@ -385,7 +390,7 @@ class Watcher:
         except OSError:  # the process has ended, or hides this file
             return None
         try:
-            if path.endswith("stat"):
+            if path.endswith(("stat", "status")):
                 return _without_name(descriptor)
             with open(descriptor, "rb", closefd=False) as file:
                 return file.read()
@@ -400,15 +405,21 @@ def _seconds_of_reaped() -> float:
     return reaped.ru_utime + reaped.ru_stime
 
 
-_stat = bytearray(4096)  # several times the length that the kernel writes
+_text = bytearray(8192)  # several times the length that the kernel writes
 
 
 def _without_name(descriptor: int) -> bytes:
-    """Read a `stat` file, without the name that the process gave itself: the next guest inherits this memory."""
-    length = os.readv(descriptor, [_stat])
-    begin, end = _stat.find(b"("), _stat.rfind(b")", 0, length)
-    _stat[begin + 1 : end] = bytes(end - begin - 1)
-    return bytes(memoryview(_stat)[:length])
+    """Read a `stat` or `status` file, without the name that the process gave itself.
+
+    In a lane the next guest inherits this memory.
+    """
+    length = os.readv(descriptor, [_text])
+    if _text.startswith(b"Name:"):
+        begin, end = len(b"Name:"), _text.find(b"\n", 0, length)
+    else:
+        begin, end = _text.find(b"(") + 1, _text.rfind(b")", 0, length)
+    _text[begin:end] = bytes(end - begin)
+    return bytes(memoryview(_text)[:length])
 
 
 def _state(stat: bytes) -> bytes:

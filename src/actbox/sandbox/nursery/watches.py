@@ -12,8 +12,8 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Dict
 
-# Programs that watch files have one instance, or one for each of a few folders; pid 1 has one too.
-_OF_ONE = {"max_inotify_instances": 8 + 1, "max_inotify_watches": 8192}
+# Programs that watch files have one instance, or one for each of a few folders.
+_OF_ONE = {"max_inotify_instances": 8, "max_inotify_watches": 8192}
 _OF_HOST = {
     "max_inotify_instances": "/proc/sys/fs/inotify/max_user_instances",
     "max_inotify_watches": "/proc/sys/fs/inotify/max_user_watches",
@@ -23,6 +23,11 @@ _OF_HOST = {
 def bound_own(proc: int) -> None:
     """Limit this process's user namespace, which must be a sandbox's; `proc` is a full `/proc`."""
     _bound(proc, _OF_ONE)
+
+
+def allow_one_more(proc: int) -> None:
+    """Raise the limit of instances in this sandbox by one, for pid 1's own."""
+    _bound(proc, {"max_inotify_instances": _OF_ONE["max_inotify_instances"] + 1})
 
 
 def leave_half_to_host() -> None:
