@@ -107,10 +107,10 @@ class Traits:
     `await_tools` with a failed result that says so. `parallel_tools` is true if `asyncio.gather` can have several calls
     under way at once; `tools_by` is how calls travel, invisible to programs; `partial_output` is true if the output of
     an ended program is kept, and arrives during the run; `tracebacks` if an error gives the program's line and shows
-    it; `cwd` if a `Program` may have its own `cwd` and `env`; `lanes` if an open sandbox may keep the namespaces of a run
-    that left nothing behind for its next run, unless `Policy.namespaces` is `"run"`. `platforms` are those the engine
-    supports, as in `sys.platform`. Not even an empty program runs with less than `least_memory_mib`: a policy with less
-    is `Unsupported`.
+    it; `cwd` if a `Program` may have its own `cwd` and `env`; `lanes` if an open sandbox may keep the namespaces of a
+    run that left nothing behind for its next run, unless `Policy.namespaces` is `"run"`. `platforms` are those the
+    engine supports, as in `sys.platform`. Not even an empty program runs with less than `least_memory_mib`: a policy
+    with less is `Unsupported`.
     """
 
     engine: str

@@ -325,8 +325,8 @@ class _Nursery:
         """Fork a sandbox that waits for a run. As root, its guests are `host_id` outside.
 
         `groups` names the request's descriptors, which are files of its control group. The answer carries the host's
-        ends: a pidfd of pid 1, its control socket, the guest's channel, stdout and stderr; and whether the sandbox shares
-        most of this process's memory.
+        ends: a pidfd of pid 1, its control socket, the guest's channel, stdout and stderr; and whether the sandbox
+        shares most of this process's memory.
         """
         counted = "memory_events" in groups
         birth = Birth(

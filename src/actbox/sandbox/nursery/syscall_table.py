@@ -256,8 +256,8 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         ),
     ),
     (
-        "Options of sockets, but no programs for the kernel to run, since it has little room for those of all sandboxes, "
-        "and no descriptors of the processes that send.",
+        "Options of sockets, but no programs for the kernel to run, since it has little room for those of all "
+        "sandboxes, and no descriptors of the processes that send.",
         "setsockopt",
         (NeverWith(2, (*_ATTACHING, _PASS_PIDFD), errno.EPERM, other=1, when=socket.SOL_SOCKET),),
     ),

@@ -35,8 +35,8 @@ from .debt import Debt
 from .family import Family
 from .hierarchies import support
 from .input_folder import InputFolder
-from .lanes import LaneGuest, Lanes
 from .interpreter import Base, base_of
+from .lanes import LaneGuest, Lanes
 from .pool import MOST_READY, Pool
 from .stock import Points, Stock, inodes_for, packages_mount, shared_mounts
 from .stored import StoredWorkspace, close_all, part_overlays

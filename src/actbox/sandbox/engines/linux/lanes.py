@@ -1,4 +1,4 @@
-"""The lanes of one open sandbox as the host holds them: sandboxes whose pid 1 stays, each with a fresh guest for each run.
+"""The lanes of one open sandbox as the host holds them: each run has a fresh guest, and pid 1 stays.
 
 A lane begins as an ordinary waiting sandbox, with its first run. After a run that left nothing behind, pid 1 makes the
 next guest (`nursery/lane.py`), which waits for the next run of the same open sandbox. After any other run, and whenever
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import threading
 import time
