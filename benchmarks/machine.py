@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ def machine() -> dict[str, object]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "actbox": actbox.__version__,
+        "commit": _commit(),
         "versions": versions(),
         "user": "root" if os.geteuid() == 0 else "an ordinary user",
         "load": round(os.getloadavg()[0], 2),
@@ -39,6 +41,15 @@ def machine_text(machine: Mapping[str, Any]) -> str:
         f"{machine['date']}, {machine['processors']} × {machine['processor']}{emulated}, Linux {machine['kernel']},"
         f" Python {machine['python']}, load before {machine['load']}"
     )
+
+
+def _commit() -> str:
+    """Return the commit of this checkout, with a `+` if files differ from it."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--exclude=*", "--dirty=+"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"  # a copy of the sources that is no checkout
 
 
 def _field(path: str, name: str) -> str:
