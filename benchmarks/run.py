@@ -32,7 +32,7 @@ from parts import ENGINES, PARTS, SUBJECTS, chosen
 from passes import Found, Pass, keep
 from peers import reason_of
 from report import PAGE, page, show
-from verdict import Verdict, Watch
+from verdict import Verdict, Watch, load_before
 
 import actbox
 
@@ -55,7 +55,7 @@ def _end_with_parent() -> None:
 
 def measure(names: list[str], effort: Effort, after_each: Callable[[Pass], object]) -> Pass:
     """Take the figures of the subjects, each in a new process, so that none finds what another left behind."""
-    load = os.getloadavg()[0]
+    load = load_before()
     one = Pass(machine(), asdict(effort))
     for name in names:
         one.found[name] = _found(name, effort, load, emulated=bool(one.machine.get("emulated")))

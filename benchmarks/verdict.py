@@ -1,9 +1,9 @@
 """The verdict on the machine: was it quiet enough for a subject's figures to be compared with their targets?
 
-The load average is read once, before a pass, because the pass itself raises it. Before and after each subject this
-process leaves the processors alone for a moment and counts how busy others keep them, then times a fixed loop again and
-again. Stolen time, throttling and overheating are counted from the first look to the last. A processor that changes its
-frequency shows in the loop's times.
+The load average is read once, before a pass, because the pass itself raises it. On an idle machine the pass waits until
+the load of earlier processes has faded. Before and after each subject this process leaves the processors alone for a
+moment and counts how busy others keep them, then times a fixed loop again and again; a processor that changes its
+frequency shows there. Stolen time, throttling and overheating are counted from the first look to the last.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ MOST_SPREAD = 1.15
 """How many times as long as the fastest turn of the loop the median turn took."""
 
 _IDLE_SECONDS = 1.0
+_MOST_FADING_SECONDS = 180
 _SPINS = 30
 _SPIN_TURNS = 200_000  # some 5 to 10 ms, longer than a time slice of another process
 
@@ -82,6 +83,15 @@ class Verdict:
         return "a quiet machine" if self.quiet else f"no verdict: {'; '.join(self.reasons)}"
 
 
+def load_before() -> float:
+    """Return the load average, on an idle machine as soon as that of earlier processes has faded."""
+    end = time.monotonic() + _MOST_FADING_SECONDS
+    while os.getloadavg()[0] > MOST_LOAD * (os.cpu_count() or 1) and time.monotonic() < end:
+        if _used_by_others() > MOST_BUSY:
+            break
+    return os.getloadavg()[0]
+
+
 class Watch:
     """Watches the machine from before a subject is measured until afterwards."""
 
@@ -95,10 +105,7 @@ class Watch:
 
     def look(self) -> None:
         """Count what others use of the processors, and time the loop; takes more than a second."""
-        before = processor_ticks()
-        time.sleep(_IDLE_SECONDS)
-        after = processor_ticks()
-        self._looks.append((share("busy", before, after), [_spin_ms() for _ in range(_SPINS)]))
+        self._looks.append((_used_by_others(), [_spin_ms() for _ in range(_SPINS)]))
 
     def verdict(self) -> Verdict:
         """Return the verdict on what was measured since the watch was made: of its looks the worst counts."""
@@ -149,6 +156,13 @@ def _field(path: Path, name: str) -> int:
 def share(name: str, before: Mapping[str, int], after: Mapping[str, int]) -> float:
     """Return a share of the processors' time between two moments, of those that `processor_ticks` tells."""
     return (after[name] - before[name]) / max(1, after["all"] - before["all"])
+
+
+def _used_by_others() -> float:
+    """Return the share of the processors that is used while this process sleeps."""
+    before = processor_ticks()
+    time.sleep(_IDLE_SECONDS)
+    return share("busy", before, processor_ticks())
 
 
 def _spin_ms() -> float:

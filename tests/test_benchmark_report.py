@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -164,6 +166,44 @@ def test_of_each_subject_the_newest_figures_with_a_verdict_are_shown(bench: Any)
     assert chosen(*quiet, *busy, failed) == "2026-01-02-0000"
     assert chosen(*busy, failed) == "2026-01-04-0000"
     assert chosen(failed) == "2026-01-05-0000"
+
+
+_MEASURE = """
+import json, run
+from effort import QUICK
+from verdict import Verdict
+
+
+class Watch:
+    def __init__(self, load): self.verdicts = [Verdict(), Verdict(("others worked",))]
+    def look(self): pass
+    def verdict(self): return self.verdicts.pop(0)
+
+
+run.Watch, run.load_before = Watch, lambda: 0.0
+kept = []
+one = run.measure(["good", "bad"], QUICK, lambda one: kept.append(list(one.found)))
+good, bad = one.found.values()
+print(json.dumps([kept, [row.ours.p50 for row in good.rows], good.verdict.reasons, bad.rows, bad.failure]))
+"""
+
+
+@pytest.mark.slow
+def test_each_subject_has_a_process_and_a_verdict_of_its_own_and_is_kept_at_once(tmp_path: Path) -> None:
+    good = "from figures import Row, single\nasync def measure(effort): return [Row('all', 'ms', single(effort.fast))]"
+    (tmp_path / "good.py").write_text(good)
+    (tmp_path / "bad.py").write_text("async def measure(effort): raise OSError('it is\\nnot there')")
+    variables = os.environ | {"PYTHONPATH": f"{_BENCHMARKS}:{tmp_path}:{ROOT / 'src'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE], env=variables, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    kept, figures, reasons, *failed = json.loads(done.stdout)
+    assert kept == [["good"], ["good", "bad"]]
+    assert (figures, reasons) == ([30], ["others worked"])
+    assert failed == [[], "OSError: not there"]
+    assert "good: a quiet machine; measuring" in done.stderr
+    assert "good: no verdict: others worked" in done.stderr
 
 
 def test_the_page_shows_the_kept_figures(bench: Any) -> None:
