@@ -9,22 +9,15 @@ ENGINES = ("wasm", "monty", "container", "node", "hyperlight")
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "speed": ("fresh_run", "session_run", "empty_pool", "cold_start", "cancelling", "tool_calls", "forks"),
-    "rates": ("throughput", "fan_out"),
-    "isolation": ("walls", "bombs"),
-    "density": ("memory", "many"),
+    "rates": ("throughput", "tool_mail"),
     "streams": ("output", "streaming", "loop_steps"),
-    "agents": (
-        "codeact.overhead",
-        "codeact.costs",
-        "strands_calls",
-        "tool_mail",
-        "coding_agent",
-        "codegen.machinery",
-    ),
+    "agents": ("codeact.overhead", "codeact.costs", "strands_calls", "coding_agent", "codegen.machinery"),
     "governed": ("rtfs", "dependencies", "capabilities", "journal"),
     "engines": ENGINES,
+    "isolation": ("walls", "bombs"),
+    "density": ("memory", "fan_out", "many"),
 }
-"""Modules of this folder, each with `async def measure(effort) -> list[Row]`, by part."""
+"""Modules of this folder, each with `async def measure(effort) -> list[Row]`. What fills the machine is last."""
 
 SUBJECTS = tuple(subject for subjects in PARTS.values() for subject in subjects)
 
