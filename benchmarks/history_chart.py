@@ -56,7 +56,7 @@ class Point:
 def points(passes: Sequence[Pass], measure: str) -> list[Point]:
     """Return the medians of the rows that begin so, the oldest first."""
     return [
-        Point(datetime.strptime(one.moment, "%Y-%m-%d-%H%M"), row.ours.p50, found.verdict.quiet, row)
+        Point(datetime.strptime(one.moment, "%Y-%m-%d-%H%M%S"), row.ours.p50, found.verdict.quiet, row)
         for one in passes
         for found in one.found.values()
         for row in found.rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,6 +14,8 @@ from typing import Any
 from peers import versions
 
 import actbox
+
+_ROOT = Path(__file__).parent.parent
 
 
 def machine() -> dict[str, object]:
@@ -44,12 +47,15 @@ def machine_text(machine: Mapping[str, Any]) -> str:
 
 
 def _commit() -> str:
-    """Return the commit of this checkout, with a `+` if files differ from it."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--exclude=*", "--dirty=+"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
+    """Return the commit of this checkout, with a `+` if the code that is measured or measures differs from it."""
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False)
+
+    if shutil.which("git") is None or (commit := git("rev-parse", "--short=8", "HEAD")).returncode:
         return "unknown"  # a copy of the sources that is no checkout
+    changed = git("diff", "--quiet", "HEAD", "--", "src", ":(glob)benchmarks/**/*.py").returncode
+    return commit.stdout.strip() + ("+" if changed else "")
 
 
 def _field(path: str, name: str) -> str:

@@ -36,7 +36,7 @@ class Pass:
 
     machine: Mapping[str, Any]
     effort: Mapping[str, Any] = field(default_factory=dict)
-    moment: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d-%H%M"))
+    moment: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S"))
     """In UTC."""
     found: dict[str, Found] = field(default_factory=dict)
     """By subject."""

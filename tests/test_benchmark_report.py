@@ -60,7 +60,7 @@ def test_each_row_says_what_was_to_be_reached_and_whether_it_was(bench: Any, cap
         row("far", "ms", single(1), target(ratios={"other": 20}), {"other": single(30)}),
         row("none", "ms", bench.figures.Missing("no such thing"), target(p50=1)),
     ]
-    one = one_pass(bench, "2026-01-01-0000", rows=rows)
+    one = one_pass(bench, "2026-01-01-000000", rows=rows)
     one.found["hyperlight"] = bench.passes.Found(bench.verdict.Verdict(), absent="no hypervisor")
     cells, output = shown(bench, one, capsys)
     assert {name: (wanted, reached) for name, (wanted, _, reached) in cells.items()} == {
@@ -75,7 +75,7 @@ def test_each_row_says_what_was_to_be_reached_and_whether_it_was(bench: Any, cap
 
 def test_figures_of_a_busy_machine_are_shown_with_the_reason_and_without_a_verdict(bench: Any, capsys: Any) -> None:
     rows = [bench.figures.Row("calls", "µs", bench.figures.single(301), bench.figures.Target(p50=300))]
-    one = one_pass(bench, "2026-01-01-0000", reasons=("load 8.00 before, on 2 processors",), rows=rows)
+    one = one_pass(bench, "2026-01-01-000000", reasons=("load 8.00 before, on 2 processors",), rows=rows)
     cells, output = shown(bench, one, capsys)
     assert cells == {"calls": ("p50 ≤ 300 µs", "301 µs", "no verdict")}
     assert output.startswith("all figures: no verdict: load 8.00 before, on 2 processors\n")
@@ -147,9 +147,9 @@ def test_a_kept_pass_is_read_back_whole_and_passes_come_in_the_order_of_their_da
         "rate", "runs/s", figures.figure([3, 1, 2]), figures.Target(p50=2, ratios={"bare": 1.5}),
         {"bare": figures.single(1), "other": figures.Missing("not there")}, more_is_better=True,
     )  # fmt: skip
-    later = one_pass(bench, "2026-02-01-1230", rows=[row], seconds=1.5)
+    later = one_pass(bench, "2026-02-01-123000", rows=[row], seconds=1.5)
     later.found["wasm"] = bench.passes.Found(verdict.Verdict(("busy",), QUIET), failure="OSError: no")
-    earlier = one_pass(bench, "2025-12-31-2359")
+    earlier = one_pass(bench, "2025-12-31-235900")
     for one in (later, earlier):
         assert bench.passes.keep(one, tmp_path).name == f"{one.moment}.json"
     assert bench.passes.kept(tmp_path) == [earlier, later]
@@ -160,12 +160,12 @@ def test_of_each_subject_the_newest_figures_with_a_verdict_are_shown(bench: Any)
         one, _ = bench.passes.newest(passes, ["speed", "absent"])["speed"]
         return str(one.moment)
 
-    quiet = [one_pass(bench, moment) for moment in ("2026-01-01-0000", "2026-01-02-0000")]
-    busy = [one_pass(bench, moment, reasons=("busy",)) for moment in ("2026-01-03-0000", "2026-01-04-0000")]
-    failed = one_pass(bench, "2026-01-05-0000", rows=(), failure="OSError: no")
-    assert chosen(*quiet, *busy, failed) == "2026-01-02-0000"
-    assert chosen(*busy, failed) == "2026-01-04-0000"
-    assert chosen(failed) == "2026-01-05-0000"
+    quiet = [one_pass(bench, moment) for moment in ("2026-01-01-000000", "2026-01-02-000000")]
+    busy = [one_pass(bench, moment, reasons=("busy",)) for moment in ("2026-01-03-000000", "2026-01-04-000000")]
+    failed = one_pass(bench, "2026-01-05-000000", rows=(), failure="OSError: no")
+    assert chosen(*quiet, *busy, failed) == "2026-01-02-000000"
+    assert chosen(*busy, failed) == "2026-01-04-000000"
+    assert chosen(failed) == "2026-01-05-000000"
 
 
 _MEASURE = """

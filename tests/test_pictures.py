@@ -98,7 +98,7 @@ def at(moment, value, *reasons):
     row = Row("cold start: the first sandbox of a process", "ms", Figure(value, None, 1), Target(p50=80))
     return Pass({}, moment=moment, found={"cold_start": Found(Verdict(reasons), (row,))})
 
-passes = [at("2026-01-01-0000", 160.0, "busy"), at("2026-01-02-0000", 120.0), at("2026-01-05-0000", 40.0)]
+passes = [at("2026-01-01-000000", 160.0, "busy"), at("2026-01-02-000000", 120.0), at("2026-01-05-000000", 40.0)]
 print(history_chart.draw(passes, drawing.LIGHT))
 """
     done = run("-c", _DRAW + code)
