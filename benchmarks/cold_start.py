@@ -79,8 +79,8 @@ async def measure(effort: Effort) -> list[Row]:
             "cold start: the first sandbox of a process, no preload, until it has answered",
             "ms",
             ours_answered,
-            Target(p50=120),
+            Target(p50=80),
             answers,
         ),
-        Row("`import actbox`", "ms", ours_imported, Target(), imports),
+        Row("`import actbox`", "ms", ours_imported, Target(p50=15), imports),
     ]

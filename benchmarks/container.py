@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 
@@ -13,8 +14,10 @@ from effort import FULL, Effort
 from figures import Figure, Row, Target, figure
 from fresh_run import PLAIN, run_in
 from machine import machine
-from report import Report, show
+from passes import Found, Pass
+from report import show
 from stopwatch import PAUSE_SECONDS, Contender, in_turns
+from verdict import Watch
 
 import actbox
 from actbox.sandbox.engines.container.client import find_client
@@ -81,8 +84,9 @@ async def measure(effort: Effort, runtime: str = "") -> list[Row]:
 
 def main() -> None:
     """Measure the runtime that the command line names, and print the rows."""
+    watch = Watch(os.getloadavg()[0])
     rows = asyncio.run(measure(FULL, *sys.argv[1:2]))
-    show(Report(machine(), {"container": rows}, {}))
+    show(Pass(machine(), found={"container": Found(watch.verdict(), tuple(rows))}))
 
 
 if __name__ == "__main__":

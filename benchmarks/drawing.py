@@ -118,12 +118,22 @@ class Drawing:
         heads = [(end, down), (start, -down)] if both else [(end, down)]
         first = start + down * _HEAD if both else start
         color = self._theme.line
-        shaft = f'x1="{x:g}" y1="{first:g}" x2="{x:g}" y2="{end - down * _HEAD:g}"'
-        self._shapes.append(f'<line {shaft} stroke="{color}" stroke-width="3"/>')
+        self.line(x, first, x, end - down * _HEAD, color)
         for tip, way in heads:
             back = tip - way * _HEAD
             points = f"{x:g},{tip:g} {x - _HEAD_HALF:g},{back:g} {x + _HEAD_HALF:g},{back:g}"
             self._shapes.append(f'<polygon points="{points}" fill="{color}"/>')
+
+    def line(self, x: float, y: float, end_x: float, end_y: float, color: str, *, dashed: bool = False) -> None:
+        """Draw a straight line."""
+        dashes = ' stroke-dasharray="8 6"' if dashed else ""
+        place = f'x1="{x:g}" y1="{y:g}" x2="{end_x:g}" y2="{end_y:g}"'
+        self._shapes.append(f'<line {place} stroke="{color}" stroke-width="3"{dashes}/>')
+
+    def dot(self, x: float, y: float, color: str, *, hollow: bool = False) -> None:
+        """Mark a point, by a ring if `hollow`."""
+        fill = self._theme.page if hollow else color
+        self._shapes.append(f'<circle cx="{x:g}" cy="{y:g}" r="6" fill="{fill}" stroke="{color}" stroke-width="3"/>')
 
     def svg(self) -> str:
         """Return the whole picture."""

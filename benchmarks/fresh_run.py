@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from effort import Effort
 from figures import Figure, Missing, Row, Target, figure
-from peers import Bubblewrap, Eryx, EryxPool, Monty, Peer, Subprocess, Task, ready
+from peers import Bubblewrap, Eryx, EryxPool, Monty, Nsjail, Peer, Sandlock, Subprocess, Task, ready
 from stopwatch import PAUSE_SECONDS, Action, Contender, in_turns
 
 import actbox
@@ -18,9 +18,9 @@ PRELOADING = actbox.Policy(preload=PRELOAD)
 
 ALL_IMPORTED = "python -c, all three imported"
 
-_PLAIN_TARGET = Target(p50=0.6, p99=3, ratios={"bubblewrap": 20, "pyeryx": 1.5, "pydantic-monty": 0.1})
+_PLAIN_TARGET = Target(p50=0.6, p99=2.5, ratios={"bubblewrap": 22, "pyeryx": 1.5, "pydantic-monty": 0.1})
 _SYNC_TARGET = Target(ratios={"actbox, async": 1 / 1.1})
-_PANDAS_TARGET = Target(p50=3, ratios={ALL_IMPORTED: 150})
+_PANDAS_TARGET = Target(p50=1.0, ratios={ALL_IMPORTED: 150})
 
 
 def run_in(box: actbox.Sandbox, task: Task) -> Action:
@@ -50,7 +50,7 @@ def answer(result: actbox.ExecutionResult) -> str:
 
 def samples_of(peer: Peer, task: Task, effort: Effort) -> int:
     """Return how often a peer is timed: less often what takes long."""
-    if not isinstance(peer, Subprocess):
+    if not isinstance(peer, (Subprocess, Sandlock)):
         return effort.fast
     return effort.slow if task is PLAIN else effort.repeats
 
@@ -83,27 +83,35 @@ def _beside(peers: dict[str, Peer | Missing], times: dict[str, list[float]]) -> 
     return {name: peer if isinstance(peer, Missing) else figure(times[name]) for name, peer in peers.items()}
 
 
-async def measure_sync(box: actbox.Sandbox, effort: Effort) -> Row:
-    """Compare the synchronous face with the asynchronous one."""
-    with actbox.sync.open_sandbox("linux") as plain_box:
+async def beside_another_way(
+    way: str, action: Action, other_way: str, other: Action, target: Target, effort: Effort
+) -> Row:
+    """Return a row of a fresh run in one way of ours beside the same run in another of ours."""
+    contenders = {way: Contender(action, effort.fast), other_way: Contender(other, effort.fast)}
+    times = await in_turns(contenders, pause=PAUSE_SECONDS)
+    name = f"fresh run of `{PLAIN.code}` {way}, paced, {PAUSE_SECONDS * 1000:.0f} ms between"
+    return Row(name, "ms", figure(times[way]), target, {other_way: figure(times[other_way])})
+
+
+async def other_ways(box: actbox.Sandbox, effort: Effort) -> list[Row]:
+    """Compare ways to run the same program: a row for each."""
+    with actbox.sync.open_sandbox("linux") as sync_box:
 
         async def call() -> None:
-            PLAIN.check(answer(plain_box.run(PLAIN.code)))
+            PLAIN.check(answer(sync_box.run(PLAIN.code)))
 
-        contenders = {"sync": Contender(call, effort.fast), "async": Contender(run_in(box, PLAIN), effort.fast)}
-        times = await in_turns(contenders, pause=PAUSE_SECONDS)
-    beside = {"actbox, async": figure(times["async"])}
-    name = f"fresh run of `{PLAIN.code}` by `actbox.sync`, paced, {PAUSE_SECONDS * 1000:.0f} ms between"
-    return Row(name, "ms", figure(times["sync"]), _SYNC_TARGET, beside)
+        ordinary = run_in(box, PLAIN)
+        return [await beside_another_way("by `actbox.sync`", call, "actbox, async", ordinary, _SYNC_TARGET, effort)]
 
 
 async def measure(effort: Effort) -> list[Row]:
-    """Measure without preload, through both faces, and with."""
+    """Measure without preload, in all ways, and with."""
     async with AsyncExitStack() as stack:
         box = await stack.enter_async_context(actbox.open_sandbox("linux"))
-        peers = await ready(stack, PLAIN, Bubblewrap(), Subprocess(), Eryx(), EryxPool(), Monty())
+        contestants = (Bubblewrap(), Nsjail(), Sandlock(), Subprocess(), Eryx(), EryxPool(), Monty())
+        peers = await ready(stack, PLAIN, *contestants)
         rows = await compare(f"fresh run of `{PLAIN.code}`", box, PLAIN, _PLAIN_TARGET, peers, effort)
-        rows.append(await measure_sync(box, effort))
+        rows += await other_ways(box, effort)
     async with AsyncExitStack() as stack:
         box = await stack.enter_async_context(actbox.open_sandbox("linux", policy=PRELOADING))
         peers = await ready(stack, PANDAS, *importing_peers())

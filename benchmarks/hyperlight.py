@@ -1,6 +1,6 @@
 """The `hyperlight` engine beside the bare library: a fresh run, and one tool call.
 
-Where there is no hypervisor, `tests/vm/run-in-vm python benchmarks/run.py hyperlight`; then only the ratios count.
+Without a hypervisor: `tests/vm/run-in-vm python benchmarks/run.py --only hyperlight`, and only the ratios count.
 
 A fresh run is, in both, a snapshot that is restored and a program that is run; ours is also checked, and tells events.
 The bare library restores before each run, as whoever uses it must; ours does so after each, while nobody waits. Tools

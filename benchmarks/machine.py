@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 from peers import versions
 
 import actbox
+
+_ROOT = Path(__file__).parent.parent
 
 
 def machine() -> dict[str, object]:
@@ -25,6 +29,7 @@ def machine() -> dict[str, object]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "actbox": actbox.__version__,
+        "commit": _commit(),
         "versions": versions(),
         "user": "root" if os.geteuid() == 0 else "an ordinary user",
         "load": round(os.getloadavg()[0], 2),
@@ -39,6 +44,18 @@ def machine_text(machine: Mapping[str, Any]) -> str:
         f"{machine['date']}, {machine['processors']} × {machine['processor']}{emulated}, Linux {machine['kernel']},"
         f" Python {machine['python']}, load before {machine['load']}"
     )
+
+
+def _commit() -> str:
+    """Return the commit of this checkout, with a `+` if the code that is measured or measures differs from it."""
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False)
+
+    if shutil.which("git") is None or (commit := git("rev-parse", "--short=8", "HEAD")).returncode:
+        return "unknown"  # a copy of the sources that is no checkout
+    changed = git("diff", "--quiet", "HEAD", "--", "src", ":(glob)benchmarks/**/*.py").returncode
+    return commit.stdout.strip() + ("+" if changed else "")
 
 
 def _field(path: str, name: str) -> str:

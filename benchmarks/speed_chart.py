@@ -1,4 +1,4 @@
-"""The chart of the first page: fresh and sustained runs beside other libraries, drawn from `results/latest.json`.
+"""The chart of the first page: fresh and sustained runs beside other libraries, drawn from the newest kept figures.
 
 python benchmarks/speed_chart.py            draw docs/images/speed-light.svg and speed-dark.svg (`make bench-charts`)
 python benchmarks/speed_chart.py --check    change nothing; exit with 1 if a file is not what this draws
@@ -6,20 +6,18 @@ python benchmarks/speed_chart.py --check    change nothing; exit with 1 if a fil
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from drawing import LARGE, WIDTH, Drawing, Theme, draw_or_check, versions
-from figures import Figure, rounded_text
+from figures import Figure, Missing, Row, rounded_text
 from machine import machine_text
-
-RESULTS = Path(__file__).parent / "results" / "latest.json"
+from parts import SUBJECTS
+from passes import Found, Pass, kept, newest
 
 _TITLE = "How fast actbox runs a program beside other libraries: bars of medians and 99th percentiles."
 _NOTES = (
@@ -86,21 +84,23 @@ _LINE, _ROW, _BAR, _SPACE = 28, 36, 22, 28
 _CHARACTERS = 54  # of a line of small text, with room for wider fonts
 
 
-def draw(results: Mapping[str, Any], theme: Theme) -> str:
+def draw(results: Mapping[str, tuple[Pass, Found]], theme: Theme) -> str:
     """Return the chart in the colors of a theme. Raises `LookupError` if a required row is missing."""
-    shown = [(panel, row) for panel in PANELS if (row := _row_of(panel, results["rows"])) is not None]
-    notes = [*textwrap.wrap(_NOTES, _CHARACTERS), *textwrap.wrap(machine_text(results["machine"]), _CHARACTERS)]
-    panels_height = sum(2 * _LINE + _ROW * (1 + len(panel.peers)) + _SPACE for panel, _ in shown)
+    found = [(panel, _row_of(panel, results)) for panel in PANELS]
+    shown = [(panel, *of_it) for panel, of_it in found if of_it is not None]
+    machines = dict.fromkeys(machine_text(one.machine) for _, one, _ in shown)
+    notes = [line for text in (_NOTES, *machines) for line in textwrap.wrap(text, _CHARACTERS)]
+    panels_height = sum(2 * _LINE + _ROW * (1 + len(panel.peers)) + _SPACE for panel, _, _ in shown)
     drawing = Drawing(_EDGE + panels_height + _LINE * len(notes) + _EDGE, theme, _TITLE)
     top = float(_EDGE)
-    for panel, row in shown:
+    for panel, _, row in shown:
         top = _draw_panel(drawing, theme, panel, row, top) + _SPACE
     for number, line in enumerate(notes):
         drawing.text(_EDGE, top + (number + 0.5) * _LINE, line, theme.muted)
     return drawing.svg()
 
 
-def _draw_panel(drawing: Drawing, theme: Theme, panel: Panel, row: Mapping[str, Any], top: float) -> float:
+def _draw_panel(drawing: Drawing, theme: Theme, panel: Panel, row: Row, top: float) -> float:
     """Draw one panel and return where it ends."""
     drawing.text(_EDGE, top + _LINE / 2, panel.title, theme.ink, size=LARGE, bold=True)
     drawing.text(_EDGE, top + 1.5 * _LINE, panel.unit, theme.muted)
@@ -128,18 +128,21 @@ def _draw_panel(drawing: Drawing, theme: Theme, panel: Panel, row: Mapping[str, 
     return top + 2 * _LINE + len(bars) * _ROW
 
 
-def _row_of(panel: Panel, rows: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    found = next((row for row in rows if row["measure"].startswith(panel.measure)), None)
-    if found is None and panel.required:
-        raise LookupError(f"{RESULTS.name} has no row that begins with {panel.measure!r}")
-    return found
+def _row_of(panel: Panel, results: Mapping[str, tuple[Pass, Found]]) -> tuple[Pass, Row] | None:
+    for one, found in results.values():
+        for row in found.rows:
+            if row.measure.startswith(panel.measure):
+                return one, row
+    if panel.required:
+        raise LookupError(f"no kept row begins with {panel.measure!r}")
+    return None
 
 
-def _bars(panel: Panel, row: Mapping[str, Any]) -> dict[str, Figure | None]:
+def _bars(panel: Panel, row: Row) -> dict[str, Figure | None]:
     """Return the figures by name, the best first; `None` is a peer that was not measured."""
-    peers = {shown: row["peers"].get(name) for name, shown in panel.peers.items()}
-    figures = {name: _figure(kept) for name, kept in {_OURS: row["ours"], **peers}.items()}
-    sign = -1 if row["more_is_better"] else 1
+    found = {_OURS: row.ours, **{shown: row.peers.get(name) for name, shown in panel.peers.items()}}
+    figures = {name: None if isinstance(figure, Missing) else figure for name, figure in found.items()}
+    sign = -1 if row.more_is_better else 1
 
     def place(name: str) -> tuple[bool, float]:
         figure = figures[name]
@@ -148,13 +151,9 @@ def _bars(panel: Panel, row: Mapping[str, Any]) -> dict[str, Figure | None]:
     return {name: figures[name] for name in sorted(figures, key=place)}
 
 
-def _figure(kept: Mapping[str, Any] | None) -> Figure | None:
-    return Figure(**kept) if kept is not None and "p50" in kept else None
-
-
 def pictures() -> dict[Path, str]:
     """Return both versions of the chart, from the results that are kept."""
-    return versions("speed", partial(draw, json.loads(RESULTS.read_text())))
+    return versions("speed", partial(draw, newest(kept(), SUBJECTS)))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,15 @@
 """What a Strands agent's tools cost from code: one nested call, and a program of `programmatic_tool_caller`.
 
-    python benchmarks/strands_calls.py [--quick]
-
-Kept in `results/strands.json`. Not called `strands`, which would hide the package of that name.
+Not called `strands`, which would hide the package of that name.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import importlib.metadata
 import statistics
-import time
 from typing import Any
 
-from effort import FULL, QUICK, Effort
+from effort import Effort
 from figures import Row, Target, figure, single
 from stopwatch import PAUSE_SECONDS, in_pairs
 from tool_calls import Bell
@@ -122,24 +117,3 @@ async def measure(effort: Effort) -> list[Row]:
             Row("what it adds to `box.run`", "ms", single(added, len(pairs)), Target(p50=MOST_ADDED_MS)),
         ]
     return rows
-
-
-def main() -> None:
-    """Measure, show and keep the figures."""
-    from machine import machine
-    from report import Report, show
-    from run import keep
-
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="take few samples")
-    effort = QUICK if parser.parse_args().quick else FULL
-    began = time.perf_counter()
-    rows = asyncio.run(measure(effort))
-    about = machine() | {"strands-agents": importlib.metadata.version("strands-agents")}
-    report = Report(about, {"strands": rows}, {})
-    show(report)
-    print(f"kept in {keep(report, effort, 'strands')}, after {time.perf_counter() - began:.0f} s")
-
-
-if __name__ == "__main__":
-    main()

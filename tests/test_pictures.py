@@ -35,41 +35,82 @@ def test_the_picture_of_the_box_is_what_its_script_draws() -> None:
 
 
 @pytest.mark.slow
-def test_the_speed_chart_is_what_is_drawn_from_the_kept_figures() -> None:
-    done = run(ROOT / "benchmarks" / "speed_chart.py", "--check")
+@pytest.mark.parametrize("chart", ["speed_chart.py", "history_chart.py"])
+def test_a_chart_is_what_is_drawn_from_the_kept_figures(chart: str) -> None:
+    done = run(ROOT / "benchmarks" / chart, "--check")
     assert done.returncode == 0, done.stderr
 
 
+_DRAW = f"""
+import dataclasses, json, sys
+sys.path.insert(0, {str(ROOT / "benchmarks")!r})
+import drawing, history_chart, speed_chart
+from figures import Figure, Missing, Row, Target
+from parts import SUBJECTS
+from passes import Found, Pass, kept, newest
+from verdict import Verdict
+"""
+
+
 @pytest.mark.slow
-def test_the_speed_chart_has_the_figures_of_the_results_and_their_machine_and_day() -> None:
-    results = json.loads((ROOT / "benchmarks" / "results" / "latest.json").read_text())
+def test_the_speed_chart_has_the_newest_figures_and_their_machine_and_day() -> None:
+    code = """
+one, found = newest(kept(), SUBJECTS)["fresh_run"]
+row = next(row for row in found.rows if row.measure.startswith("fresh run of `print(1+1)`, paced"))
+shown = [row.peers.get(name) for name in speed_chart.PANELS[0].peers]
+figures = [dataclasses.asdict(figure) for figure in (row.ours, *shown) if isinstance(figure, Figure)]
+print(json.dumps([figures, one.machine["date"], one.machine["processor"]]))
+"""
+    done = run("-c", _DRAW + code)
+    assert done.returncode == 0, done.stderr
+    figures, *about = json.loads(done.stdout)
     for picture in (picture for picture in PICTURES if picture.name.startswith("speed-")):
         words = " ".join(text.text or "" for text in ElementTree.parse(picture).iter(f"{_SVG}text"))
-        fresh = next(row for row in results["rows"] if row["measure"].startswith("fresh run of `print(1+1)`, paced"))
-        for figure in (fresh["ours"], *fresh["peers"].values()):
+        for figure in figures:
             assert f"{figure['p50']:.3g} {figure['p99']:.3g}" in words
-        assert results["machine"]["date"] in words
-        assert results["machine"]["processor"] in words
+        assert [word for word in about if word not in words] == []
 
 
 @pytest.mark.slow
-def test_what_was_not_measured_is_said_and_rows_of_a_newer_benchmark_are_drawn(tmp_path: Path) -> None:
-    found = {"p50": 2.5, "p99": 5.25, "samples": 9}
-    rate = {"p50": 180.0, "p99": None, "samples": 9}
-    rows = [
-        {"measure": "fresh run of `print(1+1)`, paced", "ours": found, "more_is_better": False},
-        {"measure": "sustained fresh runs, 4 at once, 30 s", "ours": rate, "more_is_better": True},
-        {"measure": "each of the sustained fresh runs, 4 at once, 30 s", "ours": found, "more_is_better": False},
-    ]
-    machine = dict.fromkeys(("date", "processor", "processors", "kernel", "python", "load"), "one")
-    results = {"machine": machine, "rows": [{**row, "peers": {"bubblewrap": {"reason": "none"}}} for row in rows]}
-    code = "import json, sys, drawing, speed_chart; print(speed_chart.draw(json.loads(sys.argv[1]), drawing.LIGHT))"
-    setup = f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); "
-    done = run("-c", setup + code, json.dumps(results))
+def test_what_was_not_measured_is_said_and_rows_of_a_newer_benchmark_are_drawn() -> None:
+    code = """
+found, rate, none = Figure(2.5, 5.25, 9), Figure(180.0, None, 9), {"bubblewrap": Missing("none")}
+rows = (
+    Row("fresh run of `print(1+1)`, paced", "ms", found, peers=none),
+    Row("sustained fresh runs, 4 at once, 30 s", "runs/s", rate, peers=none, more_is_better=True),
+    Row("each of the sustained fresh runs, 4 at once, 30 s", "ms", found, peers=none),
+)
+machine = dict.fromkeys(("date", "processor", "processors", "kernel", "python", "load"), "one")
+one = Pass(machine)
+print(speed_chart.draw({"fresh_run": (one, Found(Verdict(), rows))}, drawing.LIGHT))
+"""
+    done = run("-c", _DRAW + code)
     assert done.returncode == 0, done.stderr
     words = [text.text for text in ElementTree.fromstring(done.stdout).iter(f"{_SVG}text")]
     assert words.count("not measured") == 13  # all peers: five in one panel, and four in each of two
     assert (words.count("2.5"), words.count("5.25"), words.count("180")) == (2, 2, 1)
+
+
+@pytest.mark.slow
+def test_the_chart_by_date_marks_each_pass_and_leaves_rings_where_there_is_no_verdict() -> None:
+    code = """
+def at(moment, value, *reasons):
+    row = Row("cold start: the first sandbox of a process", "ms", Figure(value, None, 1), Target(p50=80))
+    return Pass({}, moment=moment, found={"cold_start": Found(Verdict(reasons), (row,))})
+
+passes = [at("2026-01-01-000000", 160.0, "busy"), at("2026-01-02-000000", 120.0), at("2026-01-05-000000", 40.0)]
+print(history_chart.draw(passes, drawing.LIGHT))
+"""
+    done = run("-c", _DRAW + code)
+    assert done.returncode == 0, done.stderr
+    picture = ElementTree.fromstring(done.stdout)
+    dots = [dot.attrib for dot in picture.iter(f"{_SVG}circle")]
+    assert [dot["fill"] == dot["stroke"] for dot in dots] == [False, True, True]
+    across, heights = ([float(dot[name]) for dot in dots] for name in ("cx", "cy"))
+    assert (across[2] - across[0]) == pytest.approx(4 * (across[1] - across[0]), abs=0.5)
+    assert heights == sorted(heights)
+    words = [text.text for text in picture.iter(f"{_SVG}text")]
+    assert words[:5] == ["Cold start", "ms, less is better", "now 40, to reach 80", "2026-01-01", "2026-01-05"]
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)

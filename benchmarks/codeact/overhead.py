@@ -1,4 +1,4 @@
-"""Subject of `make bench`: what CodeAct's core adds to a run, and what a provider does before an agent runs."""
+"""Subject of `make bench`: what CodeAct's core and Agent Framework add to a run, and what goes before an agent runs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from .task import TOOLS
 MANY_TOOLS = 200
 MOST_ADDED_MS = 0.3
 MOST_BEFORE_RUN_MS = 5.0
+MOST_FRAMEWORK_MS = 1.5
 
 _CODE = "print(1+1)"
 _PRINTED = "2\n"
 
 
 async def measure(effort: Effort) -> list[Row]:
-    """Measure the core beside the sandbox alone, and what goes before a run."""
-    return [*await core(effort), *await before_run(effort)]
+    """Measure the core and the framework beside the sandbox alone, and what goes before a run."""
+    return [*await core(effort), *await framework(effort), *await before_run(effort)]
 
 
 async def core(effort: Effort) -> list[Row]:
@@ -65,23 +66,66 @@ async def core(effort: Effort) -> list[Row]:
                 ("without files", without, "box.run", run, Target(p50=MOST_ADDED_MS)),
                 ("without files", without, "box.run_alone", run_alone, Target()),
             ):
-                pairs = await in_pairs(by_the_core(config), bare, effort.fast, pause=PAUSE_SECONDS)
-                ours, others = (figure(times) for times in zip(*pairs, strict=True))
-                added = statistics.median(mine - other for mine, other in pairs)
-                rows += [
-                    Row(f"run of `{_CODE}` by CodeAct's core, {files}, paced", "ms", ours, peers={beside: others}),
-                    Row(f"what the core adds to `{beside}`, {files}", "ms", single(added, len(pairs)), target),
-                ]
+                rows += await _beside(
+                    (f"run of `{_CODE}` by CodeAct's core, {files}, paced", by_the_core(config)),
+                    (beside, bare),
+                    f"what the core adds to `{beside}`, {files}",
+                    target,
+                    effort,
+                )
             return rows
     finally:
         await runner.close()
 
 
+async def framework(effort: Effort) -> list[Row]:
+    """Measure a program as the framework runs it, by the tool that a provider gave an agent, beside `box.run`."""
+    tools = [actbox.tool(function) for function in TOOLS]
+    async with LinuxCodeActProvider(tools=TOOLS) as provider, actbox.open_sandbox("linux") as box:
+        context = SessionContext(input_messages=[Message("user", ["What is 1+1?"])])
+        await provider.before_run(agent=_agent(), session=AgentSession(), context=context, state={})
+        (execute_code,) = context.tools
+
+        async def by_the_framework() -> None:
+            contents = await execute_code.invoke(arguments={"code": _CODE}, tool_call_id="call")
+            if not any(_PRINTED.strip() in (content.text or "") for content in contents):
+                raise RuntimeError(f"{_CODE!r} gave {contents!r}")
+
+        async def run() -> None:
+            _check(await box.run(_CODE, tools=tools))
+
+        return await _beside(
+            (f"run of `{_CODE}` by Agent Framework's call of `execute_code`, paced", by_the_framework),
+            ("box.run", run),
+            "what a program of Agent Framework adds to `box.run`",
+            Target(p50=MOST_FRAMEWORK_MS),
+            effort,
+        )
+
+
+async def _beside(
+    ours: tuple[str, Action], other: tuple[str, Action], difference: str, target: Target, effort: Effort
+) -> list[Row]:
+    """Return a row of one named action beside another, and a row of the median difference of their pairs."""
+    (measure, action), (name, bare) = ours, other
+    pairs = await in_pairs(action, bare, effort.fast, pause=PAUSE_SECONDS)
+    times, others = (figure(taken) for taken in zip(*pairs, strict=True))
+    added = statistics.median(mine - its for mine, its in pairs)
+    return [
+        Row(measure, "ms", times, peers={name: others}),
+        Row(difference, "ms", single(added, len(pairs)), target),
+    ]
+
+
+def _agent() -> Agent[Any]:
+    """Return an agent whose model is never asked."""
+    return Agent(client=OpenAIChatCompletionClient("none", api_key="none", base_url="http://127.0.0.1:9/v1"))
+
+
 async def before_run(effort: Effort) -> list[Row]:
     """Measure what a provider with many tools does each time before an agent runs."""
-    client = OpenAIChatCompletionClient("none", api_key="none", base_url="http://127.0.0.1:9/v1")  # is never asked
     async with LinuxCodeActProvider(tools=[_tool(number) for number in range(MANY_TOOLS)]) as provider:
-        agent, session, state = Agent(client=client), AgentSession(), dict[str, Any]()
+        agent, session, state = _agent(), AgentSession(), dict[str, Any]()
 
         async def action() -> None:
             context = SessionContext(input_messages=[Message("user", ["What is 1+1?"])])
