@@ -16,19 +16,11 @@ from tests.sandbox.spending import GUEST, LOOP, MARK, PID_1, PROCESSES, THREADS,
 SYSTEM_CALLS: Final = "system calls"
 
 # A check lists the processes in `/proc`, which is descriptor 0 of pid 1, reads about them, and asks for the time that
-# ended ones have used. Then it writes what it found, and counts open files.
+# ended ones have used. Then it writes what it found, may stop the guests to count their files, and waits again.
 _LISTS_PROCESSES = "0, F_DUPFD"
-_OF_A_CHECK = {
-    "getrusage",
-    "pread64",
-    "pwrite64",
-    "openat",
-    "fcntl",
-    "newfstatat",
-    "getdents64",
-    "lseek",
-    "read",
-    "close",
+_OF_A_CHECK: Final = {
+    *("openat", "newfstatat", "ioctl", "fcntl", "getdents64", "lseek", "read", "pread64", "close", "statfs"),
+    *("getrusage", "pwrite64", "kill", "clock_gettime", "write", "rt_sigreturn", "wait4", "poll"),
 }
 
 _CALL = re.compile(r"(\d+) +(\w+)\((.*)")
