@@ -24,6 +24,12 @@ UNCOUNTED = Change(
     "        return self._objects.passed([process.key for process in processes if not process.is_zombie])\n",
 )
 
+LANES_NOT_LOOKED_AT = (
+    Change("sandbox/nursery/lane.py", "        reason = self._difference()\n", '        reason = ""\n'),
+    Change("sandbox/nursery/lane.py", "        if self._has_read(self._touched):\n            self._mount_anew()\n"),
+    Change("sandbox/nursery/lane.py", '        os.pwrite(self._last_pid, b"1", 0)\n'),
+)
+
 PID_1_SHOWN = (
     Change("sandbox/nursery/child.py", "        linux.set_dumpable(False)\n", "        linux.set_dumpable(True)\n"),
     Change("sandbox/nursery/machine_files.py", '"subset=pid,hidepid=invisible"', '""'),

@@ -5,11 +5,43 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from actbox import Sandbox
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, stopped, unproven
 from tests.escape.ground import Ground
 from tests.escape.program import source_of, verdict_of
+from tests.waiting import until
 
 GROUP = Group("lanes", Bare.NOTHING_THERE)
+
+
+async def lane_is_ready(box: Sandbox) -> None:
+    """Wait until the next run of a sandbox follows in the lane of the last one, if there is one and it goes on."""
+    lanes = box._lanes if isinstance(box, LinuxSandbox) else None
+    if lanes is None:
+        return
+
+    def is_there() -> bool:
+        idle = list(lanes._idle)
+        for lane in idle:
+            lane.child.read_now()
+        return all(lane._fresh is not None or lane.child.ended for lane in idle)
+
+    await until(is_there)
+
+
+async def with_a_lane(ground: Ground) -> Sandbox:
+    """Open a sandbox that has a lane, where the engine has lanes: the first sandboxes of a nursery make none."""
+    box = await ground.open()
+    lanes = box._lanes if isinstance(box, LinuxSandbox) else None
+    for _ in range(50):
+        await box.run("1")
+        if lanes is None or lanes._all:
+            break
+        await asyncio.sleep(0.02)
+    await lane_is_ready(box)
+    return box
+
 
 # The guest's own code lies in the program's process: it says that nothing is left, whatever there is.
 _LIE = (
@@ -175,15 +207,16 @@ _RESIDUE: dict[str, tuple[str, str]] = {
 def _leaves(what: str, leave: str, look: str) -> None:
     @GROUP.function(what)
     async def _(ground: Ground) -> Verdict:
-        box = await ground.open()
-        await box.run("1")
-        for _ in range(3):
+        box = await with_a_lane(ground)
+        for _ in range(2):
             left = await box.run(source_of(leave, ground.things), timeout=20)
             if left.error is not None and "Error" in left.error.type:
                 return unproven(left.error)
+            await lane_is_ready(box)
             seen = verdict_of(await box.run(source_of(look, ground.things), timeout=20))
             if seen.outcome.value != "stopped":
                 return seen
+            await lane_is_ready(box)
         return seen
 
 
@@ -193,7 +226,7 @@ for _what, (_leave, _look) in _RESIDUE.items():
 
 @GROUP.function("hold pid 1 by its own channel")
 async def _(ground: Ground) -> Verdict:
-    box = await ground.open()
+    box = await with_a_lane(ground)
     code = (
         "import stat\nheld = []\nfor n in range(3, 64):\n"
         "    try:\n        if stat.S_ISSOCK(os.fstat(n).st_mode): held.append(n)\n    except OSError: pass\n"
@@ -203,6 +236,7 @@ async def _(ground: Ground) -> Verdict:
         "if not held: not_applicable('there is no socket')\nverdict(bool(got), got)"
     )
     for _ in range(2):
+        await lane_is_ready(box)
         seen = await ground.tries(box, code)
         if seen.outcome.value != "stopped":
             return seen
@@ -211,21 +245,24 @@ async def _(ground: Ground) -> Verdict:
 
 @GROUP.function("signal pid 1 as the owner of a descriptor")
 async def _(ground: Ground) -> Verdict:
-    box = await ground.open()
+    box = await with_a_lane(ground)
     code = (
         "import fcntl, os, socket\none, other = socket.socketpair()\n"
         "for number in (*range(1, 9), *range(10, 19), *range(20, 32), 34, 40, 64):\n"
         "    fcntl.fcntl(one, fcntl.F_SETOWN, 1)\n    fcntl.fcntl(one, 10, number)\n"
         "    fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)\n    other.send(b'x')\n"
     )
-    results = [await box.run(code) for _ in range(3)]
+    results = []
+    for _ in range(3):
+        results.append(await box.run(code))
+        await lane_is_ready(box)
     results.append(await box.run("print('still here')"))
     return escaped_if(not all(result.success for result in results), [result.error for result in results])
 
 
 @GROUP.function("come to its end at each instant of the handover")
 async def _(ground: Ground) -> Verdict:
-    box = await ground.open()
+    box = await with_a_lane(ground)
     wrong: list[Any] = []
     for instant in range(24):
         code = (
@@ -243,6 +280,7 @@ async def _(ground: Ground) -> Verdict:
             "main.send_result = send_and_end\nprint('one')"
         )
         await box.run(code, timeout=5)
+        await lane_is_ready(box)
         after = await box.run("import os\n[os.getpid(), sorted(n for n in os.listdir('/proc') if n.isdigit())]")
         if after.value != [2, ["2"]]:
             wrong.append([instant, after.value, after.error])
@@ -251,7 +289,7 @@ async def _(ground: Ground) -> Verdict:
 
 @GROUP.function("attack what pid 1 makes between runs")
 async def _(ground: Ground) -> Verdict:
-    box = await ground.open()
+    box = await with_a_lane(ground)
     attacker = _LIE + (
         "import os, signal, time\n"
         "if os.fork() == 0:\n"
@@ -269,6 +307,7 @@ async def _(ground: Ground) -> Verdict:
     wrong: list[Any] = []
     for _ in range(6):
         await box.run(attacker, timeout=10)
+        await lane_is_ready(box)
         after = await box.run(
             "import os\n[os.getpid(), open('/proc/self/comm').read(), len(os.listdir('/proc/self/task'))]"
         )
@@ -279,7 +318,7 @@ async def _(ground: Ground) -> Verdict:
 
 @GROUP.function("have fewer walls as a later guest")
 async def _(ground: Ground) -> Verdict:
-    box = await ground.open()
+    box = await with_a_lane(ground)
     code = (
         "import os, ctypes\n"
         "status = dict(l.split(':\\t', 1) for l in open('/proc/self/status') if ':\\t' in l)\n"
@@ -289,7 +328,10 @@ async def _(ground: Ground) -> Verdict:
         " 'oom': open('/proc/self/oom_score_adj').read(), 'sid': os.getsid(0), 'ppid': os.getppid(),"
         " 'cgroup': open('/proc/self/cgroup').read()}"
     )
-    seen = [(await box.run(code)).value for _ in range(4)]
+    seen = []
+    for _ in range(4):
+        seen.append((await box.run(code)).value)
+        await lane_is_ready(box)
     if None in seen:
         return unproven(seen)
     return escaped_if(any(one != seen[0] for one in seen), seen)

@@ -47,6 +47,7 @@ _HOST_BY_ITS_SOCKET = (
 )
 _PIDFD_OF_THE_HOST = _HOST_BY_ITS_SOCKET + (
     "try:\n    pidfd = host.getsockopt(socket.SOL_SOCKET, 77)\n"
+    "except PermissionError as error:\n    verdict(False, error)\n    sys.stdout.flush()\n    os._exit(0)\n"
     "except OSError as error:\n    not_applicable(f'this kernel gives no descriptor of a peer: {error}')\n"
 )
 

@@ -36,6 +36,7 @@ from tests.escape.changes import (
     DESCRIPTORS_LEFT,
     GUEST_IS_ROOT,
     HOST_SHOWN,
+    LANES_NOT_LOOKED_AT,
     MOUNTS_WRITABLE,
     NO_FILTER,
     NO_LANDLOCK,
@@ -281,6 +282,11 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "filter answers as done",
         "what the filter denies: it says that the call has been made, though it has not",
         ANSWERED_AS_DONE,
+    ),
+    Weakness(
+        "lanes not looked at",
+        "Landlock, that a lane goes on only as it was at birth, and that /tmp and the next process id are new",
+        (NO_LANDLOCK, *LANES_NOT_LOOKED_AT),
     ),
     Weakness("a network", "that there is no route: each address of the world is one of the sandbox's own", A_NETWORK),
     Weakness(

@@ -390,7 +390,7 @@ class Watcher:
         except OSError:  # the process has ended, or hides this file
             return None
         try:
-            if path.endswith(("stat", "status")):
+            if path.endswith(("/stat", "/status")):
                 return _without_name(descriptor)
             with open(descriptor, "rb", closefd=False) as file:
                 return file.read()
