@@ -265,7 +265,7 @@ def _live(
                 allow_one_more(proc)  # pid 1 watches `/tmp`
             linux.keep_capabilities(frozenset({linux.CAP_SYS_ADMIN} if stays else ()))
             if stays:
-                one.lane = Lane(proc, birth.groups, control, birth, watcher, request, rules, be_guest)
+                one.lane = Lane(proc, birth.groups, control, birth.readable, watcher, request, rules, be_guest)
         else:
             family.note_mounts([mount["path"] for mount in request["mounts"] if mount["mode"] != "input"])
         watcher.machine.begin(**request["machine"])

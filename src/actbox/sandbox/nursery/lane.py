@@ -21,7 +21,6 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, NoReturn
 
-    from .child import Birth
     from .control import Control
     from .watch import Watcher
 
@@ -51,7 +50,7 @@ class Lane:
         proc: int,
         groups: Dict[str, int],
         control: Control,
-        birth: Birth,
+        readable: List[str],
         watcher: Watcher,
         request: Dict[str, Any],
         rules: int,
@@ -59,11 +58,12 @@ class Lane:
     ) -> None:
         """Note how things are now, before any program has run.
 
-        `proc` is a full `/proc`, `request` the first run's, `rules` its Landlock ruleset. `be_guest` goes on as a
-        guest, behind all walls, with the descriptors of its standard output and error and its channel.
+        `proc` is a full `/proc`, `readable` are the host directories that the root shows, `request` is the first run's,
+        `rules` its Landlock ruleset. `be_guest` goes on as a guest, behind all walls, with the descriptors of its
+        standard output and error and its channel.
         """
         self._control = control
-        self._birth = birth
+        self._readable = readable
         self._watcher = watcher
         self._request = request
         self._rules = rules
@@ -147,7 +147,7 @@ class Lane:
         self._touched = linux.watch_folders(*_OWN)
         if self._rules >= 0:
             os.close(self._rules)
-            self._rules = landlock.standing_rules(self._birth.readable, -1)
+            self._rules = landlock.standing_rules(self._readable, -1)
             landlock.allow(self._rules, "/workspace", landlock.WRITE)
 
     @staticmethod
