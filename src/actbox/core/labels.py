@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from .errors import InvalidValue
+from .lazy_dataclass import dataclass
 
 _CLASS = re.compile(r"public|internal|(pii|secret)(\.[a-z0-9_-]+)*")
 _FAMILY = re.compile(r"\s*secret(?![a-z0-9_-])", re.IGNORECASE)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import NoneType
 from typing import Any, overload
 
 from .errors import InvalidValue
+from .lazy_dataclass import dataclass
 
 HOST = "host"
 """The environment of this process: its interpreter and its packages, read-only."""

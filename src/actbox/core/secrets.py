@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
+from .lazy_dataclass import dataclass
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _HEADER = re.compile(r"[A-Za-z0-9-]+: [^\x00-\x1f\x7f]*[^\x00-\x20\x7f]")

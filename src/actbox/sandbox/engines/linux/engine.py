@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import ErrorKind, SandboxUnavailable, Unsupported
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.limits import Limits
 from actbox.core.mounts import INPUT, OUTPUT, FileMount
 from actbox.core.policy import Policy
@@ -32,7 +33,6 @@ from . import stock as stocks
 from .advice import why_not
 from .child import Child, ChildEnded
 from .debt import Debt
-from .family import Family
 from .hierarchies import support
 from .input_folder import InputFolder
 from .interpreter import Base, base_of
@@ -299,6 +299,8 @@ class LinuxSandbox(LocalSandbox):
         return stored.take_first_guest() or await self._pool.take()
 
     def _family_of(self, child: Child) -> GuestProcess:
+        from .family import Family  # forkable sessions are rare
+
         self._add_guest(child)
         size = self.policy.limits.workspace_mib
 
@@ -367,7 +369,7 @@ class LinuxSandbox(LocalSandbox):
         return self._tree
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class TreeLimits:
     """The limits for a guest's whole process tree."""
 

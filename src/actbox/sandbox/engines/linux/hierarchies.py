@@ -20,8 +20,9 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from actbox.core.lazy_dataclass import dataclass
 
 CONTROLLERS = ("memory", "pids", "cpu")
 # The file that sets the limit; a kernel built without the file does not enforce the limit.

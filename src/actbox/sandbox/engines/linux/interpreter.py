@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import functools
-import glob
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.core.packages import CLEAN, HOST, PackageRules
-from actbox.core.policy import Policy
-from actbox.sandbox.dependencies import Layer
-from actbox.sandbox.host_python import HOST_PYTHON
-from actbox.sandbox.visible_packages import entries_left, package_folders
+from actbox.core.packages import CLEAN, HOST
+from actbox.sandbox.host_python import HOST_PYTHON, package_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actbox.core.packages import PackageRules
+    from actbox.core.policy import Policy
+    from actbox.sandbox.dependencies import Layer
 
 _ASK_SECONDS = 30.0
 _QUESTION = """
@@ -85,6 +86,8 @@ def interpreter(base: Base) -> Interpreter:
     packages = tuple(package_folders())
     if base.rules is None:
         return Interpreter(HOST_PYTHON, tuple(environment_folders()), packages)
+    from actbox.sandbox.visible_packages import entries_left
+
     left = {**_clean(underneath).left, **entries_left(base.rules)}
     return Interpreter(HOST_PYTHON, tuple(environment_folders()), packages, left, runs_pth=False)
 
@@ -101,7 +104,7 @@ def environment_folders() -> list[str]:
 
 def _shown(folders: set[str], python: str) -> list[str]:
     # The executable may be a link into yet another directory, as uv and pyenv make them.
-    folders = folders | {str(Path(python).resolve().parent.parent)}
+    folders = folders | {os.path.dirname(os.path.dirname(os.path.realpath(python)))}
     return sorted(folder for folder in folders if folder not in ("/", "/usr"))
 
 
@@ -117,6 +120,8 @@ def _clean(python: str) -> Interpreter:
         found = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise SandboxUnavailable(f"the interpreter {python} does not say where it is: {error}") from error
+    import glob
+
     of_system = [path for pattern in _OF_SYSTEM for path in glob.glob(pattern)]
     left = {path: () for path in (*found["packages"], *of_system) if os.path.isdir(path)}
     folders = tuple(_shown(set(found["prefixes"]), found["python"]))

@@ -14,7 +14,6 @@ import socket
 import subprocess
 import threading
 import weakref
-from pathlib import Path
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
@@ -25,7 +24,7 @@ from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
 
 from .interpreter import Base, Interpreter, interpreter
 
-_SANDBOX_FOLDER = str(Path(__file__).resolve().parents[2])
+_SANDBOX_FOLDER = os.path.realpath(__file__).rsplit("/", 3)[0]
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The environment of the nursery itself; guests get further variables of their own.
 _VARIABLES = {
