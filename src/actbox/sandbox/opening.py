@@ -113,7 +113,7 @@ def open_sandbox(
     return box
 
 
-def begin(engine: str, policy: Policy | None) -> object:
+def begin(engine: str, policy: Any) -> object:
     """Call `Engine.begin`, for `auto` that of the engine that it tries first; do nothing for invalid arguments."""
     if policy is not None:
         from actbox.core.policy import Policy

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from actbox.core.environment_names import CLEAN, HOST
 from actbox.core.lazy import lazy_attributes
-from actbox.core.packages import CLEAN, HOST
 
 if TYPE_CHECKING:
     from actbox.core.policy import Policy

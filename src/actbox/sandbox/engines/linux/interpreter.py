@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from actbox.core.environment_names import CLEAN, HOST
 from actbox.core.errors import SandboxUnavailable
-from actbox.core.packages import CLEAN, HOST
 from actbox.sandbox.host_python import HOST_PYTHON, package_folders
 
 if TYPE_CHECKING:
@@ -111,6 +110,9 @@ def _shown(folders: set[str], python: str) -> list[str]:
 @functools.cache
 def _clean(python: str) -> Interpreter:
     """Return the interpreter on which this process's environment is built, without any packages."""
+    import glob
+    import json
+
     if not python:
         raise SandboxUnavailable("this Python does not know its own executable, from which guests are made")
     try:
@@ -120,8 +122,6 @@ def _clean(python: str) -> Interpreter:
         found = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise SandboxUnavailable(f"the interpreter {python} does not say where it is: {error}") from error
-    import glob
-
     of_system = [path for pattern in _OF_SYSTEM for path in glob.glob(pattern)]
     left = {path: () for path in (*found["packages"], *of_system) if os.path.isdir(path)}
     folders = tuple(_shown(set(found["prefixes"]), found["python"]))
