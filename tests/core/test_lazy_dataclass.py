@@ -132,6 +132,25 @@ def test_what_its_decorator_leaves_out_is_that_of_every_object() -> None:
     assert plain.__dict__ == {"x": 1}
 
 
+def test_methods_of_the_class_itself_stay() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Own:
+        """A class with methods of its own."""
+
+        x: int
+        y: int = 0
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Own) and other.x == self.x
+
+        def __repr__(self) -> str:
+            return "own"
+
+    assert Own(1) == Own(1, 2)
+    assert repr(Own(1)) == "own"
+    assert hash(Own(1)) == hash(Own(1))
+
+
 def test_a_method_is_compiled_once_and_only_if_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
     init_of = lazy_dataclass._init_of

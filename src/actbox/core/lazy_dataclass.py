@@ -23,7 +23,8 @@ else:
 
 
 def _dataclass_of(cls: type, init: bool, repr: bool, eq: bool, frozen: bool, slots: bool, kw_only: bool) -> type:
-    own = set(cls.__dict__)
+    # `__hash__` is `None` in a class with an `__eq__` of its own, which does not ask for that.
+    own = {name for name, value in vars(cls).items() if (name, value) != ("__hash__", None)}
     # Asked for none of these three methods, the standard library compiles nothing.
     cls = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
     parameters: Any = cls.__dict__["__dataclass_params__"]
@@ -111,11 +112,11 @@ def _compiled(cls: Any, name: str, **wanted: bool) -> Any:
     types = {name: field.type for name, field in fields.items()}
     body = {"__annotations__": types, "__doc__": cls.__doc__, "__module__": cls.__module__, **fields}
     flags = {"init": False, "repr": False, "eq": False, "kw_only": True, **wanted}
-    return vars(dataclasses.dataclass(**flags)(type(cls.__name__, (), body)))[name]  # type: ignore[call-overload]
+    return vars(dataclasses.dataclass(**flags)(type(cls.__name__, (), body)))[name]
 
 
-def _frozen_methods(cls: type) -> dict[str, Any]:
-    names = frozenset(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+def _frozen_methods(cls: Any) -> dict[str, Any]:
+    names = frozenset(field.name for field in dataclasses.fields(cls))
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
         if type(self) is cls or name in names:
