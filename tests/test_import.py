@@ -93,7 +93,7 @@ def test_the_first_answer_imports_little_and_the_nursery_starts_before_most_of_i
     assert len(ours[2]) <= 105, ours[2]
 
 
-@pytest.mark.parametrize("package", ["actbox", "actbox.content", "actbox.cli", "actbox.testing"])
+@pytest.mark.parametrize("package", ["actbox", "actbox.content", "actbox.cli", "actbox.testing", "actbox.tools"])
 def test_a_packages_lazy_names_are_those_that_it_lists_and_type_checkers_read(package: str) -> None:
     module = importlib.import_module(package)
     tree = ast.parse(Path(module.__file__ or "").read_text())
