@@ -186,6 +186,7 @@ class _Nursery:
         _rehearse(_REHEARSALS_AT_FIRST)
         os.environ.clear()
         os.environ.update(variables)  # here, so that no guest does it in its own copies of pages
+        gc.enable()  # the process was started without it
         gc.freeze()  # the collector of a sandbox writes to each object that it visits, and now visits none of these
         sys.dont_write_bytecode = True  # for guests, who can write to none of these places
         answer = {"privileged": identity.privileged, "warnings": warnings}

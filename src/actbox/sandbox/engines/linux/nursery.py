@@ -214,7 +214,7 @@ class Nursery:
                 _SANDBOX_FOLDER,
                 "nursery.server",
                 theirs.fileno(),
-                keep_bytecode=True,
+                nursery=True,
                 options=found.options,
             )
             try:
