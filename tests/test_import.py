@@ -68,8 +68,8 @@ print(json.dumps([sorted(names) for names in (imported, started[0], answered)]))
 """
 # Modules that a first answer does not need; most of them were once loaded for it.
 NOT_FOR_AN_ANSWER = (
-    *("csv", "decimal", "difflib", "email", "hashlib", "http", "importlib.metadata", "ipaddress", "mimetypes"),
-    *("secrets", "shutil", "sysconfig", "tempfile", "unicodedata", "urllib.parse", "uuid", "zipfile"),
+    *("csv", "decimal", "difflib", "email", "hashlib", "http", "importlib.metadata", "mimetypes"),
+    *("secrets", "shutil", "sysconfig", "tempfile", "unicodedata", "uuid", "zipfile"),
     *("actbox.sandbox.attempts", "actbox.sandbox.guest.finish", "actbox.sandbox.nursery.root"),
     *("actbox.sandbox.session_packages", "actbox.sandbox.sessions"),
     *("actbox.tools.approval", "actbox.tools.definition", "actbox.tools.typescript"),
@@ -87,8 +87,8 @@ def test_the_first_answer_imports_little_and_the_nursery_starts_before_most_of_i
     assert ours[0] == ["actbox", "actbox._version", "actbox.core", "actbox.core.lazy", "actbox.core.presentation"]
     assert [name for name in NOT_FOR_AN_ANSWER if name in answered] == []
     assert [name for name in ("asyncio", "logging", "pathlib") if way == "run" and name in started] == []
-    # Counted on CPython 3.13, and a few more: a change that imports more has to say so here.
-    assert len(imported) <= 10
+    # Counted on CPython 3.11 to 3.13, and a few more: a change that imports more has to say so here.
+    assert len(imported) <= 12
     assert len(ours[1]) <= 25, ours[1]
     assert len(ours[2]) <= 105, ours[2]
 
