@@ -180,7 +180,7 @@ class LinuxSandbox(LocalSandbox):
             self.traits = dataclasses.replace(self.traits, notes=(*self.traits.notes, *stock.nursery.warnings))
         self._file_owner = (stored.host_id, stored.host_id) if stock.nursery.privileged else None
         stored.mounts = self._mounts
-        if stored.lacks():
+        if self._tries_birth and stored.lacks():
             stock.later(stored.make_ahead)
         self._pool = stock.pool(self._points, stored.host_id)
         if self._points and (useless := stored.take_first_guest()) is not None:  # its root lacks these mount points
@@ -359,6 +359,8 @@ class LinuxSandbox(LocalSandbox):
 
     def _prepare_next(self) -> None:
         if self._stock is None or self._stored is None or self._pool is None:
+            return
+        if not self._tries_birth:  # a trial is one run
             return
         if self._stored.lacks() or self._pool.wants():
             self._stock.later(self._stored.make_ahead)
