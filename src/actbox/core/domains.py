@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
-from urllib.parse import urlsplit
 
-from .addresses import reach_of
 from .errors import InvalidValue
 from .labels import PUBLIC, Label, clearance_of, label_of
+from .lazy_dataclass import dataclass
 
 _HOST_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # a last label of this form makes resolvers read a name as an IPv4 address
@@ -206,6 +204,8 @@ def host_name(text: str) -> str:
     Spellings of an IPv4 address other than four decimal numbers (`127.1`, `0x7f000001`) are refused as well, since
     resolvers would take them for addresses.
     """
+    import ipaddress  # most policies have no domains
+
     if ":" in text:
         return str(ipaddress.IPv6Address(text))
     name = text.removesuffix(".").lower()
@@ -247,6 +247,8 @@ def _parse_target(target: str) -> tuple[str, Literal["http", "https"] | None, in
         raise wrong("a host name has no spaces, control characters or backslashes")
     if _is_ipv6(text):
         raise wrong(f"an IPv6 address stands in brackets: {f'[{text}]'!r}, with a port {f'[{text}]:8080'!r}")
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(text if "://" in text else "//" + text)
         port = parts.port
@@ -266,6 +268,10 @@ def _parse_target(target: str) -> tuple[str, Literal["http", "https"] | None, in
 
 
 def _normal_host(name: str, wrong: Callable[[str], InvalidValue]) -> str:
+    import ipaddress
+
+    from .addresses import reach_of
+
     wildcard = name.startswith("*.")
     bare = name.removeprefix("*.")
     if not bare.strip(".") or "*" in bare:
@@ -290,6 +296,8 @@ def _normal_host(name: str, wrong: Callable[[str], InvalidValue]) -> str:
 
 
 def _is_ipv6(text: str) -> bool:
+    import ipaddress
+
     try:
         ipaddress.IPv6Address(text)
     except ValueError:

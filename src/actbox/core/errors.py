@@ -7,9 +7,10 @@ are for the caller's own mistakes (a policy that makes no sense) and for what th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Self
+
+from .lazy_dataclass import dataclass
 
 
 class ErrorKind(Enum):

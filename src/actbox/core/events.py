@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from .lazy_dataclass import dataclass
 from .packages import PackageFacts
 from .result import Artifact, ExecutionResult
 

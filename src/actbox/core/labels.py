@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from .errors import InvalidValue
+from .lazy_dataclass import dataclass
 
 _CLASS = re.compile(r"public|internal|(pii|secret)(\.[a-z0-9_-]+)*")
-_FAMILY = re.compile(r"\s*secret(?![a-z0-9_-])", re.IGNORECASE)
 _REDACTED = "pii.redacted"
 
 
@@ -95,7 +94,7 @@ def _known(text: str) -> str:
     plain = text.strip().lower()
     if _CLASS.fullmatch(plain):
         return plain
-    return "secret" if _FAMILY.match(text) else "pii"
+    return "secret" if re.match(r"\s*secret(?![a-z0-9_-])", text, re.IGNORECASE) else "pii"
 
 
 def _is_below(one: str, other: str) -> bool:

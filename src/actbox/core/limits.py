@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 from .errors import InvalidValue
+from .lazy_dataclass import dataclass
 
 # The kernel does not run a group of processes that has less than a millisecond in each tenth of a second.
 _LEAST_CPUS = 0.01

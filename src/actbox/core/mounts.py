@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Literal, get_args
 
 from .errors import InvalidValue
 from .labels import PUBLIC, Label, clearance_of, label_of
+from .lazy_dataclass import dataclass
 from .protected_places import identity_of, why_not_writable, why_private
 
 MountMode = Literal["ro", "rw", "overlay"]

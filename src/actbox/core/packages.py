@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import NoneType
 from typing import Any, overload
 
+from .environment_names import AUTO as AUTO
+from .environment_names import CLEAN as CLEAN
+from .environment_names import HOST as HOST
 from .errors import InvalidValue
-
-HOST = "host"
-"""The environment of this process: its interpreter and its packages, read-only."""
-CLEAN = "clean"
-"""The interpreter and its standard library, without any package."""
-AUTO = "auto"
-"""For one program alone: the named environment that has most of its dependencies, else `HOST`."""
+from .lazy_dataclass import dataclass
 
 
 class TrustLevel(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations, product
 from pathlib import PurePosixPath
 from types import NoneType
@@ -13,6 +13,7 @@ from typing import Any, Literal
 from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
 from .labels import PUBLIC, Label, clearance_of, label_of
+from .lazy_dataclass import dataclass
 from .limits import Limits
 from .mounts import INPUT, FileMount
 from .packages import HOST, Environment, PackagePolicy, check_environment_name

@@ -5,12 +5,13 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePosixPath
 from typing import Any
 
 from .errors import InvalidValue
 from .labels import PUBLIC, Label, label_of
+from .lazy_dataclass import dataclass
 from .policy import check_variables
 from .values import CannotCross, crossed
 

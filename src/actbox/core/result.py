@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import copy
-import mimetypes
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -14,6 +12,7 @@ from . import presentation
 from .changes import FileChange
 from .errors import ErrorInfo, ErrorKind
 from .labels import PUBLIC, Label
+from .lazy_dataclass import dataclass
 from .packages import Distribution, Distributions, TrustLevel
 from .values import pack, unpack
 
@@ -39,6 +38,8 @@ EXIT_NOT_RUN: Final = 125
 
 def media_type_of(name: str) -> str:
     """Return the media type for a file name's suffix, or `application/octet-stream` if the suffix is unknown."""
+    import mimetypes
+
     suffix = PurePosixPath(name).suffix.lower()
     return _MEDIA_TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
@@ -290,6 +291,12 @@ def _integer(value: Any) -> int:
     return value
 
 
+def _value(value: Any) -> Any:
+    import copy
+
+    return unpack(copy.deepcopy(value))
+
+
 def _text_or_none(value: Any) -> str | None:
     return None if value is None else _text(value)
 
@@ -363,7 +370,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "stdout": _text,
     "stderr": _text,
     "exit_code": _integer,
-    "value": lambda value: unpack(copy.deepcopy(value)),
+    "value": _value,
     "value_text": _text_or_none,
     "value_forms": _forms,
     "error": _error,

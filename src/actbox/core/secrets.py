@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
+from .lazy_dataclass import dataclass
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_HEADER = re.compile(r"[A-Za-z0-9-]+: [^\x00-\x1f\x7f]*[^\x00-\x20\x7f]")
+# Compiled when there is a secret.
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
+_HEADER = r"[A-Za-z0-9-]+: [^\x00-\x1f\x7f]*[^\x00-\x20\x7f]"
 # Headers that frame, address or transform a message; a secret may not set them.
 _NOT_FOR_SECRETS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "range"}
@@ -71,7 +72,7 @@ class Secret(_Value):
             )
         if value is None:
             raise InvalidValue(f"Secret({name!r}): the value is None; is its environment variable set?")
-        if not isinstance(value, str) or not value or value != value.strip() or _CONTROL.search(value):
+        if not isinstance(value, str) or not value or value != value.strip() or re.search(_CONTROL, value):
             raise InvalidValue(
                 f"Secret({name!r}): the value must be one non-empty line of text, without control characters or "
                 "spaces around it"
@@ -83,7 +84,7 @@ class Secret(_Value):
                 f"Secret({name!r}): the value has fewer than {_LEAST_CHARACTERS} characters; so short a value can"
                 " be guessed, and masking it would garble many responses"
             )
-        if not isinstance(header, str) or not _HEADER.fullmatch(header) or header.count("{}") != 1:
+        if not isinstance(header, str) or not re.fullmatch(_HEADER, header) or header.count("{}") != 1:
             raise InvalidValue(
                 f"Secret({name!r}): header must look like 'Authorization: Bearer {{}}', with {{}} where the value goes"
             )

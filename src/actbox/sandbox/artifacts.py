@@ -6,9 +6,9 @@ The reports are bounded, because the program chose the number and the names of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from actbox.core.counted import counted
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.limits import Limits
 from actbox.core.result import Artifact
 

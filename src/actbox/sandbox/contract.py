@@ -9,7 +9,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, overload
 
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.events import Completed, Event
@@ -17,13 +17,16 @@ from actbox.core.labels import Label
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
-from actbox.tools import Tool, Toolset
+from actbox.tools import Toolset
 
 from .mapping import Programs, map_programs, without_index
 from .storage import Files
 from .traits import Traits
 
-Tools = Toolset | Iterable[Tool | Callable[..., Any]] | None
+if TYPE_CHECKING:
+    from actbox.tools import Tool
+
+Tools: TypeAlias = "Toolset | Iterable[Tool | Callable[..., Any]] | None"
 Command = str | Sequence[str]
 
 NOT_RUNNING: Final = (

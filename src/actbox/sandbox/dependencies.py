@@ -1,27 +1,32 @@
 """What a sandbox needs to know about the packages of a program. `actbox.packages` finds and installs them.
 
-This room holds the protocol only: the provider stands above it, and is found by its name.
+This room holds the protocol only: the provider stands above it, and is found by its name. The module imports little,
+because the process that sandboxes of the `linux` engine are forked from is not started before it.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actbox.core.errors import ErrorInfo, ErrorKind
-from actbox.core.events import Event
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.packages import CLEAN, HOST, Distribution, Distributions
-from actbox.core.policy import Policy
-from actbox.core.program import Program
-from actbox.core.result import ExecutionResult
-from actbox.tools import Approver
 
-from .traits import Traits
-from .visible_packages import package_folders, visible_versions
+from .host_python import package_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from actbox.core.events import Event
+    from actbox.core.policy import Policy
+    from actbox.core.program import Program
+    from actbox.tools import Approver
+
+    from .traits import Traits
 
 PACKAGES = "/opt/packages"
 """Where programs see the packages that they asked for: `site` to import from, `bin` with scripts, `node_modules`."""
@@ -36,6 +41,8 @@ class NotProvided(Exception):
     """Raised if a program cannot have its packages; `result` is what its run comes to."""
 
     def __init__(self, error: ErrorInfo, program: Program, engine: str) -> None:
+        from actbox.core.result import ExecutionResult
+
         super().__init__(error.message)
         self.result = ExecutionResult(
             exit_code=1 if error.kind is ErrorKind.SYNTAX else 125,
@@ -187,6 +194,8 @@ NOTHING: Provided = Environs()
 
 def asks_for_packages(program: object) -> bool:
     """Return whether a program names packages, in `dependencies` or in a script block of its source (PEP 723)."""
+    from actbox.core.program import Program
+
     if isinstance(program, Program):
         return bool(program.dependencies) or (program.language == "python" and _SCRIPT_BLOCK in program.code)
     return isinstance(program, str) and _SCRIPT_BLOCK in program
@@ -253,6 +262,8 @@ def of_environment(policy: Policy, layer: Layer | None, language: str = "python"
     """Return the packages of a policy's environment, of which `layer` has the files if it is a named one."""
     if layer is not None or language != "python":
         return layer.distributions if layer is not None else ()
+    from .visible_packages import visible_versions
+
     rules = policy.packages.python if policy.packages is not None else None
     versions = {} if policy.environment == CLEAN else visible_versions(rules)
     return tuple(Distribution(name, version) for name, version in versions.items())

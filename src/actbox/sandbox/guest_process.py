@@ -8,10 +8,10 @@ import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from actbox.core.errors import Unsupported
 from actbox.core.events import NetworkRequest
+from actbox.core.lazy_dataclass import dataclass
 
 from .overlays import OverlayChanges
 from .run_end import Ending, Stop

@@ -9,10 +9,9 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from actbox.core.after_fork import Owner
 from actbox.core.errors import (
@@ -23,12 +22,12 @@ from actbox.core.errors import (
 )
 from actbox.core.events import Event
 from actbox.core.labels import PUBLIC, Label
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
-from .attempts import Attempts
 from .blocking import run_blocking
 from .cancellation import whole
 from .contract import NOT_RUNNING, Command, Session, Tools
@@ -59,13 +58,16 @@ from .requests import (
 from .run_end import Stop
 from .run_slots import Slots, slots
 from .runs import Request, Run, failed_result, reason_of
-from .session_packages import LayersPlace, SessionPackages
-from .sessions import LocalSession, SessionPlace
 from .siblings import AloneInSiblings, Siblings
 from .storage import Output, Storage
 from .taint import LabelRefused, Taint
 from .traits import check_tool_labels
 from .workspace import Workspace
+
+if TYPE_CHECKING:
+    from .attempts import Attempts
+    from .session_packages import LayersPlace
+    from .sessions import LocalSession
 
 # Once the set of guests is this long, those that have ended are removed from it.
 _MOST_ENDED_GUESTS = 64
@@ -164,6 +166,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
 
     def _new_session_folder(self) -> LayersPlace:
         """Make a directory for a session's packages. Blocks. Raises `ActboxError` and `OSError`."""
+        from .session_packages import LayersPlace
+
         return LayersPlace(new_session_folder(self.policy), PACKAGES)
 
     def _guest_limits(self) -> Mapping[str, float]:
@@ -234,6 +238,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         return self.traits.dependencies and (self.policy.packages is not None or asks_for_packages(program))
 
     def _attempts(self, program: Program | str, tools: Tools, timeout: float | None) -> Attempts:
+        from .attempts import Attempts
+
         self._running()
         approver = tools.approver if isinstance(tools, Toolset) else None
 
@@ -250,6 +256,9 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def session(self, *, forkable: bool = False) -> Session:
         if forkable and not self.traits.fork:
             raise cannot_fork(self.traits)
+        from .session_packages import SessionPackages
+        from .sessions import LocalSession, SessionPlace
+
         workspace = self._running()
 
         def check_open() -> None:

@@ -1,28 +1,26 @@
-"""`open_sandbox` and `check`: open a sandbox by its engine's name, or check an engine on this machine."""
+"""`open_sandbox` and `check`: open a sandbox by its engine's name, or check an engine on this machine.
+
+Functions import what they need: what an engine starts for a sandbox (`Engine.begin`) gets ready meanwhile.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import logging
-from collections.abc import Collection, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
-from actbox.core.packages import AUTO, HOST
-from actbox.core.policy import Policy
-from actbox.core.program import Program
 
-from .dependencies import asks_for_packages, choose
-from .languages import FULL_CPYTHON
 from .registry import TABLE, no_such_engine
-from .traits import EngineCheck, check_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from actbox.core.policy import Policy
+    from actbox.core.program import Program
+
     from .contract import Sandbox
     from .egress.upstream import Upstream
+    from .traits import EngineCheck
 
-_log = logging.getLogger("actbox")
 _found_working: set[str] = set()
 """Engines that `auto` found working in this process; they are not checked again."""
 
@@ -62,6 +60,16 @@ def open_sandbox(
     Raises `SandboxUnavailable` with the reason if no engine works, and `Unsupported` if the engine cannot enforce the
     policy.
     """
+    begun = begin(engine, policy)
+    import dataclasses
+    import logging
+    from functools import partial
+
+    from actbox.core.packages import AUTO
+    from actbox.core.policy import Policy
+
+    from .traits import check_labels
+
     policy = Policy() if policy is None else policy
     if not isinstance(policy, Policy):
         raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
@@ -78,13 +86,15 @@ def open_sandbox(
         if options:
             raise InvalidValue(f"options such as {min(options)!r} belong to one engine; name the engine too")
         engine, why = _strongest(allow_unisolated)
+        log = logging.getLogger("actbox")
         if why and TABLE[engine].isolates:
-            _log.info("auto: the %s engine, %s", engine, why)
+            log.info("auto: the %s engine, %s", engine, why)
         elif why:
-            _log.warning("auto: the %s engine, WITHOUT ANY ISOLATION, %s", engine, why)
+            log.warning("auto: the %s engine, WITHOUT ANY ISOLATION, %s", engine, why)
     elif not (TABLE[engine].isolates or allow_unisolated):
         raise SandboxUnavailable(TABLE[engine].isolates_nothing())
     box = TABLE[engine].open(policy, upstream, options)
+    del begun  # the sandbox has it
     check_labels(policy, box.traits)
     least, allowed = box.traits.least_memory_mib, policy.limits.memory_mib
     if allowed < least:
@@ -106,6 +116,17 @@ def open_sandbox(
         _open_again, engine=engine, allow_unisolated=allow_unisolated, upstream=upstream, options=dict(options)
     )
     return box
+
+
+def begin(engine: str, policy: Any) -> object:
+    """Call `Engine.begin`, for `auto` that of the engine that it tries first; do nothing for invalid arguments."""
+    if policy is not None:
+        from actbox.core.policy import Policy
+
+        if not isinstance(policy, Policy):
+            return None
+    first = next(iter(TABLE)) if engine == "auto" else engine
+    return TABLE[first].begin(policy) if first in TABLE else None
 
 
 def opened_under(policy: Policy, box: Sandbox) -> Sandbox:
@@ -132,6 +153,12 @@ def with_environment(
     `options` are the names of the engine's own that it is opened with. On engines that have no environments of this
     machine the choice is `"host"`. Raises `InvalidValue` for a requirement that cannot be read.
     """
+    import dataclasses
+
+    from actbox.core.packages import AUTO, HOST
+
+    from .dependencies import asks_for_packages, choose
+
     if policy.environment != AUTO:
         return policy
     name = HOST
@@ -147,6 +174,8 @@ def _strongest(allow_unisolated: bool) -> tuple[str, str]:
 
     An engine that isolates nothing counts only with `allow_unisolated`.
     """
+    from .languages import FULL_CPYTHON
+
     considered = [name for name in FULL_CPYTHON if TABLE[name].isolates or allow_unisolated]
     not_working = []
     for chosen in considered:

@@ -12,11 +12,11 @@ import errno
 import os
 import stat as stat_modes
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from actbox.core.changes import ChangeKind, FileChange
 from actbox.core.counted import counted
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.limits import Limits
 
 from .artifacts import MAX_DEPTH, MAX_ENTRIES, LeftOut, printable, shown

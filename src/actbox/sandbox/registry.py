@@ -2,27 +2,27 @@
 
 An engine's module has two functions. `check()` checks whether the engine works on this machine, without running a
 caller's program; `open_engine(policy, upstream, **options)` returns a sandbox that has not started. `options` are the
-engine's own, keyword-only and with defaults; its signature lists them.
+engine's own, keyword-only and with defaults; its signature lists them. The module of an engine that `begins` has a
+third one, `begin(policy)`, described at `Engine.begin`.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.errors import InvalidValue
-from actbox.core.policy import Policy
-
-from .run_slots import VARIABLE, slots
-from .traits import EngineCheck, Python
+from actbox.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import ModuleType
+
+    from actbox.core.policy import Policy
+
     from .contract import Sandbox
     from .egress.upstream import Upstream
+    from .traits import EngineCheck, Python
 
 
 # Modules of the standard library that exist on POSIX systems only.
@@ -48,9 +48,21 @@ class Engine:
     """True if an environment with an OCI image is that image here, and options may bring other packages."""
     by_name_only: bool = False
     """True if `auto` never chooses the engine."""
+    begins: bool = False
+    """True if the engine can begin its work before a sandbox is opened."""
+
+    def begin(self, policy: Policy | None) -> object:
+        """Start what sandboxes of a policy need first, without waiting for it; `None` is the default policy.
+
+        It ends soon if nothing refers to the returned object, unless a sandbox has been opened meanwhile.
+        """
+        return self._imported().begin(policy) if self.begins else None
 
     def check(self) -> EngineCheck:
         """Check the engine on this machine."""
+        from .run_slots import VARIABLE, slots
+        from .traits import EngineCheck
+
         try:
             slots()
         except InvalidValue as error:  # with an invalid setting no engine can run programs
@@ -76,6 +88,8 @@ class Engine:
 
     def options(self) -> list[str]:
         """Return the names of the engine's own options."""
+        import inspect
+
         return [
             name
             for name, parameter in inspect.signature(self._imported().open_engine).parameters.items()
@@ -103,7 +117,7 @@ TABLE: Final[Mapping[str, Engine]] = {
     engine.name: engine
     for engine in (
         # The full CPython engines, strongest first: the order in which `auto` tries them.
-        Engine(name="linux", languages=("python",), python="full", module="linux", has_environments=True),
+        Engine(name="linux", languages=("python",), python="full", module="linux", has_environments=True, begins=True),
         Engine(
             name="container",
             languages=("python",),

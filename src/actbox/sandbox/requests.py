@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import NoneType
 from typing import Any
 
 from actbox.core.errors import InvalidValue
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.policy import Policy, check_variables
 from actbox.core.program import Program, can_be_bytes
 from actbox.tools import Toolset

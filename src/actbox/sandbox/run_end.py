@@ -10,12 +10,13 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import NetworkRequest
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.limits import Limits
 
 from .channel.messages import Done

@@ -17,13 +17,13 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from http import HTTPStatus
+from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.labels import PUBLIC, Label
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.limits import Limits
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult, Usage
@@ -34,7 +34,6 @@ from .channel.link import Link
 from .channel.messages import Call, Done
 from .dependencies import NOTHING, Provided
 from .guest import wire
-from .guest.finish import EXIT_CHANNEL_LOST
 from .guest_process import GuestProcess
 from .nursery.passing import send_with
 from .readiness import Removal, when_readable
@@ -62,6 +61,8 @@ SHORT_SECONDS = 0.003
 """Most programs this short print a line or two; waking the host for each line would take processor time from them."""
 # How long a guest may live on after its channel is closed, before it is killed.
 _GRACE_SECONDS = 0.5
+# HTTP statuses from this one on mean that a proxy, ours or another, could not reach the server.
+_BAD_GATEWAY = 502
 # How long the guest's pid 1 may take to report how it ended, on a busy machine.
 _LONG_GRACE_SECONDS = 5.0
 _WITHOUT_LABEL = "do without that data here, or without the mount that is written to"
@@ -365,7 +366,7 @@ class Run:
         self._sent_bytes += request.sent_bytes
         self._received_bytes += request.received_bytes
         self.requests += request.decision == "allowed"
-        if request.decision == "refused" or request.status >= HTTPStatus.BAD_GATEWAY:
+        if request.decision == "refused" or request.status >= _BAD_GATEWAY:
             self._refused = request
         self.tell(request)
 
@@ -517,7 +518,7 @@ class Run:
         if (
             done is None
             and request.program is not None
-            and ending.exit_code == EXIT_CHANNEL_LOST
+            and ending.exit_code == wire.EXIT_CHANNEL_LOST
             and self._stop is None
         ):
             self._stop = Stop(ErrorKind.PROTOCOL, "the guest lost its channel to the host, and with it the result")

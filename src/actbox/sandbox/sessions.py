@@ -12,7 +12,7 @@ import functools
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from actbox.core.after_fork import Owner
@@ -26,6 +26,7 @@ from actbox.core.errors import (
     Unsupported,
 )
 from actbox.core.events import Event
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.limits import Limits
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult

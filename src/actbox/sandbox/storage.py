@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.labels import PUBLIC, Label
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.limits import Limits
 from actbox.core.result import Artifact
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from actbox.core.domains import AllowedDomain
 from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.labels import PUBLIC
-from actbox.core.mounts import FileMount
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.packages import HOST
-from actbox.core.policy import Policy
-from actbox.tools import Toolset
+
+if TYPE_CHECKING:
+    from actbox.core.domains import AllowedDomain
+    from actbox.core.mounts import FileMount
+    from actbox.core.policy import Policy
+    from actbox.tools import Toolset
 
 NOTHING_AHEAD: Final = "nothing is imported ahead: what Policy.preload names is imported when a program says so"
 """The note of a Python engine for which `Policy.preload` changes nothing."""

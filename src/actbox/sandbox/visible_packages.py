@@ -11,7 +11,6 @@ import functools
 import importlib.metadata
 import os
 import re
-import site
 import sys
 import sysconfig
 from collections import deque
@@ -20,11 +19,7 @@ from importlib.metadata import Distribution
 
 from actbox.core.packages import PackageRules, normalized_name
 
-
-def package_folders() -> list[str]:
-    """Return the directories of installed packages from which this process imports."""
-    candidates = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
-    return [folder for folder in candidates if folder in sys.path and os.path.isdir(folder)]
+from .host_python import package_folders
 
 
 def visible_versions(rules: PackageRules | None) -> Mapping[str, str]:

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
 
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.packages import PackageFacts
 
 from .problems import shown

@@ -7,13 +7,14 @@ import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
 from actbox.core.errors import InvalidValue, ToolError
 from actbox.core.labels import PUBLIC, Label, clearance_of, label_of
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.values import CannotCross, copy_of, opened, pack, unpack
 
 from .docstrings import compose, parse

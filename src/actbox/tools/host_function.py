@@ -9,10 +9,10 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
+from actbox.core.lazy_dataclass import dataclass
 
 COLLECTED: Final = (collections.abc.Iterator, range)
 """The classes of results whose items are collected into a list."""

@@ -6,9 +6,9 @@ A thread alone would not suffice, since one call of `json` or pydantic holds the
 from __future__ import annotations
 
 import json
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from decimal import Decimal
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ _threads = ThreadPool(limit=4)
 
 def is_large(value: Any, most_values: int = FEW_VALUES, most_bytes: int = FEW_BYTES) -> bool:
     """Return True if a value has more than so many values, or bytes of text and digits; the count stops there."""
+    decimals = getattr(sys.modules.get("decimal"), "Decimal", ())  # without the module no value is a decimal
     left = [value]
     while left:
         item = left.pop()
@@ -43,7 +44,7 @@ def is_large(value: Any, most_values: int = FEW_VALUES, most_bytes: int = FEW_BY
         elif isinstance(item, int):
             bits = item.bit_length()
             most_bytes -= bits // 3 * (1 + bits // 1024)  # its digits, and the time that they take
-        elif isinstance(item, Decimal):
+        elif isinstance(item, decimals):
             most_bytes -= _BYTES_OF_DECIMAL
         elif isinstance(item, float) or item is None:
             continue

@@ -1,21 +1,22 @@
-"""`Toolset`: the frozen set of tools that one run has."""
+"""`Toolset`: the frozen set of tools that one run has.
+
+Every run has a toolset, and most are empty: what tools need is imported with the first tool.
+"""
 
 from __future__ import annotations
 
 import keyword
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from actbox.core.errors import InvalidValue
 
-from .approval import Approver
-from .definition import Tool, tool_of
-from .problems import shown, suggestion
-from .signature_text import TypeWriter, identifier, imports_of
+if TYPE_CHECKING:
+    from .approval import Approver
+    from .definition import Tool
 
 RESERVED = frozenset({"call_tool", "ToolError"})
 """Names that every program has beside its tools; no tool may have one. A tool called `display` replaces the
@@ -59,6 +60,9 @@ class Toolset:
             return tools
         if tools is None:
             return _NONE
+        from .definition import Tool, tool_of
+        from .problems import shown
+
         if callable(tools) or isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
             raise InvalidValue(f"tools must be a list of tools or functions, not {shown(tools)}")
         return cls([tool if isinstance(tool, Tool) else tool_of(tool) for tool in tools])
@@ -177,10 +181,14 @@ class Toolset:
 
     def suggest(self, name: str) -> str | None:
         """Return the name of the tool that a misspelled name most likely means, or `None`."""
+        from .problems import suggestion
+
         return suggestion(name, self._tools)
 
     def unknown(self, name: str) -> str:
         """Return the error sentence for a call of an unknown tool."""
+        from .problems import shown
+
         if name in self._left_out:
             return (
                 f"this program has only the tools that it names, and {shown(name)} is none of them: write its name out"
@@ -228,6 +236,8 @@ class Toolset:
 
     def type_code(self) -> tuple[tuple[str, ...], str]:
         """Return the names of the types that the tools' stubs define, and the Python code that defines them."""
+        from .signature_text import TypeWriter, imports_of
+
         writer = TypeWriter(reserved=self.aliases.values())
         for tool in self:
             writer.signature(tool.name, tool.input_schema, tool.output_schema, tool.parameters, tool.collects)
@@ -248,6 +258,9 @@ class Toolset:
 
 
 def _check_approver(given: object) -> None:
+    from .approval import Approver
+    from .problems import shown
+
     if isinstance(given, type):
         raise InvalidValue(f"an approver is an object, not the class {given.__name__}: write {given.__name__}(…)")
     if not isinstance(given, Approver):
@@ -262,6 +275,12 @@ def _aliases(names: Iterable[str]) -> dict[str, str]:
     """Return an identifier for each name, all different. Names that are identifiers are kept, whatever the order."""
     given = list(names)
     aliases: dict[str, str] = {}
+    if not given:
+        return aliases
+    import unicodedata
+
+    from .signature_text import identifier
+
     taken = set(RESERVED)
     for name in given:
         if _is_variable(name) and unicodedata.normalize("NFKC", name) == name:

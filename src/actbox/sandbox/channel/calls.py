@@ -7,7 +7,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
@@ -18,14 +18,17 @@ from actbox.sandbox.guest.tagged import Packed, unpack
 from actbox.sandbox.run_slots import in_a_run
 from actbox.sandbox.taint import Taint, call_taint
 from actbox.sandbox.wall_clock import WallClock, call_clock
-from actbox.tools import Tool, Toolset
 from actbox.tools.large_values import aside
-from actbox.tools.prepared_call import PreparedCall
 
 from .encoding import encode_aside
 from .label_calls import LABEL_CALLS, label_answer, why_not_called
 from .messages import Call
-from .questions import NotApproved, Questions
+
+if TYPE_CHECKING:
+    from actbox.tools import Tool, Toolset
+    from actbox.tools.prepared_call import PreparedCall
+
+    from .questions import Questions
 
 # Calls beyond this number wait in the guest, so that a flood of calls does not become as many tasks here.
 MAX_CALLS_AT_ONCE = 1024
@@ -105,6 +108,8 @@ class ToolCalls:
         self._over = False
         self._questions: Questions | None = None
         if toolset.requiring:
+            from .questions import Questions
+
             most_held = MESSAGES_HELD * self._max_bytes
             self._questions = Questions(toolset, program, clock, most_held, run.tell, self._limit_flow)
 
@@ -174,6 +179,8 @@ class ToolCalls:
             except ToolError as failure:  # a call that cannot be made needs no approval
                 error = str(failure)
             else:
+                from .questions import NotApproved
+
                 try:
                     call, ready = await self._approved(self._questions, call, tool, prepared, weight)
                 except NotApproved as refusal:
@@ -230,6 +237,8 @@ class ToolCalls:
         except asyncio.CancelledError:
             if self._over:
                 raise
+            from .questions import NotApproved
+
             raise NotApproved(f"the call of {tool.name!r} was not made: the run is being ended") from None
         finally:
             self._asked_bytes -= weight

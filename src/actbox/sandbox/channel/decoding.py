@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
+import os
 from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Any, TypeVar
@@ -155,7 +155,7 @@ class _Document:
         self._kept = 0
         """The number of them still open after the brackets examined so far."""
         # Random keys and a random value, so that a guest cannot use the same ones in its message.
-        self._head, self._tail = secrets.token_hex(8), secrets.token_hex(8)
+        self._head, self._tail = os.urandom(8).hex(), os.urandom(8).hex()
 
     def look_at(self, brackets: bytes) -> None:
         """Examine the brackets of a piece, or of a part of it."""

@@ -6,15 +6,17 @@ file has a lower label than the run; it is only a claim, which a person or a `Ve
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.errors import InvalidValue
 from actbox.core.labels import Label, label_of
 from actbox.sandbox.guest import wire
 from actbox.sandbox.taint import Taint
-from actbox.tools import Tool
 
 from .messages import Call
+
+if TYPE_CHECKING:
+    from actbox.tools import Tool
 
 LABEL_CALLS: Final = frozenset({"raise_label", "claim"})
 MOST_CLAIMS: Final = 1000

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.lazy_dataclass import dataclass
 from actbox.sandbox.guest.wire import ProtocolError
 
 from .decoding import decode_in_steps

@@ -7,11 +7,12 @@ import functools
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from actbox.core.errors import ToolError
 from actbox.core.events import ApprovalDecided, ApprovalRequested, Event
+from actbox.core.lazy_dataclass import dataclass
 from actbox.sandbox.wall_clock import WallClock
 from actbox.tools import Tool, Toolset
 from actbox.tools.approval import ApprovalDecision, ApprovalRequest, decision_of, line_count

@@ -19,12 +19,13 @@ BOOT = (
 
 
 def boot_command(
-    python: str, folder: str, module: str, descriptor: int, keep_bytecode: bool = False, options: Sequence[str] = ()
+    python: str, folder: str, module: str, descriptor: int, nursery: bool = False, options: Sequence[str] = ()
 ) -> List[str]:
     """Return the command that runs `main(descriptor)` of a module below `folder`, isolated from the caller's settings.
 
-    `keep_bytecode` lets the interpreter save compiled modules, as Python usually does. `options` are further options of
-    the interpreter.
+    For a `nursery` the interpreter saves compiled modules, as Python usually does, and begins without its garbage
+    collector, which would find nothing while it imports. `options` are further options of the interpreter.
     """
-    settings = ["-I", "-X", "utf8"] if keep_bytecode else ["-I", "-B", "-X", "utf8"]
-    return [python, *settings, *options, "-c", BOOT, folder, module, str(descriptor)]
+    settings = ["-I", "-X", "utf8"] if nursery else ["-I", "-B", "-X", "utf8"]
+    code = "import gc;gc.disable();" + BOOT if nursery else BOOT
+    return [python, *settings, *options, "-c", code, folder, module, str(descriptor)]

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 # The most characters of each text in a shortened result; they take at most six times as many bytes.
 _SHORT_TEXT = 2_000
 
-EXIT_TOLD = 231
-"""The exit code of a guest that leaves nothing behind, after its result was sent: the result has the program's own."""
-EXIT_CHANNEL_LOST = 76  # EX_PROTOCOL of sysexits.h: the program ended, but its result could not be sent
-
 
 def note_exit(done: Dict[str, Any], stop: SystemExit) -> None:
     """Set the result's exit code and error from `sys.exit(x)`, and print what Python would print for it."""

@@ -20,16 +20,7 @@ from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
 from .error_hints import describe_exception
 from .figures import catch_figures
-from .finish import (
-    EXIT_CHANNEL_LOST,
-    EXIT_TOLD,
-    flush_all,
-    is_alone,
-    note_exit,
-    save_anyway,
-    send_result,
-    wait_for_threads,
-)
+from .finish import flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
 from .imports import fork_by_default
 from .limits import apply_limits, data_bytes
 from .program import Compiled, compile_program, import_from, new_main, run_in, set_out
@@ -42,6 +33,7 @@ from .spawned import let_children_import, note_tools
 from .tools import bind_tools, bind_types
 from .traces import keep_guest_out_of_warnings
 from .value import describe_value
+from .wire import EXIT_CHANNEL_LOST, EXIT_TOLD
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:

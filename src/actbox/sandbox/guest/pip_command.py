@@ -30,7 +30,7 @@ _HARMLESS = frozenset(
 )
 _HARMLESS_WITH_VALUE = ("--progress-bar", "--root-user-action", "--upgrade-strategy")
 # A comment of a shell, with what comes before it on its line.
-_COMMENT = re.compile(r"""^((?:[^'"\n]|'[^'\n]*'|"[^"\n]*")*?)(?<!\S)#.*$""", re.MULTILINE)
+_COMMENT = r"""(?m)^((?:[^'"\n]|'[^'\n]*'|"[^"\n]*")*?)(?<!\S)#.*$"""  # compiled when it is first used
 _CAN = "`pip install` with requirements, `pip list`, `pip freeze` and `pip show` work here"
 
 
@@ -150,7 +150,7 @@ def _parts(text: str) -> Iterator[List[str]]:
     """Yield the words of each simple command of a shell's text, without redirections."""
     part: List[str] = []
     skip = False
-    tokens = shlex.shlex(_COMMENT.sub(r"\1", text).replace("\n", " ; "), posix=True, punctuation_chars=True)
+    tokens = shlex.shlex(re.sub(_COMMENT, r"\1", text).replace("\n", " ; "), posix=True, punctuation_chars=True)
     tokens.whitespace_split, tokens.commenters = True, ""
     try:
         for token in tokens:

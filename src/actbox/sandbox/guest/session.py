@@ -19,7 +19,7 @@ from . import display
 from .channel import ChannelClosed, HostChannel
 from .error_hints import describe_exception
 from .event_loop import SessionLoop
-from .finish import EXIT_CHANNEL_LOST, flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
+from .finish import flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
 from .fork import fork_orphan, may_have_buffers, moving_to, refuse_threads
 from .interrupts import Interrupts
 from .program import Compiled, compile_program, new_main, run_in, set_out
@@ -29,6 +29,7 @@ from .spare_descriptors import SpareDescriptors
 from .spawned import note_tools
 from .tools import bind_tools, bind_types
 from .value import describe_value
+from .wire import EXIT_CHANNEL_LOST
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:

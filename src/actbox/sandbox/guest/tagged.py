@@ -55,9 +55,10 @@ _PLAIN = _SCALARS | _CONTAINERS | {float}
 _TEXT = frozenset({str})
 # The NaN object that `json` makes. NaN equals itself only as one object; two in a set would have the same form.
 _FLOATS: Dict[str, float] = {"nan": json.loads("NaN"), "inf": float("inf"), "-inf": float("-inf")}
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,4300}(?:\.[0-9]{0,4300})?(?:E[+-]?[0-9]{1,5})?|Infinity|s?NaN)")
+# Compiled when they are first used: most runs have neither.
+_DECIMAL = r"[+-]?(?:[0-9]{1,4300}(?:\.[0-9]{0,4300})?(?:E[+-]?[0-9]{1,5})?|Infinity|s?NaN)"
 _DECIMAL_NANS: Dict[str, Any] = {}
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MOST_TIME_CHARS = 40
 _MOST_PLACE = 120
 _ADVICE = {
@@ -533,7 +534,7 @@ def _timedelta(content: Any) -> Any:
 
 
 def _is_bounded_decimal(text: str) -> bool:
-    if _DECIMAL.fullmatch(text) is None:
+    if re.fullmatch(_DECIMAL, text) is None:
         return False
     digits, _, exponent = text.partition("E")
     return len(digits) <= MAX_DIGITS and abs(int(exponent or 0)) <= MAX_DIGITS
@@ -553,7 +554,7 @@ def _uuid(content: Any) -> Any:
     import uuid
 
     text = _text(content)
-    if _UUID.fullmatch(text) is None:
+    if re.fullmatch(_UUID, text) is None:
         raise ValueError("no UUID")
     return uuid.UUID(text)
 

@@ -37,6 +37,10 @@ TOO_MANY_VALUES = (
 _PART = 1 << 20
 # Before CPython 3.12 each level of JSON takes a frame of the program's own call stack.
 MAX_DEPTH = 200
+EXIT_TOLD = 231
+"""The exit code of a guest that leaves nothing behind, after its result was sent: the result has the program's own."""
+EXIT_CHANNEL_LOST = 76
+"""The exit code of a guest whose program ended, but whose result could not be sent: EX_PROTOCOL of sysexits.h."""
 NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _DEEPER = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 # The number of values examined in one step of replacing blob references.

@@ -19,7 +19,6 @@ import os
 import struct
 
 from . import linux
-from .root import DEVICES
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -52,6 +51,9 @@ _DEVICE = _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
 _PROCESSES = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE
 
 _NONE = -1
+
+DEVICES = ("null", "zero", "full", "random", "urandom")
+"""The devices in `/dev` of a sandbox."""
 
 
 @functools.lru_cache(maxsize=None)

@@ -12,11 +12,11 @@ from . import linux
 from .family import TREES
 from .gate import FOLDERS
 from .identity import GUEST_ID
+from .landlock import DEVICES
 
 # A directory that every Linux has and that the nursery does not need; it is hidden in its own mount namespace.
 STAGE = "/sys"
 
-DEVICES = ("null", "zero", "full", "random", "urandom")
 ETC = (
     "alternatives",
     "ca-certificates",

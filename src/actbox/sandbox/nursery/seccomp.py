@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import struct
 
@@ -53,6 +54,7 @@ from .syscall_table import (
 _X32_BIT = 0x40000000
 
 
+@functools.lru_cache(maxsize=None)
 def build(arch: str | None = None, *, chroot: bool = False, counted: bool = False) -> bytes:
     """Return the filter for an architecture (`x86_64` or `aarch64`), by default this interpreter's.
 

@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 
     Answer = Tuple[Dict[str, Any], List[int]]
 
-# After this many runs the interpreter has specialized its bytecode and does not write to it any more in children.
-_REHEARSALS = 20
+# One rehearsal writes to nearly all pages that a run writes to. After all of them the interpreter has specialized its
+# bytecode too; the later ones wait for the first pause.
+_REHEARSALS_AT_FIRST, _LATER_REHEARSALS = 1, 19
 # The directory of a run, and two in it.
 _INODES_OF_A_RUN = 3
 _MOST_OWNERS = 16
 # Making objects immortal takes tens of milliseconds. So that the first sandbox need not wait for it, the nursery does
-# it at the first pause of this length, and without a pause after this many sandboxes.
-_PAUSE_MS = 30
+# it at the first pause of this length, longer than a busy host pauses before its first run, and without a pause after
+# this many sandboxes.
+_PAUSE_MS = 100
 _MOST_BEFORE_SHARING = 8
 
 
@@ -90,6 +92,7 @@ class _Nursery:
         while True:
             found = poll.poll(_PAUSE_MS if self._births and not self._shares_memory else None)
             if not self._shares_memory and (not found or self._births >= _MOST_BEFORE_SHARING):
+                _rehearse(_LATER_REHEARSALS)
                 share_memory()
                 self._shares_memory = True
             for ready, _ in found:
@@ -173,11 +176,6 @@ class _Nursery:
         self._places = Places(environment, left, shelf)
         self._host_mounts = HostMounts(self._owner_namespace if identity.privileged else None, sockets)
         self._birthplace = self._places.birthplace([])
-        self._filters = {
-            (forkable, counted): seccomp.build(chroot=forkable, counted=counted)
-            for forkable in (False, True)
-            for counted in (False, True)
-        }
         if trusted:
             _import_from(packages, runs_pth)
         try:
@@ -186,10 +184,10 @@ class _Nursery:
             return {"left_threads": True}, []
         if not trusted:
             _import_from(packages, runs_pth)
-        for _ in range(_REHEARSALS):
-            rehearse()
+        _rehearse(_REHEARSALS_AT_FIRST)
         os.environ.clear()
         os.environ.update(variables)  # here, so that no guest does it in its own copies of pages
+        gc.enable()  # the process was started without it
         gc.freeze()  # the collector of a sandbox writes to each object that it visits, and now visits none of these
         sys.dont_write_bytecode = True  # for guests, who can write to none of these places
         answer = {"privileged": identity.privileged, "warnings": warnings}
@@ -335,7 +333,7 @@ class _Nursery:
             late=[(path, linux.open_tree(linux.AT_FDCWD, place, _LATE)) for place, path in self._places.late],
             readable=self._places.readable,
             identity=self._identity,
-            filter_program=self._filters[forkable, counted],
+            filter_program=seccomp.build(chroot=forkable, counted=counted),
             tmp_mib=tmp_mib,
             inodes=inodes,
             forkable=forkable,
@@ -382,6 +380,11 @@ class _Nursery:
             self._identity.map_child(pid, host_id)
         os.write(sync, b"x")
         return pid
+
+
+def _rehearse(times: int) -> None:
+    for _ in range(times):
+        rehearse()
 
 
 _LATE = linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE

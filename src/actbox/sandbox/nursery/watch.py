@@ -15,7 +15,7 @@ import select
 import signal
 import time
 
-from ..guest.finish import EXIT_TOLD
+from ..guest.wire import EXIT_TOLD
 from . import linux
 from .charged_memory import ChargedMemory
 from .control import Control

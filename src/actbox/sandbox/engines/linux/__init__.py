@@ -9,28 +9,36 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from actbox.core.errors import ActboxError
+from actbox.core.environment_names import CLEAN, HOST
 from actbox.core.lazy import lazy_attributes
-from actbox.core.packages import CLEAN, HOST
-from actbox.core.policy import Policy
-from actbox.sandbox.traits import EngineCheck
 
 if TYPE_CHECKING:
+    from actbox.core.policy import Policy
     from actbox.sandbox.egress.upstream import Upstream
+    from actbox.sandbox.traits import EngineCheck
 
     from .engine import LinuxSandbox
+    from .nursery import Nursery
 
-__all__ = ["LinuxSandbox", "check", "open_engine"]
+__all__ = ["LinuxSandbox", "begin", "check", "open_engine"]
+
+
+def begin(policy: Policy | None) -> Nursery | None:
+    """Return the nursery of a policy's sandboxes, which starts while their modules are imported.
+
+    It is `None` where none can start yet: a named environment may have to be built first.
+    """
+    if sys.platform != "linux" or (policy is not None and policy.environment not in (HOST, CLEAN)):
+        return None
+    from .interpreter import Base, base_of
+    from .nursery import start_nursery
+
+    return start_nursery(Base() if policy is None else base_of(policy))
 
 
 def open_engine(policy: Policy, upstream: Upstream | None) -> LinuxSandbox:
     """Return a sandbox; with a proxy to the policy's domains if it names any."""
-    nursery = None
-    if sys.platform == "linux" and policy.environment in (HOST, CLEAN):  # another one may have to be built first
-        from .interpreter import base_of
-        from .nursery import start_nursery
-
-        nursery = start_nursery(base_of(policy))  # which begins while the sandbox's modules are imported
+    nursery = begin(policy)
     from .engine import LinuxSandbox
 
     if not (policy.domains or policy.secrets):
@@ -42,6 +50,10 @@ def open_engine(policy: Policy, upstream: Upstream | None) -> LinuxSandbox:
 
 def check() -> EngineCheck:
     """Run an empty program in a sandbox, to see whether the engine works here. Takes some tenths of a second."""
+    from actbox.core.errors import ActboxError
+    from actbox.core.policy import Policy
+    from actbox.sandbox.traits import EngineCheck
+
     if sys.platform != "linux":
         return EngineCheck(
             engine="linux",
@@ -50,7 +62,7 @@ def check() -> EngineCheck:
             advice="Run actbox in a Linux virtual machine or container.",
         )
     import asyncio
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
     from . import stock
     from .advice import why_not
@@ -58,10 +70,16 @@ def check() -> EngineCheck:
     from .interpreter import Base
 
     try:
-        stock.release(stock.acquire())  # so that an error of its start is the reported reason
-        # In a new thread, where no event loop can be running.
-        with ThreadPoolExecutor(1) as thread:
-            reason = thread.submit(asyncio.run, why_not_born(Base())).result()
+        opened = stock.acquire()  # here, so that an error of its start is the reported reason
+        try:
+            # In a new thread, where no event loop can be running.
+            with ThreadPoolExecutor(1) as thread:
+                reason = thread.submit(asyncio.run, why_not_born(Base())).result()
+            if not reason and opened.birth is None:  # the next sandbox need not try again
+                opened.birth = Future()
+                opened.birth.set_result("")
+        finally:
+            stock.release(opened)
     except ActboxError as error:
         reason = str(error)
     return EngineCheck(

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import ErrorKind, SandboxUnavailable, Unsupported
+from actbox.core.lazy_dataclass import dataclass
 from actbox.core.limits import Limits
 from actbox.core.mounts import INPUT, OUTPUT, FileMount
 from actbox.core.policy import Policy
@@ -32,7 +33,6 @@ from . import stock as stocks
 from .advice import why_not
 from .child import Child, ChildEnded
 from .debt import Debt
-from .family import Family
 from .hierarchies import support
 from .input_folder import InputFolder
 from .interpreter import Base, base_of
@@ -185,7 +185,7 @@ class LinuxSandbox(LocalSandbox):
             self.traits = dataclasses.replace(self.traits, notes=(*self.traits.notes, *stock.nursery.warnings))
         self._file_owner = (stored.host_id, stored.host_id) if stock.nursery.privileged else None
         stored.mounts = self._mounts
-        if stored.lacks():
+        if self._tries_birth and stored.lacks():
             stock.later(stored.make_ahead)
         self._pool = stock.pool(self._points, stored.host_id)
         if self._points and (useless := stored.take_first_guest()) is not None:  # its root lacks these mount points
@@ -342,6 +342,8 @@ class LinuxSandbox(LocalSandbox):
         return stored.take_first_guest() or await self._pool.take()
 
     def _family_of(self, child: Child) -> GuestProcess:
+        from .family import Family  # forkable sessions are rare
+
         self._add_guest(child)
         size = self.policy.limits.workspace_mib
 
@@ -408,6 +410,8 @@ class LinuxSandbox(LocalSandbox):
     def _prepare_next(self) -> None:
         if self._stock is None or self._stored is None or self._pool is None:
             return
+        if not self._tries_birth:  # a trial is one run
+            return
         if self._stored.lacks() or self._pool.wants():
             self._stock.later(self._stored.make_ahead)
 
@@ -417,7 +421,7 @@ class LinuxSandbox(LocalSandbox):
         return self._tree
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class TreeLimits:
     """The limits for a guest's whole process tree."""
 

@@ -14,7 +14,6 @@ import fcntl
 import grp
 import os
 import pwd
-import random
 import stat
 import struct
 import threading
@@ -45,7 +44,7 @@ class GuestIds:
         self.ids = ids
         self._locks = locks
         self._taken: set[int] = set()
-        self._next = random.randrange(len(ids))
+        self._next = int.from_bytes(os.urandom(8), "big") % len(ids)
         self._lock = threading.Lock()
 
     def take(self) -> int:

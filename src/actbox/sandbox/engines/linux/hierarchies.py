@@ -19,9 +19,10 @@ import itertools
 import os
 import subprocess
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from actbox.core.lazy_dataclass import dataclass
 
 CONTROLLERS = ("memory", "pids", "cpu")
 # The file that sets the limit; a kernel built without the file does not enforce the limit.
@@ -80,8 +81,9 @@ def find(controllers: Iterable[str], own: str, mounts: str) -> Support:
     if "" in folders:
         for controller, folder in _version_2(folders[""], wanted).items():
             places[controller] = Place(2, folder)
-    for controller in wanted:
-        if controller in folders and controller not in places and can_make(folders[controller], 1, [controller]):
+    others = [name for name in wanted if name in folders and name not in places]
+    for controller, usable in zip(others, _try([(folders[name], 1, [name]) for name in others]), strict=True):
+        if usable:
             places[controller] = Place(1, folders[controller])
     return Support(places)
 
@@ -212,22 +214,37 @@ def _words(file: Path) -> list[str]:
 
 def can_make(folder: Path, version: int, controllers: Iterable[str]) -> bool:
     """Return whether a group with these limits can be made in this directory and joined by a process."""
+    return _try([(folder, version, controllers)])[0]
+
+
+def _try(groups: Sequence[tuple[Path, int, Iterable[str]]]) -> list[bool]:
+    """Return `can_make` for each of these; one process joins all trial groups, because starting it takes longest."""
+    with contextlib.ExitStack() as made:
+        joins = [_trial_group(made, *group) for group in groups]
+        files = [str(join) for join in joins if join is not None]
+        if not files:
+            return [False] * len(groups)
+        joining = ["/bin/sh", "-c", 'for file; do echo 0 > "$file" && echo "$file"; done', "sh", *files]
+        try:
+            done = subprocess.run(joining, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        except OSError:
+            return [False] * len(groups)
+        joined = done.stdout.splitlines()
+        return [join is not None and str(join) in joined for join in joins]
+
+
+def _trial_group(made: contextlib.ExitStack, folder: Path, version: int, controllers: Iterable[str]) -> Path | None:
+    """Make a group that is removed with `made`; return the file by which a process joins it, `None` without one."""
     trial = folder / f"actbox-{os.getpid()}-{next(_numbers)}-trial"
     try:
         trial.mkdir()
     except OSError:
-        return False
-    try:
-        files = [_LIMIT_FILES[version].get(name) for name in controllers]
-        if not all(os.access(trial / name, os.W_OK) for name in files if name):
-            return False
-        join = trial / ("cgroup.procs" if version == 2 else "tasks")
-        joining = ["/bin/sh", "-c", 'echo 0 > "$1"', "sh", str(join)]
-        return subprocess.run(joining, check=False, stderr=subprocess.DEVNULL).returncode == 0
-    except OSError:
-        return False
-    finally:
-        _remove(trial)
+        return None
+    made.callback(_remove, trial)
+    files = [_LIMIT_FILES[version].get(name) for name in controllers]
+    if not all(os.access(trial / name, os.W_OK) for name in files if name):
+        return None
+    return trial / ("cgroup.procs" if version == 2 else "tasks")
 
 
 def _remove(group: Path) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-import glob
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from actbox.core.environment_names import CLEAN, HOST
 from actbox.core.errors import SandboxUnavailable
-from actbox.core.packages import CLEAN, HOST, PackageRules
-from actbox.core.policy import Policy
-from actbox.sandbox.dependencies import Layer
-from actbox.sandbox.host_python import HOST_PYTHON
-from actbox.sandbox.visible_packages import entries_left, package_folders
+from actbox.sandbox.host_python import HOST_PYTHON, package_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actbox.core.packages import PackageRules
+    from actbox.core.policy import Policy
+    from actbox.sandbox.dependencies import Layer
 
 _ASK_SECONDS = 30.0
 _QUESTION = """
@@ -85,6 +85,8 @@ def interpreter(base: Base) -> Interpreter:
     packages = tuple(package_folders())
     if base.rules is None:
         return Interpreter(HOST_PYTHON, tuple(environment_folders()), packages)
+    from actbox.sandbox.visible_packages import entries_left
+
     left = {**_clean(underneath).left, **entries_left(base.rules)}
     return Interpreter(HOST_PYTHON, tuple(environment_folders()), packages, left, runs_pth=False)
 
@@ -101,13 +103,16 @@ def environment_folders() -> list[str]:
 
 def _shown(folders: set[str], python: str) -> list[str]:
     # The executable may be a link into yet another directory, as uv and pyenv make them.
-    folders = folders | {str(Path(python).resolve().parent.parent)}
+    folders = folders | {os.path.dirname(os.path.dirname(os.path.realpath(python)))}
     return sorted(folder for folder in folders if folder not in ("/", "/usr"))
 
 
 @functools.cache
 def _clean(python: str) -> Interpreter:
     """Return the interpreter on which this process's environment is built, without any packages."""
+    import glob
+    import json
+
     if not python:
         raise SandboxUnavailable("this Python does not know its own executable, from which guests are made")
     try:

@@ -2,30 +2,28 @@
 
 Files of sandboxes survive a restart: the host holds descriptors of the nursery's user namespace and of its mount
 namespace of workspaces (`shelf`), and hands both to the next process.
+
+What starting the process does not need is imported in functions: it gets ready meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import socket
 import subprocess
 import threading
 import weakref
-from pathlib import Path
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.dependencies import PACKAGES
 from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.host_python import HOST_PYTHON
-from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
 
 from .interpreter import Base, Interpreter, interpreter
 
-_SANDBOX_FOLDER = str(Path(__file__).resolve().parents[2])
+_SANDBOX_FOLDER = os.path.realpath(__file__).rsplit("/", 3)[0]
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The environment of the nursery itself; guests get further variables of their own.
 _VARIABLES = {
@@ -216,7 +214,7 @@ class Nursery:
                 _SANDBOX_FOLDER,
                 "nursery.server",
                 theirs.fileno(),
-                keep_bytecode=True,
+                nursery=True,
                 options=found.options,
             )
             try:
@@ -273,6 +271,8 @@ class Nursery:
         return self._hear(op)
 
     def _send(self, op: str, descriptors: list[int] | None, request: dict[str, Any]) -> None:
+        from actbox.sandbox.nursery.passing import send
+
         try:
             send(self._control, {"op": op, **request}, descriptors or [])
         except OSError as error:
@@ -281,6 +281,10 @@ class Nursery:
             raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
 
     def _hear(self, op: str) -> tuple[dict[str, Any], list[int]]:
+        import json
+
+        from actbox.sandbox.nursery.passing import DescriptorsLost, receive
+
         try:
             data, received = receive(self._control)
         except TimeoutError:
@@ -336,6 +340,8 @@ class Nursery:
 
 def _variables_of(found: Interpreter) -> dict[str, str]:
     """Return the variables of guests with an interpreter; scripts of packages stand behind the system's programs."""
+    from actbox.sandbox.dependencies import PACKAGES
+
     places = [os.path.dirname(found.python), SYSTEM_PATH, f"{PACKAGES}/bin", found.scripts]
     variables = {**GUEST_VARIABLES, "PATH": ":".join(filter(None, places))}
     if found.packages and not found.runs_pth and found.scripts:

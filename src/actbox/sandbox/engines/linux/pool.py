@@ -98,7 +98,7 @@ class Pool(Generic[T]):
         """
         with self._lock:
             taken = None if self._waiting else self._next_ready()
-            if not self._ready:
+            if taken is not None and not self._ready:  # a caller who gets none goes on to `take`
                 self._target = max(self._target, _LEAST_READY)
                 self._last_want = time.monotonic()
             return taken

@@ -13,7 +13,6 @@ import logging
 import os
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -195,7 +194,7 @@ class Stock:
         request: dict[str, Any] = {"host_id": host_id, "size_mib": size_mib, "inodes": inodes_for(size_mib)}
         request["runs"] = RUNS_AHEAD if shared else 0
         for last in (False, True):
-            name = uuid.uuid4().hex
+            name = os.urandom(16).hex()
             try:
                 return name, self.nursery.ask("open_workspace", name=name, **request)[1]
             except SandboxUnavailable as error:
