@@ -8,20 +8,24 @@ A child then writes to half as many pages, at some microseconds each (`benchmark
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import sys
 import types
 from collections import deque
 from itertools import repeat
+from operator import rshift
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Set
 
-# The lower half of an immortal object's reference count is all ones (PEP 683); the upper half does not matter.
+# The lower half of an immortal object's reference count is all ones (PEP 683); the upper half does not matter. The
+# count comes first in an object. No program has an address from 2**52 on.
 _VERSIONS = ((3, 12), (3, 13))
-_COUNT_BYTES = 4
+_IMMORTAL = 0xFFFFFFFF
+_ADDRESSES = 2**52
 
 
 def share_memory() -> None:
@@ -31,6 +35,7 @@ def share_memory() -> None:
     if _can_be_immortal():
         _immortalise()
     gc.freeze()
+    _give_back_free_memory()
 
 
 def _can_be_immortal() -> bool:
@@ -41,15 +46,25 @@ def _can_be_immortal() -> bool:
 
 def _immortalise() -> None:
     # Hundreds of thousands of objects: each step is one loop in C over many of them.
+    memory = (ctypes.c_uint32 * (_ADDRESSES // 4)).from_address(0)
     seen: Set[int] = set()
+    seen.add(id(seen))  # it is to be freed
     layer = gc.get_objects()
     while layer:
-        # A running function's frame lives on the stack; it became an object only because we asked for it.
-        found = {id(item): item for item in layer if not isinstance(item, types.FrameType)}
+        found = dict(zip(map(id, layer), layer))  # noqa: B905 (there is none before CPython 3.10)
         for known in seen.intersection(found):
             del found[known]
+        # A running function's frame lives on the stack; it became an object only because we asked for it.
+        for frame in [place for place, item in found.items() if isinstance(item, types.FrameType)]:
+            del found[frame]
         seen.update(found)
-        deque(map(ctypes.memset, found, repeat(0xFF), repeat(_COUNT_BYTES)), maxlen=0)
+        deque(map(memory.__setitem__, map(rshift, found, repeat(2)), repeat(_IMMORTAL)), maxlen=0)
         items = list(found.values())
         # A code object does not report its references to the collector. Its names are immortal already.
         layer = gc.get_referents(*items) + [item.co_consts for item in items if isinstance(item, types.CodeType)]
+
+
+def _give_back_free_memory() -> None:
+    """Have the C library give free pages back to the kernel; else each fork copies their entries in the page tables."""
+    with contextlib.suppress(AttributeError):  # musl keeps few and has no such call
+        ctypes.CDLL(None).malloc_trim(0)
