@@ -43,7 +43,7 @@ _REHEARSALS = 20
 _INODES_OF_A_RUN = 3
 _MOST_OWNERS = 16
 # Making objects immortal takes tens of milliseconds. So that the first sandbox need not wait for it, the nursery does
-# it at the first pause of this length, and without a pause after this many sandboxes.
+# it at the first pause of this length, and without a pause after this many sandboxes, or before one that may be forked.
 _PAUSE_MS = 30
 _MOST_BEFORE_SHARING = 8
 
@@ -68,6 +68,7 @@ class _Nursery:
         self._identity = Identity(has_privilege())
         self._owner_namespaces: dict[int, int] = {}
         self._births = 0
+        self._shared = False
         self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
@@ -85,18 +86,21 @@ class _Nursery:
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
         poll.register(wake_read, select.POLLIN)
-        shared = False
         while True:
-            found = poll.poll(_PAUSE_MS if self._births and not shared else None)
-            if not shared and (not found or self._births >= _MOST_BEFORE_SHARING):
-                share_memory()
-                shared = True
+            found = poll.poll(_PAUSE_MS if self._births and not self._shared else None)
+            if not found or self._births >= _MOST_BEFORE_SHARING:
+                self._share()
             for ready, _ in found:
                 if ready == wake_read:
                     os.read(wake_read, 4096)
                     self._reap()
                 elif not self._answer():
                     return
+
+    def _share(self) -> None:
+        if not self._shared:
+            share_memory()
+            self._shared = True
 
     def end_children(self) -> None:
         for child in self._children:
@@ -326,6 +330,8 @@ class _Nursery:
         `groups` names the request's descriptors, which are files of its control group. The answer carries the host's
         ends: a pidfd of pid 1, its control socket, the guest's channel, stdout and stderr.
         """
+        if forkable:
+            self._share()  # each copy of its guest would write to all the pages that sharing spares it
         counted = "memory_events" in groups
         birth = Birth(
             groups=dict(zip(groups, descriptors)),  # noqa: B905 (there is none before CPython 3.10)
