@@ -69,6 +69,7 @@ class _Nursery:
         self._owner_namespaces: dict[int, int] = {}
         self._births = 0
         self._shared = False
+        self._standard_path = list(sys.path)
         self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
@@ -99,6 +100,7 @@ class _Nursery:
 
     def _share(self) -> None:
         if not self._shared:
+            _import_asyncio(self._standard_path)
             share_memory()
             self._shared = True
 
@@ -389,6 +391,18 @@ class _Nursery:
 
 
 _LATE = linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE
+
+
+def _import_asyncio(path: List[str]) -> None:
+    """Import what each session needs, and each program that awaits, from a path without packages.
+
+    Packages may be untrusted, and the standard library tries to import modules that it may lack, such as `_ssl`.
+    """
+    with_packages, sys.path = sys.path, path
+    try:
+        import asyncio  # noqa: F401
+    finally:
+        sys.path = with_packages
 
 
 def _import_from(folders: list[str], runs_pth: bool) -> None:
