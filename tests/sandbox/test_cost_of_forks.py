@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import os
+import platform
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +25,7 @@ from tests.waiting import until
 
 # Some 370 to its answer, measured; each is a page that the copy has written to, or that it has read from a file.
 _FAULTS_OF_A_COPY = 450
+_HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
 
 
 @pytest_asyncio.fixture
@@ -146,6 +149,18 @@ def test_what_making_objects_immortal_needed_is_given_back() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_memory_that_all_forks_share_lies_in_huge_pages() -> None:
+    program = (
+        "import re\nfrom pathlib import Path\nfrom actbox.sandbox.nursery.share import share_memory\n"
+        "kept = [[number] for number in range(400_000)]\nshare_memory()\n"
+        "print(re.search(r'AnonHugePages: +([0-9]+)', Path('/proc/self/smaps_rollup').read_text())[1])"
+    )
+    if tuple(map(int, platform.release().split(".")[:2])) < (6, 1) or not os.path.exists(_HUGE_PAGES):
+        pytest.skip("this kernel does not make huge pages on request")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 2 * 1024
 
 
 def _kind(frame: bytes) -> str:
