@@ -42,7 +42,7 @@ async def measure(effort: Effort) -> list[Row]:
                 f"fork of a session with a {_MIB} MiB DataFrame, until the copy answers",
                 "ms",
                 forks,
-                Target(p50=15),
+                Target(p50=5),
                 reloaded,
             ),
             Row(f"{_BRANCHES} branches of it, until all have answered", "ms", branches),
