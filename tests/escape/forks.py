@@ -11,7 +11,11 @@ from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if
 from tests.escape.ground import Ground
 
 GROUP = Group(
-    "forkable sessions", Bare.NOTHING_THERE, slow=frozenset(["swap its files for links while they are copied"])
+    "forkable sessions",
+    Bare.NOTHING_THERE,
+    slow=frozenset(
+        ["swap its files for links while they are copied", "plant links where its files are being copied to"]
+    ),
 )
 _SETS = "{line.split(':')[0]: int(line.split()[1], 16) for line in open('/proc/self/status') if line.startswith('Cap')}"
 
@@ -165,6 +169,36 @@ async def _(ground: Ground) -> Verdict:
         seen.append(str(result.value))
         await copy.close()
     return escaped_if(any(ground.things["host_secret"] in text for text in seen), seen)
+
+
+@GROUP.function("plant links where its files are being copied to")
+async def _(ground: Ground) -> Verdict:
+    origin = await ground.open_session(forkable=True)
+    await origin.run(
+        "import os\nos.mkdir('target')\nnames = [f'd{n}' for n in range(300)]\n"
+        "for name in names:\n    os.mkdir(name)\n    open(name + '/f', 'w').close()\n"
+        "def is_tree(fd):\n    try: return os.readlink(f'/proc/self/fd/{fd}').startswith('/var/sessions/')\n"
+        "    except OSError: return False\n"
+        "def plant():\n    if os.getppid() != 1 or os.fork(): return\n"
+        "    os.fchdir(next(fd for fd in range(64) if is_tree(fd)))\n    os.chroot('.')\n    os.chdir('/workspace')\n"
+        "    while True:\n        for name in names:\n"
+        "            try: os.symlink('/workspace/target', name)\n            except OSError: pass\n"
+        "            try: os.rename(name, 'old-' + name) or os.symlink('/workspace/target', name)\n            except OSError: pass\n"
+        "os.register_at_fork(after_in_child=plant)"
+    )
+    seen, planted = [], 0
+    for _ in range(5):
+        try:
+            copy = await origin.fork()
+        except actbox.ActboxError as error:
+            seen.append(str(error))
+            continue
+        planted += (await copy.run("sum(os.path.islink(name) for name in names)")).value or 0
+        await copy.close()
+    written = (await origin.run("os.listdir('/workspace/target')")).value
+    if not planted and not seen:
+        return unproven("no link was planted")
+    return escaped_if(written != [], (written, seen))
 
 
 def _hinders(what: str, code: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import actbox
 from actbox import Policy
 from actbox.sandbox.engines.linux import interpreter, nursery, stock
 from tests.conftest import engine_check
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -91,3 +93,24 @@ async def test_every_program_is_told_of_a_module_that_is_not_there_and_no_comman
 async def test_a_sandbox_whose_modules_are_there_warns_of_nothing() -> None:
     async with actbox.open_sandbox("linux", policy=Policy(preload=("json",))) as box:
         assert (await box.run("1")).warnings == ()
+
+
+async def test_after_the_first_pause_programs_that_await_find_asyncio_imported() -> None:
+    async with actbox.open_sandbox("linux") as box:
+
+        async def has_asyncio() -> bool:
+            return (await box.run("import sys\n'asyncio' in sys.modules")).value is True
+
+        await until(has_asyncio)
+
+
+def test_asyncio_is_imported_from_the_standard_library_alone(tmp_path: Path) -> None:
+    (tmp_path / "asyncio.py").write_text("raise SystemExit('a package was imported')")
+    (tmp_path / "_ssl.py").write_text("raise SystemExit('a package was imported')")
+    program = (
+        "import sys\nfrom actbox.sandbox.nursery import server\nassert 'asyncio' not in sys.modules\n"
+        "path = list(sys.path)\nsys.path.insert(0, sys.argv[1])\nsys.modules.pop('_ssl', None)\n"
+        "server._import_asyncio(path)\nprint(sys.modules['asyncio'].run.__name__, sys.path[0] == sys.argv[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout == "run True\n", done.stderr

@@ -60,6 +60,8 @@ _LOOK_AGAIN_SECONDS = 0.005
 _STEP_SECONDS = 30.0
 # Reasons to interrupt a program after which its guest can still be trusted.
 _INTERRUPTING = frozenset({ErrorKind.TIMEOUT, ErrorKind.OUTPUT_LIMIT, ErrorKind.BUDGET, ErrorKind.CANCELLED})
+_NO_PROGRAM = Program("")
+_RELEASE = encode_program({"t": "release"})
 _KEPT = "the variables of the session are still there"
 
 
@@ -268,13 +270,7 @@ class LocalSession(WorkspaceFiles, Session):
             return await whole(self._fork(guest), LocalSession.close)
 
     async def _fork(self, guest: _LiveGuest) -> LocalSession:
-        await self._have(guest, "hold")
-        try:
-            fork = await guest.process.prepare_fork()
-        except BaseException:
-            if not guest.why_ended:
-                await self._have(guest, "release")
-            raise
+        fork = await guest.process.prepare_fork()
         packages = self._place.packages.copied() if self._place.packages is not None else None
         copy = LocalSession(replace(self._place, workspace=fork.workspace, packages=packages), fork.release)
         pid = 0
@@ -286,33 +282,36 @@ class LocalSession(WorkspaceFiles, Session):
                     os.close(descriptor)
                 fork.guest.close()
                 raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
-            pid = await self._have(guest, "fork", fork.descriptors) or 0
+            pid = await self._have_forked(guest, fork.descriptors)
             await copy._begin(fork.adopt)
         except BaseException:
             fork.give_up(pid)
             fork.guest.kill()
             await copy.close()
             raise
+        finally:
+            guest.release()  # not earlier: its files are copied until the copy is adopted
         return copy
 
-    async def _have(self, guest: _LiveGuest, do: str, descriptors: Sequence[int] = ()) -> int | None:
-        """Have a guest do one step of a fork: `hold` (pause, files flushed), `fork`, or `release`; return its value."""
-        result = await self._ask(guest, encode_program({"t": do, "run": guest.number}), descriptors)
+    async def _have_forked(self, guest: _LiveGuest, descriptors: Sequence[int]) -> int:
+        """Have a guest flush its files, fork and pause; return the process id that it reports for the copy, or 0."""
+        result = await self._ask(guest, encode_program({"t": "fork", "run": guest.number}), descriptors)
         self._check_open()
         if result.error is not None:
             raise CannotFork(f"the session cannot be forked: {result.error.message}")
         if guest.why_ended:
             raise CannotFork(f"the session cannot be forked, since it has ended: {guest.why_ended}")
-        return result.value if isinstance(result.value, int) else None
+        return result.value if isinstance(result.value, int) else 0
 
     async def _begin(self, adopt: Callable[[int], Awaitable[None]]) -> None:
-        """Wait for the copied guest to report its process id, and adopt that process."""
+        """Wait for the copied guest to report its process id, adopt that process, and let it go on."""
         assert self._guest is not None
         result = await self._ask(self._guest, b"", ())
         if result.error is not None or not isinstance(result.value, int):
             said = result.error.message if result.error else "it did not say who it is"
             raise SandboxUnavailable(f"the copy of the session ended at once: {said}; {result.stderr}".rstrip("; "))
         await adopt(result.value)
+        self._guest.release()
 
     async def _ask(
         self, guest: _LiveGuest, frame: bytes, descriptors: Sequence[int], *, seconds: float | None = None
@@ -320,7 +319,7 @@ class LocalSession(WorkspaceFiles, Session):
         """Send a guest a request that runs no program; return its result. Closes the descriptors."""
         place = self._place
         wall = WallTime(min(_STEP_SECONDS, place.limits.wall_seconds) if seconds is None else seconds)
-        request = Request(engine=place.traits.engine, limits=place.limits, wall=wall, frame=frame, program=Program(""))
+        request = Request(engine=place.traits.engine, limits=place.limits, wall=wall, frame=frame, program=_NO_PROGRAM)
 
         @asynccontextmanager
         async def begun(step: _SessionRun) -> AsyncGenerator[None]:
@@ -408,6 +407,10 @@ class _LiveGuest:
     def frame_of(self, message: dict[str, Any]) -> bytes:
         """Return the frame that has the guest run a program as its next run."""
         return encode_program({**message, "run": self.number, "interrupts": self.interrupts})
+
+    def release(self) -> None:
+        """Let the guest go on after a fork."""
+        self.link.send(_RELEASE)
 
     async def close(self) -> None:
         """End the guest: by force if a program runs, else as a script ends.

@@ -32,7 +32,7 @@ _LOOK_EVERY_SECONDS = 0.1
 _MOST_DESCRIPTORS = 4
 # About as long as a call of a plain function takes, with the wake-ups of both ends (`benchmarks/tool_calls.py`).
 _SPIN_SECONDS = 80e-6
-_FOR_THE_SESSION = ("run", "hold", "fork", "release")
+_FOR_THE_SESSION = ("run", "fork", "release")
 FIRST_PROCESS_ONLY = "tools can be called from the program's first process only, not from a child of it"
 _NO_PROGRAM = "tools answer only while a program of the session runs"
 

@@ -1,9 +1,9 @@
 """A session in the guest: many programs, one after the other, in one live `__main__`.
 
 The guest answers the host's `session` message once it is ready, then each `run` message with a `done` that has the
-run's number. To be forked, the session first gets a `hold`: it flushes its files, which are then copied, and pauses.
-Then comes either a `fork`, with a channel, pipes and a file tree for the copy, which original and copy both answer, or
-a `release`. When the host closes the channel the process ends as a script does.
+run's number. To be forked, the session gets a `fork`, with a channel, pipes and a file tree for the copy. It flushes
+its files and forks; original and copy both answer, and pause. Once the files have been copied into the tree, each gets
+a `release`, which has no answer, and goes on. When the host closes the channel the process ends as a script does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .channel import ChannelClosed, HostChannel
 from .error_hints import describe_exception
 from .event_loop import SessionLoop
 from .finish import flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
-from .fork import fork_orphan, may_have_buffers, moving_to, refuse_threads
+from .fork import OpenFiles, fork_sibling, may_have_buffers, refuse_threads
 from .interrupts import Interrupts
 from .program import Compiled, compile_program, new_main, run_in, set_out
 from .randomness import reseed
@@ -72,6 +72,8 @@ class Session:
         self._bound: Dict[str, Any] = {}
         self._held = False
         self._is_copy = False
+        self._unsettled: Optional[OpenFiles] = None
+        """The files that a copy opens again once it is released."""
         self._files: List[Reference] = []
         self._packages = SessionPackages(channel, self._file_names, packages) if packages else None
 
@@ -87,8 +89,11 @@ class Session:
                     self.end(0)
                 traceback.print_exc()
                 continue
-            self._held = message["t"] == "hold"
-            return self._run(message) if message["t"] == "run" else self._step(message)
+            if message["t"] == "release":
+                self._channel.end_calls()
+                self._go_on()
+                continue
+            return self._run(message) if message["t"] == "run" else self._answer_fork(message)
 
     def end(self, code: int) -> NoReturn:
         """End the process as a script ends: tasks, threads and `atexit` first, then flush open files."""
@@ -99,51 +104,49 @@ class Session:
         flush_all(self._files)
         os._exit(code)
 
-    def _step(self, message: Dict[str, Any]) -> Dict[str, Any]:
-        """Do one step of a fork; return the message of the original or, in the copy, of the copy."""
+    def _answer_fork(self, message: Dict[str, Any]) -> Dict[str, Any]:
+        """Fork the session and pause; return the message of the original or, in the copy, of the copy."""
         descriptors = self._channel.take_descriptors()
         done: Dict[str, Any] = {"t": "done", "run": message["run"], "exit": 0}
         try:
-            if message["t"] == "fork":
-                copy = self._fork(descriptors)
-                if not copy:
-                    return {**done, "run": 0, "value": os.getpid()}
-                done["value"] = copy
-            if message["t"] == "hold":
-                self._check_copyable()
-                if self._is_copy:
-                    gc.collect()  # of its own objects alone: a copy of this copy would keep its garbage for ever
-                if may_have_buffers((self._channel.descriptor, *self._loop.descriptors)):
-                    self._files = flush_all(self._files)
-                else:
-                    flush_output()
+            self._get_ready(descriptors)
+            with self._channel.copying():
+                copy = fork_sibling()
+            self._held = True
+            if not copy:
+                self._become_copy(descriptors)
+                return {**done, "run": 0, "value": os.getpid()}
+            done["value"] = copy
         except Exception as error:
             done.update(exit=1, error={"kind": "RUNTIME", "type": type(error).__name__, "message": str(error)})
         for descriptor in descriptors:
             os.close(descriptor)
         return done
 
-    def _check_copyable(self) -> None:
+    def _get_ready(self, given: List[int]) -> None:
+        """Flush the files, which are copied afterwards, except the descriptors `given` for the copy.
+
+        Raises `CannotFork`.
+        """
         refuse_threads()
         self._loop.check_copyable()
-
-    def _fork(self, descriptors: List[int]) -> int:
-        """Fork the process; return the copy's process id, and 0 in the copy."""
-        self._check_copyable()
-        with self._channel.copying():
-            copy = fork_orphan()
-        if not copy:
-            self._become_copy(descriptors)
-        return copy
+        if self._is_copy:
+            gc.collect()  # of its own objects alone: a copy of this copy would keep its garbage for ever
+        if may_have_buffers((self._channel.descriptor, *self._loop.descriptors, *given)):
+            self._files = flush_all(self._files)
+            refuse_threads()  # flushing may run code of the program
+        else:
+            flush_output()
 
     def _become_copy(self, descriptors: List[int]) -> None:
         try:
             channel, stdout, stderr, root = descriptors
-            with moving_to(root):
-                self._channel.become_copy(channel)
-                for descriptor, number in ((stdout, 1), (stderr, 2)):
-                    os.dup2(descriptor, number)
-                    os.close(descriptor)
+            self._unsettled = OpenFiles(root)
+            self._channel.become_copy(channel)
+            for descriptor, number in ((stdout, 1), (stderr, 2)):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            self._unsettled.move()
             self._loop.become_copy()
             self._interrupts.become_copy()
             self._owner = os.getpid()
@@ -152,8 +155,22 @@ class Session:
             gc.freeze()
             reseed()
         except BaseException:
-            traceback.print_exc()
-            os._exit(EXIT_CHANNEL_LOST)  # half a copy must not talk to the host, least of all as the original
+            self._give_up()
+
+    def _go_on(self) -> None:
+        """Go on after a fork; a copy first opens its files again."""
+        self._held = False
+        files, self._unsettled = self._unsettled, None
+        try:
+            if files is not None:
+                files.settle()
+        except BaseException:
+            self._give_up()
+
+    def _give_up(self) -> NoReturn:
+        """End half a copy, which must not talk to the host, least of all as the original."""
+        traceback.print_exc()
+        os._exit(EXIT_CHANNEL_LOST)
 
     def _run(self, message: Dict[str, Any]) -> Dict[str, Any]:
         started = time.process_time()

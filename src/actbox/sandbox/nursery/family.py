@@ -1,9 +1,9 @@
 """The guests of a forkable session's sandbox as pid 1 sees them: the first guest, copies of it, and copies of copies.
 
 Each copy has its own file tree, in a directory that only pid 1 can write or look into: another view of the sandbox's
-root, with a workspace, a `/tmp` and a `/dev/shm` that begin as copies of the original's. A guest's only capability is
-to change its root: pid 1 makes the tree, and the copy enters it and cannot leave it again. Processes that a copy starts
-have its root too, and are recognized by it.
+root, with a workspace, a `/tmp` and a `/dev/shm`, which are filled with copies of the original's files once the copy
+exists. A guest's only capability is to change its root: pid 1 makes the tree, and the copy enters it and cannot leave
+it again. Processes that a copy starts have its root too, and are recognized by it.
 
 All guests share the sandbox's limits. The sandbox ends with its last guest.
 """
@@ -22,7 +22,7 @@ from .watch import describe_end
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from resource import struct_rusage
-    from typing import Any, Dict, List, Set
+    from typing import Any, Dict, Iterator, List, Set
 
     from .control import Control
     from .watch import Watcher
@@ -98,23 +98,23 @@ class Family:
         if not self._pids:
             os._exit(0)
 
-    def _make_tree(
-        self, given: List[int], number: int, origin: int, shared: List[str], size_mib: int, inodes: int
-    ) -> List[int]:
-        """Make a copy's file tree around the given workspace; return a descriptor of its root, which the copy enters.
+    def _make_tree(self, given: List[int], number: int, shared: List[str], size_mib: int, inodes: int) -> List[int]:
+        """Make a file tree around the given workspace; return a descriptor of its root, which a copy enters.
 
         After the workspace and its inputs the mounts of the places `shared` are given, which lie in its file system. A
         host directory for `/input` may be given too; then a descriptor of the copy's `/input` is returned as well.
         """
         workspace, inputs, *folder = given
         own, folder = dict(zip(shared, folder)), folder[len(shared) :]  # noqa: B905 (there is none before CPython 3.10)
-        tree, source = _tree(number), _tree(origin)
+        tree = _tree(number)
         os.mkdir(str(number), dir_fd=self._trees)
         self._made.add(number)
         try:
-            self._fill_tree(tree, source, workspace, own, size_mib, inodes)
-            if folder:
-                self._copy_inputs(tree, source)
+            self._mount_tree(tree, workspace, own, size_mib, inodes)
+            # All mounts are attached now, while the tree has nothing that a program made, which could redirect one.
+            for path in self._mounts:
+                make_point(tree + path, os.path.isdir(path))
+            self._mount_again(tree, below_input=False)
             attach_inputs(inputs, folder, tree)
             self._mount_again(tree, below_input=True)
             shown = [open_inputs(tree)] if folder else []
@@ -123,9 +123,7 @@ class Family:
             raise
         return [os.open(tree, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), *shown]
 
-    def _fill_tree(
-        self, tree: str, source: str, workspace: int, own: Dict[str, int], size_mib: int, inodes: int
-    ) -> None:
+    def _mount_tree(self, tree: str, workspace: int, own: Dict[str, int], size_mib: int, inodes: int) -> None:
         linux.mount("/", tree, None, linux.MS_BIND | linux.MS_REC)
         linux.move_mount(workspace, tree + "/workspace")
         for path, descriptor in own.items():
@@ -136,22 +134,14 @@ class Family:
                 mount_own(size_mib, inodes)
             finally:
                 os.chdir("/")
-        # Now, while the tree has nothing that a program made, which could redirect a mount.
-        for path in self._mounts:
-            make_point(tree + path, os.path.isdir(path))
-        self._mount_again(tree, below_input=False)
-        for folder in _FOLDERS:
-            if folder not in own:
-                self._watcher.memory.file_systems.append(tree + folder)
-            copy_folder(source + folder, tree + folder, self._look)
+        self._watcher.memory.file_systems += [tree + folder for folder in _FOLDERS if folder not in own]
 
-    def _copy_inputs(self, tree: str, source: str) -> None:
-        """Copy the original's own directory of inputs, which is merged over a host directory in its view."""
-        workspace = linux.open_tree(linux.AT_FDCWD, source + "/workspace", linux.OPEN_TREE_CLONE)
-        try:
-            copy_folder("/proc/self/fd/%d/input" % workspace, tree + "/workspace/input", self._look)
-        finally:
-            os.close(workspace)
+    def _fill_tree(self, number: int, origin: int) -> None:
+        """Copy a guest's files into a copy's tree, in which the copy may be at work already."""
+        self._watcher.begin_long_work()
+        for folder in _FOLDERS:
+            with _without_mounts(_tree(origin) + folder) as source, _without_mounts(_tree(number) + folder) as target:
+                copy_folder(source, target, self._look)
 
     def _look(self) -> None:
         self._watcher.look_meanwhile(lambda: self._control.say({"limit": "processes"}))
@@ -164,10 +154,11 @@ class Family:
                 linux.move_mount(mount, tree + path)
                 os.close(mount)
 
-    def _adopt(self, number: int, pid: int) -> None:
-        """Register a process that claims to be a copy as that copy, after checking that it can be."""
+    def _adopt(self, number: int, pid: int, origin: int) -> None:
+        """Copy the original's files; register a process that claims to be its copy, after checking that it can be."""
         if number not in self._made or number in self._pids or pid in self._pids.values():
             raise ValueError("there is no copy to be expected")
+        self._fill_tree(number, origin)
         if pid <= 1 or self._watcher.parent(pid) != 1 or self._watcher.root_of(pid) != _tree(number):
             raise ValueError("process %d is not there, or is not the copy" % pid)
         self._pids[number] = pid
@@ -220,6 +211,16 @@ class Family:
         if number == _FIRST:
             return not any(_lies_in(root, made) for made in self._made)
         return _lies_in(root, number)
+
+
+@contextlib.contextmanager
+def _without_mounts(folder: str) -> Iterator[str]:
+    """For a block, show the file system that is mounted at a directory without the mounts in it; yield its path."""
+    mount = linux.open_tree(linux.AT_FDCWD, folder, linux.OPEN_TREE_CLONE)
+    try:
+        yield "/proc/self/fd/%d/." % mount  # not the link itself, which is not followed
+    finally:
+        os.close(mount)
 
 
 def _lies_in(root: str, number: int) -> bool:

@@ -44,8 +44,8 @@ _REHEARSALS_AT_FIRST, _LATER_REHEARSALS = 1, 19
 _INODES_OF_A_RUN = 3
 _MOST_OWNERS = 16
 # Making objects immortal takes tens of milliseconds. So that the first sandbox need not wait for it, the nursery does
-# it at the first pause of this length, longer than a busy host pauses before its first run, and without a pause after
-# this many sandboxes.
+# it at the first pause of this length, longer than a busy host pauses before its first run; without a pause after this
+# many sandboxes, or before one that may be forked.
 _PAUSE_MS = 100
 _MOST_BEFORE_SHARING = 8
 
@@ -72,6 +72,7 @@ class _Nursery:
         self._births = 0
         self._shares_memory = False
         """True once what is forked from now on shares most of this process's memory."""
+        self._standard_path = list(sys.path)
         self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
@@ -91,16 +92,21 @@ class _Nursery:
         poll.register(wake_read, select.POLLIN)
         while True:
             found = poll.poll(_PAUSE_MS if self._births and not self._shares_memory else None)
-            if not self._shares_memory and (not found or self._births >= _MOST_BEFORE_SHARING):
-                _rehearse(_LATER_REHEARSALS)
-                share_memory()
-                self._shares_memory = True
+            if not found or self._births >= _MOST_BEFORE_SHARING:
+                self._share()
             for ready, _ in found:
                 if ready == wake_read:
                     os.read(wake_read, 4096)
                     self._reap()
                 elif not self._answer():
                     return
+
+    def _share(self) -> None:
+        if not self._shares_memory:
+            _rehearse(_LATER_REHEARSALS)
+            _import_asyncio(self._standard_path)
+            share_memory()
+            self._shares_memory = True
 
     def end_children(self) -> None:
         for child in self._children:
@@ -326,6 +332,8 @@ class _Nursery:
         ends: a pidfd of pid 1, its control socket, the guest's channel, stdout and stderr; and whether the sandbox
         shares most of this process's memory.
         """
+        if forkable:
+            self._share()  # each copy of its guest would write to all the pages that sharing spares it
         counted = "memory_events" in groups
         birth = Birth(
             groups=dict(zip(groups, descriptors)),  # noqa: B905 (there is none before CPython 3.10)
@@ -388,6 +396,18 @@ def _rehearse(times: int) -> None:
 
 
 _LATE = linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE
+
+
+def _import_asyncio(path: List[str]) -> None:
+    """Import what each session needs, and each program that awaits, from a path without packages.
+
+    Packages may be untrusted, and the standard library tries to import modules that it may lack, such as `_ssl`.
+    """
+    with_packages, sys.path = sys.path, path
+    try:
+        import asyncio  # noqa: F401
+    finally:
+        sys.path = with_packages
 
 
 def _import_from(folders: list[str], runs_pth: bool) -> None:

@@ -177,6 +177,10 @@ class Watcher:
                 self.weight.let_end()
                 _signal_all(signal.SIGKILL)
 
+    def begin_long_work(self) -> None:
+        """Have `look_meanwhile` look when work that begins now has become long."""
+        self._look_again = time.monotonic() + LOOK_EVERY_SECONDS
+
     def look_meanwhile(self, tell_crowded: Callable[[], None]) -> None:
         """Do as `look` if it is due, during long work. Raises `OSError` once the tree has passed a limit."""
         if time.monotonic() >= self._look_again:

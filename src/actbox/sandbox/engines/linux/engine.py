@@ -194,13 +194,32 @@ class LinuxSandbox(LocalSandbox):
             self._pool.expect(lacking)
         return Workspace(workspace, self.guest_root, self._file_owner)
 
-    async def _find_workspace(self, stock: Stock, host_id: int = -1) -> StoredWorkspace:
-        """Return a workspace owned by a new user, or by user `host_id` if the sandbox's guests have one already."""
-        size, shared = self._one_disk_mib or self.policy.limits.workspace_mib, self._one_disk_mib is not None
-        ahead = stock.workspaces(size, shared) if host_id < 0 else None
+    async def _find_workspace(self, stock: Stock) -> StoredWorkspace:
+        """Return a workspace owned by a new user."""
+        size, shared = self._workspace_size()
+        ahead = stock.workspaces(size, shared)
         if ahead is not None:
             return ahead.take_ready() or await ahead.take()
-        return await run_blocking(partial(stock.make_workspace, size, host_id, shared=shared))
+        return await run_blocking(partial(stock.make_workspace, size, shared=shared))
+
+    def _workspace_of_copy(self) -> tuple[StoredWorkspace, Workspace]:
+        """Return a workspace for a copy of a session, whose guests have a user already. Blocks."""
+        stock, own = self._open()
+        size, shared = self._workspace_size()
+        ahead = stock.workspaces(size, shared) if own.host_id < 0 else None
+        stored = ahead.take_ready() if ahead is not None else None
+        stored = stored or stock.make_workspace(size, own.host_id, shared=shared)
+        stored.mounts = [*self._shared, *self._at_input]  # of all other mounts a copy gets its origin's
+        try:
+            folder = os.dup(stored.folder)
+        except OSError as error:
+            stored.discard()
+            raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
+        return stored, Workspace(folder, self.guest_root, self._file_owner)
+
+    def _workspace_size(self) -> tuple[int, bool]:
+        """Return the size of a workspace in MiB, and whether all that a run writes shares it."""
+        return self._one_disk_mib or self.policy.limits.workspace_mib, self._one_disk_mib is not None
 
     async def _close_workspace(self) -> None:
         stock, self._stock = self._stock, None
@@ -301,7 +320,7 @@ class LinuxSandbox(LocalSandbox):
             except ChildEnded:  # if the nursery died, all waiting sandboxes did
                 reason = await _why_it_ended(child) or reason
                 continue
-            return self._family_of(child) if start.forkable else begun
+            return self._family_of(child, stock) if start.forkable else begun
         raise SandboxUnavailable(reason)
 
     def _goes_in_lane(self, start: GuestStart) -> bool:
@@ -341,25 +360,14 @@ class LinuxSandbox(LocalSandbox):
         assert self._pool is not None
         return stored.take_first_guest() or await self._pool.take()
 
-    def _family_of(self, child: Child) -> GuestProcess:
+    def _family_of(self, child: Child, stock: Stock) -> GuestProcess:
         from .family import Family  # forkable sessions are rare
 
         self._add_guest(child)
         size = self.policy.limits.workspace_mib
-
-        async def find_workspace() -> tuple[StoredWorkspace, Workspace]:
-            stock, own = self._open()
-            stored = await self._find_workspace(stock, own.host_id)
-            stored.mounts = [*self._shared, *self._at_input]  # of all other mounts a copy gets its origin's
-            try:
-                folder = os.dup(stored.folder)
-            except OSError as error:
-                stored.discard()
-                raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
-            return stored, Workspace(folder, self.guest_root, self._file_owner)
-
         shared = [mount["path"] for mount in self._shared]
-        return Family(child, find_workspace, shared=shared, size_mib=size, inodes=inodes_for(size)).first
+        sizes = {"size_mib": size, "inodes": inodes_for(size)}
+        return Family(child, self._workspace_of_copy, stock.later, shared=shared, **sizes).first
 
     def _open(self) -> tuple[Stock, StoredWorkspace]:
         if self._stock is None or self._stored is None:

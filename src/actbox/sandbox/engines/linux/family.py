@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import os
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
@@ -28,7 +30,7 @@ from .child import Child
 from .input_folder import InputFolder
 from .stored import StoredWorkspace
 
-Answer = tuple[dict[str, Any], list[int]]
+Received = concurrent.futures.Future[list[int]]
 _FIRST = 0
 # How long pid 1 may take to end a guest: it may be copying files for another.
 _END_SECONDS = 5.0
@@ -72,23 +74,48 @@ class Member(GuestProcess):
         await self._family.close_network()
 
 
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """A file tree for a copy, which pid 1 makes or has made."""
+
+    number: int
+    """The number of the copy."""
+    stored: StoredWorkspace
+    workspace: Workspace
+    made: Received
+    """Descriptors of the tree's root, and of its `/input` if that is a host directory."""
+
+    def release(self) -> None:
+        """Remove the workspace."""
+        self.workspace.close()
+        self.stored.discard()
+
+
 class Family:
     """A sandbox and its guests. The sandbox ends when its last guest has ended."""
 
     def __init__(
-        self, child: Child, find_workspace: Callable[[], Awaitable[tuple[StoredWorkspace, Workspace]]], **sizes: Any
+        self,
+        child: Child,
+        make_workspace: Callable[[], tuple[StoredWorkspace, Workspace]],
+        later: Callable[[Callable[[], None]], None],
+        **sizes: Any,
     ) -> None:
         """Take over a sandbox that was made to be forked; its guest becomes the first member.
 
-        `find_workspace` returns an empty workspace for a copy; `sizes` are the sizes of a copy's other file systems,
-        and `shared` the places that share the workspace's.
+        `make_workspace` returns an empty workspace for a copy, and blocks; `later` calls a function soon in another
+        thread. `sizes` are the sizes of a copy's other file systems, and `shared` the places that share the
+        workspace's.
         """
         self._child = child
-        self._find_workspace = find_workspace
+        self._make_workspace = make_workspace
+        self._later = later
         self._sizes = sizes
+        self._next: _Tree | None = None
+        """The tree for the next copy, ordered at the last fork."""
         self._lock = threading.Lock()
         self._facts: dict[str, Any] = {}
-        self._answers: dict[tuple[str, int], concurrent.futures.Future[Answer]] = {}
+        self._answers: dict[tuple[str, int], Received] = {}
         self._last_number = _FIRST
         self.first = Member(self, _FIRST, child.sock, child.stdout, child.stderr)
         self.first.input_folder = child.input_folder
@@ -121,35 +148,71 @@ class Family:
             self._child.kill()
 
     async def prepare_fork(self, origin: Member) -> Fork:
-        """Have pid 1 make a file tree for a copy of a guest; return the prepared fork. Raises `SandboxUnavailable`."""
-        stored, workspace = await self._find_workspace()
+        """Prepare a fork of a guest with the tree made ahead, else with a new one; have the next one made meanwhile.
 
-        def release() -> None:
-            workspace.close()
-            stored.discard()
-
+        Raises `SandboxUnavailable`.
+        """
+        while (tree := self._take_next()) is None:
+            await run_blocking(self._order_next)
         try:
-            return await self._prepare(origin, workspace, stored, release)
+            fork = self._prepare(origin, tree, await asyncio.wrap_future(tree.made))
         except BaseException:
-            release()
+            self._discard(tree)
             raise
+        asyncio.get_running_loop().call_soon(self._later, self._order_next)  # once the guest has been told to fork
+        return fork
 
-    async def _prepare(
-        self, origin: Member, workspace: Workspace, stored: StoredWorkspace, release: Callable[[], None]
-    ) -> Fork:
+    def _take_next(self) -> _Tree | None:
+        with self._lock:
+            tree, self._next = self._next, None
+        if tree is not None and tree.made.done() and tree.made.exception() is not None:  # it may work now
+            self._discard(tree)
+            return None
+        return tree
+
+    def _order_next(self) -> None:
+        """Order the tree for the next fork, unless there is one. Blocks. Raises `SandboxUnavailable`."""
+        if self._next is not None:
+            return
+        tree = self._order_tree()
+        with self._lock:
+            if self._next is None and self._over is None:
+                self._next = tree
+                tree.stored.drop_tree = functools.partial(self._drop, tree)
+                return
+        self._discard(tree)
+
+    def _drop(self, tree: _Tree) -> None:
+        with self._lock:
+            if self._next is not tree:
+                return
+            self._next = None
+        self._discard(tree)
+
+    def _order_tree(self) -> _Tree:
+        """Have pid 1 make a file tree for a copy, and do not wait for it. Blocks. Raises `SandboxUnavailable`."""
+        stored, workspace = self._make_workspace()
         with self._lock:
             self._last_number += 1
             number = self._last_number
-        mounts = stored.take_mounts()
-        if mounts is None:
-            mounts = await run_blocking(stored.make_mounts)
-        _, (root, *shown) = await self._ask("make_tree", number, mounts, origin=origin.number, **self._sizes)
-        input_folder = self._input_folder(shown)
+        try:
+            made = self._send("make_tree", number, stored.make_mounts(), **self._sizes)
+            return _Tree(number, stored, workspace, made)
+        except BaseException:
+            workspace.close()
+            stored.discard()
+            raise
+
+    def _discard(self, tree: _Tree) -> None:
+        """Remove a tree that no copy was given."""
+        tree.made.add_done_callback(_close_received)
+        with contextlib.suppress(SandboxUnavailable):  # then the tree is removed with the sandbox
+            self.tell("end", tree.number)
+        tree.release()
+
+    def _prepare(self, origin: Member, tree: _Tree, received: list[int]) -> Fork:
+        number = tree.number
         with contextlib.ExitStack() as undo:
-            undo.callback(self._forget_tree, number)
-            undo.callback(os.close, root)
-            if input_folder is not None:
-                undo.callback(input_folder.close)
             try:
                 ours, theirs = socket.socketpair()
                 undo.callback(ours.close)
@@ -159,7 +222,9 @@ class Family:
             except OSError as error:
                 raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
             undo.pop_all()
+        root, *shown = received
         member = Member(self, number, ours, stdout, stderr)
+        input_folder = self._input_folder(shown)
         if input_folder is not None:
             member.input_folder = input_folder
             member.end.when(lambda ending: input_folder.close())
@@ -170,18 +235,14 @@ class Family:
                 member.end.tell(self._over)
 
         async def adopt(pid: int) -> None:
-            await self._ask("adopt", number, pid=pid)
+            await self._ask("adopt", number, pid=pid, origin=origin.number)
             member.adopted = True
 
         def give_up(pid: int) -> None:
             with contextlib.suppress(SandboxUnavailable):  # then the copy ends with the other guests
                 self._child.tell("end", number=number, pid=pid)
 
-        return Fork(member, workspace, release, descriptors, adopt, give_up)
-
-    def _forget_tree(self, number: int) -> None:
-        with contextlib.suppress(SandboxUnavailable):  # then the tree is removed with the sandbox
-            self.tell("end", number)
+        return Fork(member, tree.workspace, tree.release, descriptors, adopt, give_up)
 
     def _input_folder(self, shown: list[int]) -> InputFolder | None:
         """Take over the descriptor of a copy's view of `/input`, if there is one; return it as an `InputFolder`."""
@@ -202,9 +263,14 @@ class Family:
         runs = (member for member in self._members.values() if member.on_network is not None)
         next(runs, self.first).tell_network(request)
 
-    async def _ask(self, op: str, number: int, descriptors: Sequence[int] = (), **request: Any) -> Answer:
-        """Send pid 1 a request and wait for its answer. Sends and closes the descriptors."""
-        answer: concurrent.futures.Future[Answer] = concurrent.futures.Future()
+    async def _ask(self, op: str, number: int, **request: Any) -> None:
+        """Send pid 1 a request and wait for its answer. Raises `SandboxUnavailable`."""
+        await asyncio.wrap_future(self._send(op, number, [], **request))
+
+    def _send(self, op: str, number: int, descriptors: Sequence[int], **request: Any) -> Received:
+        """Send pid 1 a request; return the future descriptors of its answer. Sends and closes the given ones."""
+        answer: Received = concurrent.futures.Future()
+        answer.set_running_or_notify_cancel()  # so that it cannot be cancelled: its descriptors must be closed
         with self._lock:
             self._answers[op, number] = answer
             is_over = self._over is not None
@@ -215,10 +281,7 @@ class Family:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        facts, received = await asyncio.wrap_future(answer)
-        if "error" in facts:
-            raise SandboxUnavailable(f"the session could not be copied ({op}: {facts['error']})")
-        return facts, received
+        return answer
 
     # In the reaper's thread
 
@@ -233,8 +296,11 @@ class Family:
     def _answered(self, fact: dict[str, Any], descriptors: list[int]) -> None:
         op, number = fact["answer"], fact["number"]
         answer = self._answers.pop((op, number), None)
+        if answer is not None and "error" in fact:
+            answer.set_exception(SandboxUnavailable(f"the session could not be copied ({op}: {fact['error']})"))
+            return
         if answer is not None:
-            answer.set_result((fact, descriptors))
+            answer.set_result(descriptors)
             return
         for descriptor in descriptors:
             os.close(descriptor)
@@ -261,12 +327,21 @@ class Family:
     def _all_ended(self, ending: Ending) -> None:
         with self._lock:
             self._over = ending
+            tree, self._next = self._next, None
             members, answers = list(self._members.values()), list(self._answers.values())
         for answer in answers:
             with contextlib.suppress(concurrent.futures.InvalidStateError):
                 answer.set_exception(SandboxUnavailable("the session has ended"))
+        if tree is not None:
+            self._discard(tree)
         for member in members:
             member.end.tell((self._last_ending if len(members) == 1 else None) or ending)
+
+
+def _close_received(received: Received) -> None:
+    if received.exception() is None:
+        for descriptor in received.result():
+            os.close(descriptor)
 
 
 def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -79,6 +79,8 @@ class StoredWorkspace:
         self.lends_id = lends_id
         self.first_guest: Child | None = None
         """A sandbox that waits for the first run, if one was made with the workspace."""
+        self.drop_tree: Callable[[], None] = lambda: None
+        """Removes the file tree that was made around this workspace for a copy of a session, if it still waits."""
         self.mounts: list[dict[str, Any]] = []
         """The policy's mounts, in the nursery's format."""
         self._stock = stock
@@ -232,6 +234,7 @@ class StoredWorkspace:
         """Dispose of everything made ahead."""
         if (guest := self.take_first_guest()) is not None:
             guest.discard()
+        self.drop_tree()
         with self._lock:
             self._wanted = 1
             packages, self._packages, self._last_packages = self._packages, None, None
