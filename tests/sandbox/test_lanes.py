@@ -210,10 +210,11 @@ async def test_a_run_in_a_lane_has_standard_input_and_can_be_stopped() -> None:
         assert (await box.run("1 + 1")).value == 2
         await ready(box)
         running = asyncio.create_task(box.run("print('on', flush=True)\nwhile True: pass"))
-        await until(lambda: any(lane.guest.has_begun and not lane.guest.is_over for lane in lanes_of(box)._all))
+        lanes = lanes_of(box)
+        await until(lambda: any(lane.guest.has_begun and not lane.guest.is_over for lane in lanes._all))
         await box.stop()
         assert (await running).exit_code == 137
-        assert not lanes_of(box)._all or all(lane.child.ended for lane in lanes_of(box)._all)
+        await until(lambda: not lanes._all)
 
 
 async def test_more_runs_at_once_than_lanes_get_sandboxes_of_their_own() -> None:
@@ -239,8 +240,10 @@ async def test_idle_lanes_end_after_some_time() -> None:
     async with actbox.open_sandbox("linux") as box:
         await asyncio.gather(*(box.run("import time\ntime.sleep(0.05)") for _ in range(3)))
         lanes = lanes_of(box)
+        kept = box._stock  # type: ignore[attr-defined]
         assert len(lanes._all) == 3
         with mock.patch.object(lanes_module, "_QUIET_SECONDS", -1):
+            assert lanes in kept.lanes  # the stock's thread does this now and then
             for _ in range(5):
                 lanes.relax(1)
         await until(lambda: len(lanes._all) == 1)
@@ -273,7 +276,9 @@ def test_a_forked_process_leaves_lanes_to_its_parent(tmp_path: Path) -> None:
 import asyncio, os, actbox
 async def main():
     async with actbox.open_sandbox("linux") as box:
-        await box.run("1")
+        while not box._lanes._all:  # the first sandboxes begin none
+            await box.run("1")
+            await asyncio.sleep(0.02)
         child = os.fork()
         if child == 0:
             try:
@@ -282,11 +287,11 @@ async def main():
                 print("child:", type(error).__name__, flush=True)
             os._exit(0)
         os.waitpid(child, 0)
-        print("parent:", (await box.run("1 + 1")).value, len(box._lanes._all), flush=True)
+        print("parent:", (await box.run("1 + 1")).value, len(box._lanes._all) >= 1, flush=True)
 asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert "parent: 2 1" in done.stdout, (done.stdout, done.stderr)
+    assert "parent: 2 True" in done.stdout, (done.stdout, done.stderr)
     assert "child: " in done.stdout, (done.stdout, done.stderr)
 
 

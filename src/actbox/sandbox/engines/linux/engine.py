@@ -178,7 +178,9 @@ class LinuxSandbox(LocalSandbox):
             stocks.release(stock)
             raise
         self._stock, self._stored = stock, stored
-        self._lanes = Lanes(self._debt) if self._may_have_lanes() else None
+        if self._may_have_lanes():
+            self._lanes = Lanes(self._debt)
+            stock.lanes.add(self._lanes)
         self._tree = TreeLimits.of(self.policy.limits)
         self._warnings = stock.nursery.warnings
         if stock.nursery.warnings:
@@ -227,7 +229,9 @@ class LinuxSandbox(LocalSandbox):
         if stock is None or stored is None:
             return
         if self._lanes is not None:
+            stock.lanes.discard(self._lanes)
             self._lanes.close()
+            self._lanes = None
         if self._network is not None:
             self._network.close_files()
         stored.discard()
@@ -244,6 +248,7 @@ class LinuxSandbox(LocalSandbox):
             stored.leave_to_parent()
         if self._lanes is not None:
             self._lanes.leave_to_parent()
+            self._lanes = None
         if self._network is not None:
             self._network.leave_to_parent()
 

@@ -30,6 +30,7 @@ from .child import Child
 from .guest_ids import GuestIds, guest_ids
 from .hierarchies import support
 from .interpreter import Base
+from .lanes import Lanes
 from .nursery import NurseryDied, open_nursery
 from .pool import MOST_READY, Pool
 from .reaper import reaper
@@ -91,6 +92,8 @@ class Stock:
         self.plain = Pool(self._make_plain, self._wake)
         self._ahead: dict[tuple[int, bool], Pool[StoredWorkspace]] = {}
         self._others: dict[tuple[int, Points], Pool[Child]] = {}
+        self.lanes: set[Lanes] = set()
+        """The lanes of the open sandboxes, of which those end that are idle for some time."""
         self._children: set[Child] = set()
         self._workspaces: set[StoredWorkspace] = set()
         self._closing_names: list[str] = []
@@ -331,6 +334,8 @@ class Stock:
                     for pool in pools:
                         is_kept = self.users and pool not in self._ahead.values() and len(pools) < _FEW_POOLS
                         pool.relax(self.least if is_kept else 0)
+                    for lanes in list(self.lanes):
+                        lanes.relax(1 if len(self.lanes) < _FEW_POOLS else 0)
                     if not self.users and time.monotonic() - self._idle_since > IDLE_SECONDS:
                         threading.Thread(target=_close_if_idle, args=(self,), daemon=True).start()
             self._poked = False
