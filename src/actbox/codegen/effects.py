@@ -181,7 +181,7 @@ class _RecordedTool(Tool):
 
     _once: Callable[[str, str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]] = field(repr=False)
 
-    async def answer(self, arguments: Mapping[str, Any]) -> Any:
+    async def answer(self, arguments: Mapping[str, Any], *, is_small: bool = False) -> Any:
         """Return the result of the call, or the recorded one, as `Tool.answer` does."""
         shown, hidden = await aside(self._identity, arguments)
         key = await aside(partial(_key, self.name), [shown, hidden])

@@ -57,6 +57,8 @@ from .wall_clock import WallClock
 
 _READ_BYTES = 1024 * 1024
 _USUAL_PIPE_BYTES = 64 * 1024
+_MOST_UNREAD_BYTES = 2 * _READ_BYTES
+"""The most bytes that the two pipes hold, also enlarged ones."""
 _SET_PIPE_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", 1031 if sys.platform == "linux" else None)
 SHORT_SECONDS = 0.003
 """Most programs this short print a line or two; waking the host for each line would take processor time from them."""
@@ -368,6 +370,11 @@ class Run:
             self._refused = request
         self.tell(request)
 
+    @property
+    def is_heard(self) -> bool:
+        """True if somebody receives the run's events."""
+        return self._queue is not None
+
     def tell(self, event: Event) -> None:
         """Queue an event for the caller of `events`, if there is one."""
         if self._queue is not None:
@@ -441,7 +448,10 @@ class Run:
         """Handle a message from the guest of `size` bytes, which may take `weight` bytes of memory once decoded."""
         if self._stop is not None and self._stop.kind is ErrorKind.PROTOCOL:
             return  # it arrived together with an invalid message
-        self._read_output()  # output printed before the message comes before it
+        # Output printed before the message comes before it. To a call that makes no difference where nobody receives
+        # events, unless the pipes can hold more than what the program may still print.
+        if self.is_heard or type(message) is not Call or self._output_left < _MOST_UNREAD_BYTES:
+            self._read_output()
         try:
             if self._done is not None:
                 raise wire.ProtocolError("a message after the result")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import sys
 import time
@@ -19,10 +20,10 @@ from actbox.sandbox.run_slots import in_a_run
 from actbox.sandbox.taint import Taint, call_taint
 from actbox.sandbox.wall_clock import WallClock, call_clock
 from actbox.tools import Tool, Toolset
-from actbox.tools.large_values import aside
+from actbox.tools.large_values import SMALL_WEIGHT, aside
 from actbox.tools.prepared_call import PreparedCall
 
-from .encoding import encode_aside
+from .encoding import encode_answer
 from .label_calls import LABEL_CALLS, label_answer, why_not_called
 from .messages import Call
 from .questions import NotApproved, Questions
@@ -31,6 +32,8 @@ from .questions import NotApproved, Questions
 MAX_CALLS_AT_ONCE = 1024
 # The most bytes of arguments and untaken answers held here, in messages of the greatest length.
 MESSAGES_HELD = 4
+# While more calls than this are under way, answers of one turn of the event loop are sent together.
+_ANSWERED_SINGLY = 8
 
 
 class Answers(Protocol):
@@ -41,8 +44,8 @@ class Answers(Protocol):
     backlog_bytes: int
     """The number of bytes sent but not yet taken by the guest."""
 
-    def answer(self, call_id: int, frame: bytes) -> None:
-        """Send the answer to a call."""
+    def answer(self, call_id: int, frame: bytes, *, soon: bool = False) -> None:
+        """Send the answer to a call; with `soon`, together with others in the next turn of the event loop."""
 
     def pause(self) -> None:
         """Stop delivering calls for now."""
@@ -53,6 +56,10 @@ class Answers(Protocol):
 
 class CallingRun(Protocol):
     """The run that is notified about its calls."""
+
+    @property
+    def is_heard(self) -> bool:
+        """True if somebody receives the run's events."""
 
     def tell(self, event: Event) -> None:
         """Report an event of the run."""
@@ -103,6 +110,8 @@ class ToolCalls:
         self._asked_bytes = 0
         """The part of the pending bytes that belongs to calls waiting for approval."""
         self._over = False
+        self._context = contextvars.copy_context()
+        """The context variables of the run's caller, and those of its tools."""
         self._questions: Questions | None = None
         if toolset.requiring:
             most_held = MESSAGES_HELD * self._max_bytes
@@ -112,6 +121,8 @@ class ToolCalls:
         """Use this link to send the answers."""
         self._link = link
         link.on_drained = self._limit_flow
+        self._context = contextvars.copy_context()
+        self._context.run(self._set_variables)
 
     def start(self, call: Call, size: int, weight: int) -> None:
         """Start answering a call whose message had `size` bytes, and which may take `weight` bytes of memory.
@@ -129,7 +140,7 @@ class ToolCalls:
             return
         self.count += 1
         self._ids.add(call.id)
-        task = _begin(self._answer(call, weight))
+        task = _begin(self._answer(call, weight), self._context.copy())
         if task.done():
             self._look_at(task)
             if self._link is not None and self._link.backlog_bytes:  # a guest that does not take answers gets no more
@@ -153,10 +164,12 @@ class ToolCalls:
         for task in self._tasks:
             task.cancel()
 
-    async def _answer(self, call: Call, weight: int) -> None:
+    def _set_variables(self) -> None:
         in_a_run.set(True)
         call_clock.set(self._clock)
         call_taint.set(self._taint)
+
+    async def _answer(self, call: Call, weight: int) -> None:
         tool = self._toolset.get(call.tool)
         prepared: PreparedCall | None = None
         error: str | None = None
@@ -183,18 +196,20 @@ class ToolCalls:
                     error, more = str(ready), {"refused": True}
                 else:
                     prepared = ready
-        self._run.tell(ToolStarted(call.id, call.tool, call.arguments))
+        is_heard = self._run.is_heard
+        if is_heard:
+            self._run.tell(ToolStarted(call.id, call.tool, call.arguments))
         started = time.perf_counter()
         value: Any = None
         frame = b""
         if tool is not None and error is None:
             try:
-                value = await (tool.answer(call.arguments) if prepared is None else prepared.make())
-                answer = {"t": "return", "id": call.id, "value": value}
-                if isinstance(value, Packed):
-                    answer |= {"value": value.form, "tagged": ["value"]}
-                frame = await encode_aside(answer, self._max_bytes)
-                if isinstance(value, Packed):
+                if prepared is None:
+                    value = await tool.answer(call.arguments, is_small=weight <= SMALL_WEIGHT)
+                else:
+                    value = await prepared.make()
+                frame = await encode_answer(call.id, value, self._max_bytes)
+                if is_heard and isinstance(value, Packed):
                     value = await aside(unpack, value.form)
             except ToolError as failure:
                 error, more = str(failure), failure.as_answer()
@@ -216,7 +231,8 @@ class ToolCalls:
             return
         if tool is not None and self._taint is not None:
             self._taint.raise_to(tool.label)
-        self._run.tell(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
+        if is_heard:
+            self._run.tell(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
         self._send(call, frame)
 
     async def _approved(
@@ -241,7 +257,7 @@ class ToolCalls:
 
     def _send(self, call: Call, frame: bytes) -> None:
         if self._link is not None:
-            self._link.answer(call.id, frame)
+            self._link.answer(call.id, frame, soon=len(self._tasks) > _ANSWERED_SINGLY)
 
     def _spend(self, size: int) -> bool:
         self._bytes_left -= size
@@ -273,12 +289,12 @@ class ToolCalls:
 
 if sys.version_info >= (3, 12):
 
-    def _begin(answering: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(answering: Coroutine[Any, Any, None], context: contextvars.Context) -> asyncio.Task[None]:
         """Start a task eagerly: a task that need not wait takes no turn of the event loop."""
-        return asyncio.Task(answering, loop=asyncio.get_running_loop(), eager_start=True)
+        return asyncio.Task(answering, loop=asyncio.get_running_loop(), context=context, eager_start=True)
 
 else:
 
-    def _begin(answering: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(answering: Coroutine[Any, Any, None], context: contextvars.Context) -> asyncio.Task[None]:
         """Start a task in the next turn of the event loop."""
-        return asyncio.create_task(answering)
+        return asyncio.create_task(answering, context=context)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from actbox.sandbox.guest import wire
+from actbox.sandbox.guest.tagged import Packed
 from actbox.tools.large_values import FEW_BYTES, blocks, in_thread, is_large
 
 
@@ -15,6 +16,16 @@ async def encode_aside(message: dict[str, Any], max_bytes: int) -> bytes:
     if not is_large(message):
         return wire.encode(message, max_bytes)
     return await in_thread(partial(_encode_in_parts, max_bytes=max_bytes), message)
+
+
+async def encode_answer(call_id: int, value: Any, max_bytes: int) -> bytes:
+    """Return the frame of a tool's result, which is JSON data, `bytes` or `Packed`; raise as `encode` does."""
+    answer = {"t": "return", "id": call_id, "value": value}
+    if type(value) is Packed:
+        answer |= {"value": value.form, "tagged": ["value"]}
+    elif type(value) is not bytes and not is_large(value):
+        return wire.encode_plain(answer, max_bytes)
+    return await encode_aside(answer, max_bytes)
 
 
 def encode(message: dict[str, Any], max_bytes: int) -> bytes:

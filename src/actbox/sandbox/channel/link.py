@@ -60,6 +60,8 @@ class Link:
         self._on_message = on_message
         self._on_lost = on_lost
         self._backlog: deque[memoryview] = deque()
+        self._together: list[bytes] = []
+        """Answers that are sent in the next turn of the event loop."""
         self._stop_reading: Removal | None = None
         self._stop_writing: Removal | None = None
         self._paused = paused
@@ -81,6 +83,33 @@ class Link:
     def send(self, frame: bytes) -> None:
         """Write a frame as soon as the guest takes it. A guest that has ended is no error here."""
         self._has_sent = True
+        if self._together:
+            self._send_together(frame)
+        else:
+            self._send(frame)
+
+    def answer(self, call_id: int, frame: bytes, *, soon: bool = False) -> None:
+        """Write the answer to a call, whose id is in the frame; with `soon`, with others in the loop's next turn."""
+        if not soon:
+            self.send(frame)
+            return
+        if not self._together:
+            self._loop.call_soon(self._send_together)
+        self._together.append(frame)
+        self.backlog_bytes += len(frame)
+
+    def _send_together(self, frame: bytes = b"") -> None:
+        """Write the answers that wait for this, and then a frame."""
+        answers = b"".join(self._together)
+        self._together.clear()
+        if self._ended or not answers:
+            return
+        self.backlog_bytes -= len(answers)
+        self._send(answers + frame)
+        if not self._backlog:
+            self.on_drained()
+
+    def _send(self, frame: bytes) -> None:
         view = memoryview(frame)
         if not self._backlog:
             view = self._write(view)
@@ -90,14 +119,10 @@ class Link:
         self._backlog.append(view)
         self.backlog_bytes += len(view)
 
-    def answer(self, call_id: int, frame: bytes) -> None:
-        """Write the answer to a call, whose id is in the frame."""
-        self.send(frame)
-
     @property
     def unheard(self) -> bool:
         """True if the guest has not read everything that was sent."""
-        if self._backlog:
+        if self._backlog or self._together:
             return True
         try:
             return int.from_bytes(fcntl.ioctl(self._sock, termios.TIOCOUTQ, bytes(4)), sys.byteorder) > 0
@@ -153,6 +178,7 @@ class Link:
             self._stop_writing()
             self._stop_writing = None
         self._backlog.clear()
+        self._together.clear()
         self._steps = None
         self._fd = -1
         self._sock.close()
@@ -175,12 +201,22 @@ class Link:
         self._has_sent = False
         self._receive()
         for _ in range(_MOST_IN_A_ROW):
-            is_idle = self._has_sent and self._stop_reading is not None and not self._backlog
-            if not is_idle or getattr(self._loop, "_ready", True):
+            if not self._is_answered_only():
                 return
             self._has_sent = False
             if not self._spin.until(self._receive):
                 return
+        if self._is_answered_only():  # the loop looks whether anything else is ready, without going to sleep
+            self._loop.call_soon(self._go_on_reading)
+
+    def _is_answered_only(self) -> bool:
+        """Return True if a message was just answered, and this link and its event loop have nothing else to do."""
+        is_idle = self._has_sent and self._stop_reading is not None and not self._backlog
+        return is_idle and not getattr(self._loop, "_ready", True)
+
+    def _go_on_reading(self) -> None:
+        if self._stop_reading is not None:
+            self._on_readable()
 
     def _receive(self) -> bool:
         """Read once; return whether data was read."""

@@ -91,7 +91,7 @@ class HostCalls:
 
     # The interface that `ToolCalls` needs for answers
 
-    def answer(self, call_id: int, frame: bytes) -> None:
+    def answer(self, call_id: int, frame: bytes, *, soon: bool = False) -> None:
         """Pass an answer to the call, if it still waits."""
         waiting = self._waiting.get(call_id)
         if waiting is not None and not waiting.done():

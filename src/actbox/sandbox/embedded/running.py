@@ -179,6 +179,11 @@ class EmbeddedRun(ABC):
         with contextlib.suppress(RuntimeError):  # its event loop is closed, so the run is over
             self._loop.call_soon_threadsafe(self._end, stop)
 
+    @property
+    def is_heard(self) -> bool:
+        """True if somebody receives the run's events."""
+        return self._queue is not None
+
     def tell(self, event: Event) -> None:
         """Report an event of the run, in its event loop."""
         if isinstance(event, NetworkRequest):

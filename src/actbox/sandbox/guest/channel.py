@@ -13,6 +13,7 @@ import select
 import socket
 import threading
 from collections import deque
+from itertools import count
 
 from . import wire
 from .interrupts import NoInterrupts
@@ -30,6 +31,10 @@ _READ_BYTES = 64 * 1024
 _LOOK_EVERY_SECONDS = 0.1
 # The descriptors sent to a session's copy: channel, standard output and error, the root of its files.
 _MOST_DESCRIPTORS = 4
+# So many calls under way are sent one by one. Each further one is sent with all that are made in the same turn of the
+# event loop, up to a number: so `gather` of a thousand calls wakes the host a few times only.
+_SENT_SINGLY = 8
+_MOST_TOGETHER = 64
 # About as long as a call of a plain function takes, with the wake-ups of both ends (`benchmarks/tool_calls.py`).
 _SPIN_SECONDS = 80e-6
 _FOR_THE_SESSION = ("run", "hold", "fork", "release")
@@ -42,13 +47,14 @@ class ChannelClosed(Exception):
 
 
 class _Call:
-    """One call that waits for its answer; the thread that reads the answer calls `wake`, once."""
+    """One call that waits for its answer: a thread does, or a future of an event loop, which is woken once."""
 
-    __slots__ = ("answer", "wake")
+    __slots__ = ("answer", "future", "loop")
 
-    def __init__(self, wake: Optional[Callable[[], None]] = None) -> None:
+    def __init__(self, loop: Optional[asyncio.AbstractEventLoop], future: Optional[asyncio.Future[None]]) -> None:
         self.answer: Optional[Dict[str, Any]] = None
-        self.wake = wake
+        self.loop = loop
+        self.future = future
 
 
 class HostChannel:
@@ -63,12 +69,17 @@ class HostChannel:
         self._owner = os.getpid()
         # An answer may be as long as a message that the host accepts, plus the envelope.
         self._reader = wire.FrameReader(max_bytes + wire.ENVELOPE_BYTES)
-        self._turn = threading.Condition()
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
         self._reading = False
+        self._waiting = 0
+        """The number of threads that wait for the one that reads."""
         self._closed = False
         self._calls: Dict[int, _Call] = {}
-        self._last_id = 0
+        self._ids = count(1)
         self._sending = threading.Lock()
+        self._outbox: List[bytes] = []
+        """The frames of calls that are sent in the next turn of their event loop, or before any other message."""
         self._loops: Set[Any] = set()
         self._readable = select.poll()
         self._readable.register(self._fd, select.POLLIN)
@@ -90,10 +101,11 @@ class HostChannel:
     def call(self, tool: str, arguments: Dict[str, Any], line: Optional[int] = None) -> Any:
         """Call a tool and wait for its value; `line` is the program's line of the call. Raises `ToolError`."""
         with self.interrupts:
-            call_id, call, frame = self._prepare(tool, arguments, None, line)
+            call_id, call, frame = self._prepare(tool, arguments, line)
             try:
                 self._send(frame, tool)
-                self._wait_until(lambda: call.answer is not None, self._spin)
+                if not self._answered_soon(call):
+                    self._wait_until(lambda: call.answer is not None)
                 if call.answer is None:
                     raise ToolError("the connection to the host is closed", tool)
                 return value_of(call.answer, tool)
@@ -106,16 +118,15 @@ class HostChannel:
 
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(self._set, future)
-
         with self.interrupts:
-            call_id, call, frame = self._prepare(tool, arguments, wake, line)
+            call_id, call, frame = self._prepare(tool, arguments, line, loop, future)
         try:
             with self.interrupts:
                 self._watch(loop)
-                self._send(frame, tool)
+                if len(self._calls) <= _SENT_SINGLY:
+                    self._send(frame, tool)
+                else:
+                    self._send_together(frame, tool, loop)
             await future
             if call.answer is None:
                 raise ToolError("the connection to the host is closed", tool)
@@ -155,12 +166,13 @@ class HostChannel:
         self._wait_until(lambda: bool(self._programs))
         if not self._programs:
             raise ChannelClosed
-        self._last_id = 0
+        self._ids = count(1)
         self._answering = True
         return self._programs.popleft()
 
     def end_calls(self) -> None:
         """Make all waiting tool calls fail now, and new ones until the session's next program."""
+        self._send_outbox()
         with self._sending:  # so that no call can be sent after the result
             self._answering = False
         calls = list(self._calls.values())
@@ -169,8 +181,7 @@ class HostChannel:
                 call.answer = {"error": _NO_PROGRAM}
             self._turn.notify_all()
         for call in calls:
-            if call.wake is not None:
-                call.wake()
+            self._wake(call)
 
     def take_descriptors(self) -> List[int]:
         """Return the descriptors that came with the next request; the caller owns them."""
@@ -206,7 +217,8 @@ class HostChannel:
         if self._copying:
             return
         self._closed = True
-        self._turn = threading.Condition()
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
         self._sending = threading.Lock()
         descriptor = self._sock.detach()
         if descriptor >= 0:
@@ -216,27 +228,32 @@ class HostChannel:
     # Inside
 
     def _prepare(
-        self, tool: str, arguments: Dict[str, Any], wake: Optional[Callable[[], None]], line: Optional[int]
+        self,
+        tool: str,
+        arguments: Dict[str, Any],
+        line: Optional[int],
+        loop: Optional[asyncio.AbstractEventLoop] = None,
+        future: Optional[asyncio.Future[None]] = None,
     ) -> Any:
         if os.getpid() != self._owner:
             raise ToolError(FIRST_PROCESS_ONLY, tool)
-        with self._turn:
-            self._last_id += 1
-            call_id = self._last_id
-        message = {"t": "call", "id": call_id, "tool": tool}
+        call_id = next(self._ids)
+        message: Dict[str, Any] = {"t": "call", "id": call_id, "tool": tool}
         if line is not None:
             message["line"] = line
         frame = call_frame(message, arguments, self.max_bytes)
-        call = _Call(wake)
-        self._calls[call_id] = call
+        call = self._calls[call_id] = _Call(loop, future)
         return call_id, call, frame
 
     def _send(self, frame: bytes, tool: Optional[str] = None) -> None:
-        view = memoryview(frame)
         # A message that was begun must be sent to its end: half of one would garble all later messages.
         with self.interrupts, self._sending:
             if tool is not None and not self._answering:
                 raise ToolError(_NO_PROGRAM, tool)
+            if self._outbox:
+                frame = b"".join([*self._outbox, frame])
+                self._outbox.clear()
+            view = memoryview(frame)
             while view:
                 try:
                     view = view[self._sock.send(view, socket.MSG_DONTWAIT) :]
@@ -246,7 +263,36 @@ class HostChannel:
                     self._close()
                     raise ChannelClosed(str(error)) from None
 
-    def _wait_until(self, arrived: Callable[[], bool], spin: Optional[Spin] = None) -> None:
+    def _send_together(self, frame: bytes, tool: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Send a call in the loop's next turn, with all calls that are made until then."""
+        with self._sending:
+            if not self._answering:
+                raise ToolError(_NO_PROGRAM, tool)
+            self._outbox.append(frame)
+            waiting = len(self._outbox)
+        if waiting == 1:
+            loop.call_soon(self._send_outbox)
+        elif waiting >= _MOST_TOGETHER:
+            self._send_outbox()
+
+    def _send_outbox(self) -> None:
+        # Calls that cannot be sent any more are woken where the channel is closed.
+        with contextlib.suppress(ChannelClosed):
+            self._send(b"")
+
+    def _answered_soon(self, call: _Call) -> bool:
+        """Look for the answer to a call for a moment without sleeping; return whether it is there."""
+        with self._lock:
+            if self._reading or self._closed:
+                return False
+            self._reading = True
+        try:
+            self._spin.until(self._receive)
+        finally:
+            self._stop_reading()
+        return call.answer is not None
+
+    def _wait_until(self, arrived: Callable[[], bool]) -> None:
         """Wait until `arrived()` or the channel is closed, reading for all threads unless another thread does."""
         while True:
             self.interrupts.check()
@@ -255,35 +301,37 @@ class HostChannel:
                     if self._closed or arrived():
                         return
                     if self._reading:
+                        self._waiting += 1
                         self._turn.wait(_LOOK_EVERY_SECONDS)
+                        self._waiting -= 1
                         continue
                     self._reading = True
                 try:
-                    if spin is None or not spin.until(self._is_readable):
-                        self.interrupts.wait(self._readable.poll)
+                    self.interrupts.wait(self._readable.poll)
                     self._receive()
                 finally:
                     self._stop_reading()
 
-    def _is_readable(self) -> bool:
-        return bool(self._readable.poll(0))
+    def _receive_unless_another_does(self, loop: Optional[asyncio.AbstractEventLoop] = None) -> bool:
+        """Read the available data for all threads, unless another thread is the reader; return whether it read.
 
-    def _receive_unless_another_does(self) -> bool:
-        """Read the available data for all threads, unless another thread is the reader; return whether it read."""
-        with self._turn:
+        `loop` is the event loop that calls this.
+        """
+        with self._lock:
             if self._reading:
                 return False
             self._reading = True
         try:
-            self._receive()
+            self._receive(loop)
         finally:
             self._stop_reading()
         return True
 
     def _stop_reading(self) -> None:
-        with self._turn:
+        with self._lock:
             self._reading = False
-            self._turn.notify_all()
+            if self._waiting:
+                self._turn.notify_all()
 
     def _wait_to_send(self) -> None:
         # The host may be waiting to send to us: a waiting sender must also read, or both would wait for ever.
@@ -293,18 +341,20 @@ class HostChannel:
         if any(events & select.POLLIN for _, events in ready):
             self._receive_unless_another_does()
 
-    def _receive(self) -> None:
+    def _receive(self, loop: Optional[asyncio.AbstractEventLoop] = None) -> bool:
+        """Read once; return whether there was something, if only the end. `loop` is the event loop that calls this."""
         with self.interrupts:
             try:
                 data = self._read()
             except (BlockingIOError, InterruptedError):
-                return
+                return False
             except OSError:
                 data = b""
-            if not data:
+            if data:
+                self._take_in(self._reader.feed(data), loop)
+            else:
                 self._close()
-                return
-            self._take_in(self._reader.feed(data))
+            return True
 
     def _read(self) -> bytes:
         if self._answering:
@@ -321,7 +371,9 @@ class HostChannel:
         self._descriptors += descriptors
         return data
 
-    def _take_in(self, messages: Iterable[Dict[str, Any]]) -> None:
+    def _take_in(
+        self, messages: Iterable[Dict[str, Any]], loop: Optional[asyncio.AbstractEventLoop] = None
+    ) -> None:
         for message in messages:
             if message.get("t") in _FOR_THE_SESSION:
                 self._programs.append(message)
@@ -333,8 +385,16 @@ class HostChannel:
             call = self._calls.get(call_id)
             if call is not None:
                 call.answer = message
-                if call.wake is not None:
-                    call.wake()
+                self._wake(call, loop)
+
+    def _wake(self, call: _Call, loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
+        """Wake the future of a call. `loop` is the event loop that calls this, whose own futures need no message."""
+        if call.loop is None or call.future is None:
+            return
+        if call.loop is loop:
+            self._set(call.future)
+        else:
+            call.loop.call_soon_threadsafe(self._set, call.future)
 
     async def _program_comes(self, loop: asyncio.AbstractEventLoop) -> None:
         future = loop.create_future()
@@ -358,7 +418,7 @@ class HostChannel:
     def _on_ready(self, loop: asyncio.AbstractEventLoop) -> None:
         with self.interrupts:
             # If another thread is the reader, that one wakes us.
-            if self._receive_unless_another_does() and self._closed:
+            if self._receive_unless_another_does(loop) and self._closed:
                 loop.remove_reader(self._fd)
 
     def _set(self, future: asyncio.Future[None]) -> None:
@@ -372,15 +432,13 @@ class HostChannel:
             self._turn.notify_all()
         self._program_came()
         for call in list(self._calls.values()):
-            if call.wake is not None:
-                call.wake()
+            self._wake(call)
 
 
 def call_frame(message: Dict[str, Any], arguments: Dict[str, Any], max_bytes: int) -> bytes:
     """Return the frame of a tool call. Raises `ToolError` if its arguments cannot be sent."""
     try:
-        wire.put_value(message, "args", arguments)
-        return wire.encode(message, max_bytes)
+        return wire.encode_with(message, "args", arguments, max_bytes)
     except CannotCross as error:
         raise ToolError(error.within("the call was not made: arguments"), message["tool"]) from None
     except wire.MessageTooLong as error:

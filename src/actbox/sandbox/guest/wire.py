@@ -18,10 +18,11 @@ from . import tagged
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
-_LENGTH_BYTES = 4
-_HEADER_BYTES = 2 * _LENGTH_BYTES
+_LENGTH_BITS = 32
+_HEADER_BYTES = 2 * _LENGTH_BITS // 8
+_LENGTH_MASK = (1 << _LENGTH_BITS) - 1
 _MARK = "\0"
 # Python's own default (`sys.int_info.default_max_str_digits`); a program may have switched it off for itself.
 MAX_DIGITS = 4300
@@ -49,6 +50,19 @@ ENVELOPE_BYTES = 65536
 _LONG_NUMBER = r"(?<![0-9])[0-9]{%d}" % (MAX_DIGITS + 1)
 
 
+def _refuse(value: Any) -> Any:
+    raise TypeError("%s is not JSON data" % type(value).__name__)
+
+
+# The encoder and the scanner that `json` makes anew, or wraps in several calls, for each document.
+_encoder = json.JSONEncoder(separators=(",", ":")).encode
+_make_encoder = getattr(json.encoder, "c_make_encoder", None)
+_pieces = _make_encoder and _make_encoder(
+    None, _refuse, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
+)
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
 class ProtocolError(Exception):
     """The other end broke the rules of the channel."""
 
@@ -64,15 +78,33 @@ def put_value(message: Dict[str, Any], name: str, value: Any) -> None:
         message["tagged"] = [*message.get("tagged", ()), name]
 
 
+def encode_with(message: Dict[str, Any], name: str, value: Any, max_bytes: int) -> bytes:
+    """Return the frame of a message, otherwise without tagged fields and bytes, with a value as `put_value` sets it.
+
+    Raises the errors of `put_value` and `encode`.
+    """
+    put_value(message, name, value)
+    return encode(message, max_bytes) if "tagged" in message else encode_plain(message, max_bytes)
+
+
 def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
     """Return one frame. Raises `TypeError`, `ValueError` or `RecursionError` for values other than JSON and bytes."""
     try:
-        text, blobs = json.dumps(message, separators=(",", ":")), b""
+        text, blobs = _encoder(message), b""
     except TypeError:
         pieces: List[bytes] = []
         lifted = lift(message, pieces)
         lifted["blobs"] = [len(piece) for piece in pieces]
-        text, blobs = json.dumps(lifted, separators=(",", ":")), b"".join(pieces)
+        text, blobs = _encoder(lifted), b"".join(pieces)
+    return _frame(text, blobs, max_bytes)
+
+
+def encode_plain(message: Dict[str, Any], max_bytes: int) -> bytes:
+    """Return one frame, as `encode` does, of a message that is known to be JSON data and not to contain itself."""
+    return _frame("".join(_pieces(message, 0)) if _pieces else _encoder(message), b"", max_bytes)
+
+
+def _frame(text: str, blobs: bytes, max_bytes: int) -> bytes:
     if not _is_small(text):
         check_text(text)
         if has_too_many_values(text):
@@ -84,7 +116,7 @@ def framed(body: bytes, blobs: bytes, max_bytes: int) -> bytes:
     """Return one frame of JSON and blobs. Raises `MessageTooLong`."""
     if len(body) + len(blobs) > max_bytes:
         raise MessageTooLong("a message of {:,} bytes; the limit is {:,}".format(len(body) + len(blobs), max_bytes))
-    return len(body).to_bytes(_LENGTH_BYTES, "big") + len(blobs).to_bytes(_LENGTH_BYTES, "big") + body + blobs
+    return (len(body) << _LENGTH_BITS | len(blobs)).to_bytes(_HEADER_BYTES, "big") + body + blobs
 
 
 def _is_small(text: str) -> bool:
@@ -181,39 +213,56 @@ class FrameReader:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._buffer = bytearray()
+        self._buffer: Union[bytes, bytearray] = b""
+        """The last data received, of which `_at` bytes were taken; or a copy of several, without the bytes taken."""
+        self._at = 0
         self._need = _HEADER_BYTES
         self.size = 0
         """The number of bytes in the frame that was taken last."""
 
     def receive(self, data: bytes) -> None:
         """Add received bytes."""
-        self._buffer += data
+        buffer = self._buffer
+        if not buffer:
+            self._buffer = bytes(data)
+            return
+        if type(buffer) is bytes:
+            self._buffer = buffer = bytearray(memoryview(buffer)[self._at :])
+            self._at = 0
+        buffer += data
 
     def take(self) -> Optional[Tuple[bytes, bytes]]:
         """Return the JSON and the blobs of the next frame if it is complete, else `None`.
 
         Raises `MessageTooLong`; the reader is unusable after that.
         """
-        buffer = self._buffer
-        if len(buffer) < self._need:
+        buffer, at = self._buffer, self._at
+        if len(buffer) - at < self._need:
             return None
-        text_length = int.from_bytes(buffer[:_LENGTH_BYTES], "big")
-        blob_length = int.from_bytes(buffer[_LENGTH_BYTES:_HEADER_BYTES], "big")
-        if text_length + blob_length > self._max_bytes:
+        lengths = int.from_bytes(buffer[at : at + _HEADER_BYTES], "big")
+        text_length, blob_length = lengths >> _LENGTH_BITS, lengths & _LENGTH_MASK
+        size = _HEADER_BYTES + text_length + blob_length
+        if size - _HEADER_BYTES > self._max_bytes:
             raise MessageTooLong(
                 "a message of {:,} bytes; the limit is {:,}".format(text_length + blob_length, self._max_bytes)
             )
-        start = _HEADER_BYTES + text_length
-        end = start + blob_length
+        end = at + size
         if len(buffer) < end:
-            self._need = end
+            self._need = size
             return None
-        with memoryview(buffer) as view:
-            text, blobs = bytes(view[_HEADER_BYTES:start]), bytes(view[start:end])
-        del buffer[:end]
+        start = at + _HEADER_BYTES
+        middle = start + text_length
+        if type(buffer) is bytes:
+            text, blobs = buffer[start:middle], buffer[middle:end]
+            self._at = end
+        else:
+            with memoryview(buffer) as view:
+                text, blobs = bytes(view[start:middle]), bytes(view[middle:end])
+            del buffer[:end]
+        if self._at == len(self._buffer):
+            self._buffer, self._at = b"", 0
         self._need = _HEADER_BYTES
-        self.size = end
+        self.size = size
         return text, blobs
 
     def feed(self, data: bytes) -> Iterator[Dict[str, Any]]:
@@ -227,12 +276,12 @@ class FrameReader:
     @property
     def missing(self) -> int:
         """The least number of bytes still to come before another frame is complete."""
-        return max(self._need - len(self._buffer), 0)
+        return max(self._need - self.pending, 0)
 
     @property
     def pending(self) -> int:
         """The number of bytes received and not taken."""
-        return len(self._buffer)
+        return len(self._buffer) - self._at
 
 
 def decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
@@ -244,7 +293,7 @@ def decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
                 raise ProtocolError("a message of more than %d values" % MAX_VALUES)
             if is_too_deep(decoded):
                 raise ProtocolError("a message nested more than %d deep" % MAX_DEPTH)
-        message = json.loads(decoded)
+        message = _loads(decoded)
     except (ValueError, RecursionError) as error:
         raise ProtocolError("a message is not JSON: %s" % error) from None
     if type(message) is not dict:
@@ -253,6 +302,15 @@ def decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
         for _ in open_in_steps(message, blobs):
             pass
     return message
+
+
+def _loads(text: str) -> Any:
+    """Return what `json.loads` returns, without its preparations. Raises the same errors."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    return value if end == len(text) else json.loads(text)  # which refuses the text, or skips spaces around it
 
 
 def open_in_steps(message: Dict[str, Any], blobs: bytes) -> Iterator[None]:
