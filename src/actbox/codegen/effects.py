@@ -181,6 +181,8 @@ class _RecordedTool(Tool):
 
     _once: Callable[[str, str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]] = field(repr=False)
 
+    answers_in_thread = False
+
     async def answer(self, arguments: Mapping[str, Any], *, is_small: bool = False) -> Any:
         """Return the result of the call, or the recorded one, as `Tool.answer` does."""
         shown, hidden = await aside(self._identity, arguments)

@@ -261,6 +261,16 @@ class Tool:
         bound = self._bind_small(arguments) if is_small else await aside(self._bind, arguments)
         return await self._make(bound)
 
+    @property
+    def answers_in_thread(self) -> bool:
+        """True if `answer_here` may stand for `answer`."""
+        return not self.is_async
+
+    def answer_here(self, arguments: Mapping[str, Any]) -> Any:
+        """Return what `answer` returns for small arguments of a sync function, which is called in this thread."""
+        args, kwargs = self._bind_small(arguments)
+        return self._call_and_convert(args, kwargs)
+
     def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Validate and convert the arguments, JSON data and bytes, and return a call that an approver can see before it
         is made.

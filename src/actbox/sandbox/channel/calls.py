@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
-from actbox.core.labels import Label
+from actbox.core.labels import PUBLIC, Label
 from actbox.core.limits import Limits
 from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.tagged import Packed, unpack
@@ -23,10 +23,12 @@ from actbox.tools import Tool, Toolset
 from actbox.tools.large_values import SMALL_WEIGHT, aside
 from actbox.tools.prepared_call import PreparedCall
 
-from .encoding import encode_answer
+from .encoding import answer_aside, encode_answer
 from .label_calls import LABEL_CALLS, label_answer, why_not_called
+from .lent_socket import LentSocket
 from .messages import Call
 from .questions import NotApproved, Questions
+from .thread_calls import ThreadCalls
 
 # Calls beyond this number wait in the guest, so that a flood of calls does not become as many tasks here.
 MAX_CALLS_AT_ONCE = 1024
@@ -47,6 +49,12 @@ class Answers(Protocol):
     def answer(self, call_id: int, frame: bytes, *, soon: bool = False) -> None:
         """Send the answer to a call; with `soon`, together with others in the next turn of the event loop."""
 
+    def lend(self) -> LentSocket | None:
+        """Return the socket for a thread that receives and answers calls for now; `None` if that is not possible."""
+
+    def take_back(self) -> None:
+        """Receive and answer calls here again; does nothing if nothing is lent."""
+
     def pause(self) -> None:
         """Stop delivering calls for now."""
 
@@ -60,6 +68,10 @@ class CallingRun(Protocol):
     @property
     def is_heard(self) -> bool:
         """True if somebody receives the run's events."""
+
+    @property
+    def is_output_first(self) -> bool:
+        """True if a call must not be made before the output printed before it was read; for use in any thread."""
 
     def tell(self, event: Event) -> None:
         """Report an event of the run."""
@@ -116,6 +128,7 @@ class ToolCalls:
         if toolset.requiring:
             most_held = MESSAGES_HELD * self._max_bytes
             self._questions = Questions(toolset, program, clock, most_held, run.tell, self._limit_flow)
+        self.in_thread = ThreadCalls(self._begin_in_thread, self._make_in_thread, self._spend_in_thread)
 
     def attach(self, link: Answers) -> None:
         """Use this link to send the answers."""
@@ -140,7 +153,7 @@ class ToolCalls:
             return
         self.count += 1
         self._ids.add(call.id)
-        task = _begin(self._answer(call, weight), self._context.copy())
+        task = _begin(self._answer_in_thread(call, weight) or self._answer(call, weight), self._context.copy())
         if task.done():
             self._look_at(task)
             if self._link is not None and self._link.backlog_bytes:  # a guest that does not take answers gets no more
@@ -161,6 +174,8 @@ class ToolCalls:
         self._over = True
         if self._questions is not None:
             self._questions.withdraw()
+        if self._link is not None and self._tasks:
+            self._link.take_back()
         for task in self._tasks:
             task.cancel()
 
@@ -208,7 +223,7 @@ class ToolCalls:
                     value = await tool.answer(call.arguments, is_small=weight <= SMALL_WEIGHT)
                 else:
                     value = await prepared.make()
-                frame = await encode_answer(call.id, value, self._max_bytes)
+                frame = await answer_aside(call.id, value, self._max_bytes)
                 if is_heard and isinstance(value, Packed):
                     value = await aside(unpack, value.form)
             except ToolError as failure:
@@ -217,13 +232,8 @@ class ToolCalls:
                 if self._over:
                     raise
                 error = "the tool was cancelled on the host"  # by itself or something it awaited, not by us
-            except ValueError as failure:
-                error = f"the result cannot be sent: {failure}"
-            except wire.MessageTooLong:
-                error = (
-                    f"the result of {call.tool!r} has more than the {self._max_bytes:,} bytes that a message may have;"
-                    " ask for less"
-                )
+            except (ValueError, wire.MessageTooLong) as failure:
+                error = self._why_not_sent(call, failure)
         if error is not None:
             value = None
             frame = self._error_frame(call, error, more)
@@ -234,6 +244,60 @@ class ToolCalls:
         if is_heard:
             self._run.tell(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
         self._send(call, frame)
+
+    def _why_not_sent(self, call: Call, failure: ValueError | wire.MessageTooLong) -> str:
+        if isinstance(failure, ValueError):
+            return f"the result cannot be sent: {failure}"
+        return (
+            f"the result of {call.tool!r} has more than the {self._max_bytes:,} bytes that a message may have;"
+            " ask for less"
+        )
+
+    # Calls of `def` tools, one after the other in one thread
+
+    def _answer_in_thread(self, call: Call, weight: int) -> Coroutine[Any, Any, None] | None:
+        """Return the answering of a call by a thread that may then receive the next ones, if that is worthwhile."""
+        tool = self._toolset.get(call.tool)
+        if self._tasks or weight > SMALL_WEIGHT or tool is None or not self._is_for_thread(tool):
+            return None
+        if self._link is None or not self.in_thread.is_worthwhile() or (lent := self._link.lend()) is None:
+            return None
+        return self._serve_in_thread(lent, self._link, call, tool)
+
+    def _is_for_thread(self, tool: Tool) -> bool:
+        if not tool.answers_in_thread or tool.label is not PUBLIC or self._questions is not None:
+            return False
+        return not (self._run.is_output_first or (self._taint is not None and why_not_called(tool, self._taint)))
+
+    async def _serve_in_thread(self, lent: LentSocket, link: Answers, call: Call, tool: Tool) -> None:
+        call, frame = await self.in_thread.serve(lent, link, call, tool)
+        if frame and self._spend(len(frame)):
+            self._send(call, frame)
+
+    def _begin_in_thread(self, call: Call, size: int) -> Tool | None:
+        tool = self._toolset.get(call.tool)
+        if self._over or tool is None or not self._is_for_thread(tool):
+            return None
+        if call.id in self._ids or self.count >= self._most or not self._spend_in_thread(size):
+            return None
+        self.count += 1
+        self._ids.add(call.id)
+        return tool
+
+    def _make_in_thread(self, call: Call, tool: Tool) -> bytes:
+        try:
+            value = self._context.copy().run(tool.answer_here, call.arguments)
+            return encode_answer(call.id, value, self._max_bytes)
+        except ToolError as failure:
+            return self._error_frame(call, str(failure), failure.as_answer())
+        except (ValueError, wire.MessageTooLong) as failure:
+            return self._error_frame(call, self._why_not_sent(call, failure), {})
+
+    def _spend_in_thread(self, size: int) -> bool:
+        if size > self._bytes_left:  # the event loop ends the run
+            return False
+        self._bytes_left -= size
+        return True
 
     async def _approved(
         self, questions: Questions, call: Call, tool: Tool, prepared: PreparedCall, weight: int

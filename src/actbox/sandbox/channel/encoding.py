@@ -18,14 +18,24 @@ async def encode_aside(message: dict[str, Any], max_bytes: int) -> bytes:
     return await in_thread(partial(_encode_in_parts, max_bytes=max_bytes), message)
 
 
-async def encode_answer(call_id: int, value: Any, max_bytes: int) -> bytes:
-    """Return the frame of a tool's result, which is JSON data, `bytes` or `Packed`; raise as `encode` does."""
+async def answer_aside(call_id: int, value: Any, max_bytes: int) -> bytes:
+    """Encode an answer as `encode_answer` does, one with a large value in a worker thread."""
+    if not is_large(value):
+        return encode_answer(call_id, value, max_bytes)
+    return await in_thread(partial(encode_answer, call_id, max_bytes=max_bytes), value)
+
+
+def encode_answer(call_id: int, value: Any, max_bytes: int) -> bytes:
+    """Return the frame of a tool's result, which is JSON data, `bytes` or `Packed`; raise as `encode` does.
+
+    For a large value the caller must call this in a worker thread.
+    """
     answer = {"t": "return", "id": call_id, "value": value}
     if type(value) is Packed:
         answer |= {"value": value.form, "tagged": ["value"]}
     elif type(value) is not bytes and not is_large(value):
         return wire.encode_plain(answer, max_bytes)
-    return await encode_aside(answer, max_bytes)
+    return encode(answer, max_bytes)
 
 
 def encode(message: dict[str, Any], max_bytes: int) -> bytes:

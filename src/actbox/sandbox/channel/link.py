@@ -16,6 +16,7 @@ from actbox.sandbox.nursery.passing import send_with
 from actbox.sandbox.readiness import Removal, when_readable, when_writable
 
 from .decoding import STEP_BYTES, VALUE_BYTES, count_values
+from .lent_socket import LentSocket
 from .messages import Call, Done, parse, take_in, unreadable
 
 _READ_BYTES = 64 * 1024
@@ -75,6 +76,8 @@ class Link:
         """The scheduled turn in which this link continues with received data."""
         self._then: Callable[[], None] | None = None
         self._spin = Spin(_SPIN_SECONDS)
+        self._lent: LentSocket | None = None
+        self._lent_spin = Spin(_SPIN_SECONDS)
         self._has_sent = False
         self.backlog_bytes = 0
         self.on_drained: Callable[[], None] = lambda: None
@@ -82,6 +85,7 @@ class Link:
 
     def send(self, frame: bytes) -> None:
         """Write a frame as soon as the guest takes it. A guest that has ended is no error here."""
+        self.take_back()
         self._has_sent = True
         if self._together:
             self._send_together(frame)
@@ -93,6 +97,7 @@ class Link:
         if not soon:
             self.send(frame)
             return
+        self.take_back()
         if not self._together:
             self._loop.call_soon(self._send_together)
         self._together.append(frame)
@@ -119,6 +124,31 @@ class Link:
         self._backlog.append(view)
         self.backlog_bytes += len(view)
 
+    def lend(self) -> LentSocket | None:
+        """Let a thread receive and send in place of this link, until it does not want to or `take_back` is called.
+
+        Any other use of the link takes the socket back first. Returns `None` if the link has other things to do.
+        """
+        is_busy = self._backlog or self._together or self._reader.pending or self._turn is not None
+        if is_busy or self._paused or self._ended or self._then is not None:
+            return None
+        self._lent = LentSocket(self._sock, self._lent_spin)
+        self._listen()
+        return self._lent
+
+    def take_back(self) -> None:
+        """Receive in the event loop again; does nothing if nothing is lent."""
+        if self._lent is None or (left := self._lent.take_back()) is None:
+            return
+        self._lent = None
+        unsent, received = left
+        if unsent:
+            self._send(unsent)
+        if received:
+            self._reader.receive(received)
+            self._turn = self._turn or self._loop.call_soon(self._go_on)
+        self._listen()
+
     @property
     def unheard(self) -> bool:
         """True if the guest has not read everything that was sent."""
@@ -143,6 +173,7 @@ class Link:
 
     def pause(self) -> None:
         """Stop reading, and deliver no received messages, for now."""
+        self.take_back()
         self._paused = True
         self._listen()
 
@@ -159,6 +190,7 @@ class Link:
         `then` is called at once, or in a later turn of the event loop if there is much; while paused nothing is
         delivered.
         """
+        self.take_back()
         self._then = then
         self._drain()
         self._listen()
@@ -168,6 +200,7 @@ class Link:
         if self._fd < 0:
             return
         self._ended = True
+        self.take_back()
         if self._stop_reading is not None:
             self._stop_reading()
             self._stop_reading = None
@@ -189,7 +222,7 @@ class Link:
         """Start or stop listening for data, according to the present state."""
         if self._working:  # the state is known only after that
             return
-        wanted = not (self._paused or self._ended or self._turn or self._then)
+        wanted = not (self._paused or self._ended or self._turn or self._then or self._lent)
         if wanted and self._stop_reading is None:
             self._stop_reading = when_readable(self._loop, self._fd, self._on_readable)
         elif self._stop_reading is not None and not wanted:

@@ -97,6 +97,12 @@ class HostCalls:
         if waiting is not None and not waiting.done():
             waiting.set_result(frame)
 
+    def lend(self) -> None:
+        """Return `None`: there is no socket."""
+
+    def take_back(self) -> None:
+        """Do nothing: nothing is lent."""
+
     def pause(self) -> None:
         """Make further calls wait, because too much is held for those under way."""
         self._room.clear()

@@ -184,6 +184,11 @@ class EmbeddedRun(ABC):
         """True if somebody receives the run's events."""
         return self._queue is not None
 
+    @property
+    def is_output_first(self) -> bool:
+        """False: these programs make their calls when their output was received."""
+        return False
+
     def tell(self, event: Event) -> None:
         """Report an event of the run, in its event loop."""
         if isinstance(event, NetworkRequest):
