@@ -128,6 +128,7 @@ class ToolCalls:
         if toolset.requiring:
             most_held = MESSAGES_HELD * self._max_bytes
             self._questions = Questions(toolset, program, clock, most_held, run.tell, self._limit_flow)
+        self._has_sync_tools = any(tool.answers_in_thread for tool in toolset)
         self.in_thread = ThreadCalls(self._begin_in_thread, self._make_in_thread, self._spend_in_thread)
 
     def attach(self, link: Answers) -> None:
@@ -153,7 +154,8 @@ class ToolCalls:
             return
         self.count += 1
         self._ids.add(call.id)
-        task = _begin(self._answer_in_thread(call, weight) or self._answer(call, weight), self._context.copy())
+        answering = self._answer_in_thread(call, weight) if self._has_sync_tools and not self._tasks else None
+        task = _begin(answering or self._answer(call, weight), self._context.copy())
         if task.done():
             self._look_at(task)
             if self._link is not None and self._link.backlog_bytes:  # a guest that does not take answers gets no more
@@ -258,7 +260,7 @@ class ToolCalls:
     def _answer_in_thread(self, call: Call, weight: int) -> Coroutine[Any, Any, None] | None:
         """Return the answering of a call by a thread that may then receive the next ones, if that is worthwhile."""
         tool = self._toolset.get(call.tool)
-        if self._tasks or weight > SMALL_WEIGHT or tool is None or not self._is_for_thread(tool):
+        if weight > SMALL_WEIGHT or tool is None or not self._is_for_thread(tool):
             return None
         if self._link is None or not self.in_thread.is_worthwhile() or (lent := self._link.lend()) is None:
             return None

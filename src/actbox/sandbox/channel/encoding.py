@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,8 +22,8 @@ async def encode_aside(message: dict[str, Any], max_bytes: int) -> bytes:
 async def answer_aside(call_id: int, value: Any, max_bytes: int) -> bytes:
     """Encode an answer as `encode_answer` does, one with a large value in a worker thread."""
     if not is_large(value):
-        return encode_answer(call_id, value, max_bytes)
-    return await in_thread(partial(encode_answer, call_id, max_bytes=max_bytes), value)
+        return _encode_answer(wire.encode, call_id, value, max_bytes)
+    return await in_thread(partial(_encode_answer, _encode_in_parts, call_id, max_bytes=max_bytes), value)
 
 
 def encode_answer(call_id: int, value: Any, max_bytes: int) -> bytes:
@@ -30,12 +31,18 @@ def encode_answer(call_id: int, value: Any, max_bytes: int) -> bytes:
 
     For a large value the caller must call this in a worker thread.
     """
+    return _encode_answer(_encode_in_parts if is_large(value) else wire.encode, call_id, value, max_bytes)
+
+
+def _encode_answer(
+    encode_message: Callable[[dict[str, Any], int], bytes], call_id: int, value: Any, max_bytes: int
+) -> bytes:
     answer = {"t": "return", "id": call_id, "value": value}
     if type(value) is Packed:
         answer |= {"value": value.form, "tagged": ["value"]}
-    elif type(value) is not bytes and not is_large(value):
-        return wire.encode_plain(answer, max_bytes)
-    return encode(answer, max_bytes)
+    elif type(value) is not bytes and encode_message is wire.encode:
+        encode_message = wire.encode_plain
+    return encode_message(answer, max_bytes)
 
 
 def encode(message: dict[str, Any], max_bytes: int) -> bytes:

@@ -85,7 +85,8 @@ class Link:
 
     def send(self, frame: bytes) -> None:
         """Write a frame as soon as the guest takes it. A guest that has ended is no error here."""
-        self.take_back()
+        if self._lent is not None:
+            self.take_back()
         self._has_sent = True
         if self._together:
             self._send_together(frame)
@@ -295,6 +296,8 @@ class Link:
                 if message is not None:
                     size = self._reader.size
                     self._on_message(message, size, size + VALUE_BYTES * self._values)
+                    if not self._reader.pending:
+                        return
                 elif not cost:
                     return
         except wire.ProtocolError as error:

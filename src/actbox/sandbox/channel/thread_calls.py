@@ -54,6 +54,7 @@ class ThreadCalls:
         self._asked = 0
         self.odds = Odds()
         """Hits are calls that reached the thread without the event loop, misses are ends of its work."""
+        self._reader = wire.FrameReader(SMALL_WEIGHT)
         self._is_serving = False
         self._busy_with = 0
         """The id of the call whose tool runs; 0 between two calls."""
@@ -111,16 +112,16 @@ class ThreadCalls:
 
     def _read(self, data: bytes) -> tuple[Call, Tool] | None:
         """Return the next call and its tool, if the data is one small message with a call for this thread."""
-        reader = wire.FrameReader(SMALL_WEIGHT)
+        reader = self._reader
         reader.receive(data)
         try:
             frame = reader.take()
-            call = None if frame is None or reader.pending else parse(wire.decode(*frame))
+            if frame is not None and not reader.pending:
+                call = parse(wire.decode(*frame))
+                if isinstance(call, Call) and len(data) + VALUE_BYTES * count_values(frame[0]) <= SMALL_WEIGHT:
+                    tool = self._begin(call, len(data))
+                    return None if tool is None else (call, tool)
         except wire.ProtocolError:  # which the event loop meets too, and then ends the run
-            return None
-        if frame is None or not isinstance(call, Call):
-            return None
-        if len(data) + VALUE_BYTES * count_values(frame[0]) > SMALL_WEIGHT:
-            return None
-        tool = self._begin(call, len(data))
-        return None if tool is None else (call, tool)
+            pass
+        self._reader = wire.FrameReader(SMALL_WEIGHT)
+        return None

@@ -287,7 +287,7 @@ class HostChannel:
                 return False
             self._reading = True
         try:
-            self._spin.until(self._receive)
+            self._spin.until(self._look)
         finally:
             self._stop_reading()
         return call.answer is not None
@@ -344,17 +344,20 @@ class HostChannel:
     def _receive(self, loop: Optional[asyncio.AbstractEventLoop] = None) -> bool:
         """Read once; return whether there was something, if only the end. `loop` is the event loop that calls this."""
         with self.interrupts:
-            try:
-                data = self._read()
-            except (BlockingIOError, InterruptedError):
-                return False
-            except OSError:
-                data = b""
-            if data:
-                self._take_in(self._reader.feed(data), loop)
-            else:
-                self._close()
-            return True
+            return self._look(loop)
+
+    def _look(self, loop: Optional[asyncio.AbstractEventLoop] = None) -> bool:
+        try:
+            data = self._read()
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            data = b""
+        if data:
+            self._take_in(self._reader.feed(data), loop)
+        else:
+            self._close()
+        return True
 
     def _read(self) -> bytes:
         if self._answering:

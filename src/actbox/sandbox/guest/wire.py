@@ -79,12 +79,15 @@ def put_value(message: Dict[str, Any], name: str, value: Any) -> None:
 
 
 def encode_with(message: Dict[str, Any], name: str, value: Any, max_bytes: int) -> bytes:
-    """Return the frame of a message, otherwise without tagged fields and bytes, with a value as `put_value` sets it.
+    """Return the frame of a message of plain fields, with one more as `put_value` sets it.
 
     Raises the errors of `put_value` and `encode`.
     """
-    put_value(message, name, value)
-    return encode(message, max_bytes) if "tagged" in message else encode_plain(message, max_bytes)
+    message[name] = packed = tagged.pack(value, keeps_bytes=True)
+    if packed is value:
+        return encode_plain(message, max_bytes)
+    message["tagged"] = [name]
+    return encode(message, max_bytes)
 
 
 def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
@@ -105,7 +108,7 @@ def encode_plain(message: Dict[str, Any], max_bytes: int) -> bytes:
 
 
 def _frame(text: str, blobs: bytes, max_bytes: int) -> bytes:
-    if not _is_small(text):
+    if len(text) > MAX_DEPTH and not _is_small(text):
         check_text(text)
         if has_too_many_values(text):
             raise ValueError(TOO_MANY_VALUES)
@@ -219,10 +222,13 @@ class FrameReader:
         self._need = _HEADER_BYTES
         self.size = 0
         """The number of bytes in the frame that was taken last."""
+        self.pending = 0
+        """The number of bytes received and not taken."""
 
     def receive(self, data: bytes) -> None:
         """Add received bytes."""
         buffer = self._buffer
+        self.pending += len(data)
         if not buffer:
             self._buffer = bytes(data)
             return
@@ -237,7 +243,7 @@ class FrameReader:
         Raises `MessageTooLong`; the reader is unusable after that.
         """
         buffer, at = self._buffer, self._at
-        if len(buffer) - at < self._need:
+        if self.pending < self._need:
             return None
         lengths = int.from_bytes(buffer[at : at + _HEADER_BYTES], "big")
         text_length, blob_length = lengths >> _LENGTH_BITS, lengths & _LENGTH_MASK
@@ -259,7 +265,8 @@ class FrameReader:
             with memoryview(buffer) as view:
                 text, blobs = bytes(view[start:middle]), bytes(view[middle:end])
             del buffer[:end]
-        if self._at == len(self._buffer):
+        self.pending -= size
+        if not self.pending:
             self._buffer, self._at = b"", 0
         self._need = _HEADER_BYTES
         self.size = size
@@ -278,17 +285,12 @@ class FrameReader:
         """The least number of bytes still to come before another frame is complete."""
         return max(self._need - self.pending, 0)
 
-    @property
-    def pending(self) -> int:
-        """The number of bytes received and not taken."""
-        return len(self._buffer) - self._at
-
 
 def decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
     """Return the message of one frame, at once. Raises `ProtocolError`."""
     try:
         decoded = text.decode("utf-8")
-        if not _is_small(decoded):
+        if len(decoded) > MAX_DEPTH and not _is_small(decoded):
             if has_too_many_values(decoded):
                 raise ProtocolError("a message of more than %d values" % MAX_VALUES)
             if is_too_deep(decoded):
