@@ -162,6 +162,7 @@ class Link:
 
     def send_with(self, frame: bytes, descriptors: Sequence[int]) -> None:
         """Write a frame with copies of descriptors attached to its first byte; nothing else may be under way."""
+        self._send_together()
         try:
             sent = send_with(self._sock, frame, descriptors)
         except ConnectionError:  # the guest has ended; the reading side reports it
@@ -231,26 +232,25 @@ class Link:
             self._stop_reading = None
 
     def _on_readable(self) -> None:
-        """Read; while the guest is answered at once and nothing else waits in the event loop, await its next call."""
         self._has_sent = False
         self._receive()
+        self._await_next()
+
+    def _await_next(self) -> None:
+        """While the guest is answered at once and nothing else waits in the event loop, await its next call."""
         for _ in range(_MOST_IN_A_ROW):
             if not self._is_answered_only():
                 return
             self._has_sent = False
             if not self._spin.until(self._receive):
                 return
-        if self._is_answered_only():  # the loop looks whether anything else is ready, without going to sleep
-            self._loop.call_soon(self._go_on_reading)
+        if self._is_answered_only():  # the loop has its turn, but does not go to sleep
+            self._loop.call_soon(self._await_next)
 
     def _is_answered_only(self) -> bool:
         """Return True if a message was just answered, and this link and its event loop have nothing else to do."""
         is_idle = self._has_sent and self._stop_reading is not None and not self._backlog
         return is_idle and not getattr(self._loop, "_ready", True)
-
-    def _go_on_reading(self) -> None:
-        if self._stop_reading is not None:
-            self._on_readable()
 
     def _receive(self) -> bool:
         """Read once; return whether data was read."""

@@ -103,9 +103,9 @@ def parse(message: dict[str, Any]) -> Call | Done:
     if kind == "call":
         if len(message) == len(_USUAL_CALL) and message.keys() == _USUAL_CALL:
             number, tool, arguments = message["id"], message["tool"], message["args"]
-            if type(number) is int and type(tool) is str and type(arguments) is dict:
-                if 0 < number < _MOST_ID and len(tool) <= _MOST_NAME:
-                    return Call(number, tool, _by_name(arguments))
+            is_typed = type(number) is int and type(tool) is str and type(arguments) is dict
+            if is_typed and 0 < number < _MOST_ID and len(tool) <= _MOST_NAME:
+                return Call(number, tool, _by_name(arguments))
         said = _checked(message, _CALL)
         call = Call(said["id"], said["tool"], _by_name(said["args"]), line := said["line"])
         if not 0 < call.id < _MOST_ID or len(call.tool) > _MOST_NAME or (line is not None and not 0 < line < _MAX_LINE):

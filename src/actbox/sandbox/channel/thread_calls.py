@@ -20,8 +20,8 @@ from .messages import Call, parse
 _FROM_CALL = 3
 # A program that computes for longer than this before its next call makes that one through the event loop.
 _WAIT_SECONDS = 0.002
-# Once a tool has run for this long, or up to twice as long, the event loop receives again: another thread of the program
-# may make a call meanwhile.
+# Once a tool has run for this long, or up to twice as long, the event loop receives again: another thread of the
+# program may make a call meanwhile.
 _LOOK_SECONDS = 0.002
 
 

@@ -374,9 +374,7 @@ class HostChannel:
         self._descriptors += descriptors
         return data
 
-    def _take_in(
-        self, messages: Iterable[Dict[str, Any]], loop: Optional[asyncio.AbstractEventLoop] = None
-    ) -> None:
+    def _take_in(self, messages: Iterable[Dict[str, Any]], loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
         for message in messages:
             if message.get("t") in _FOR_THE_SESSION:
                 self._programs.append(message)
