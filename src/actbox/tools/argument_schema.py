@@ -91,7 +91,7 @@ class AnnotatedArguments:
                     self._tool, self._signature, (unknown(name, ()) for name in given[_EXTRA] if type(name) is not str)
                 )
             values |= extra
-        return self._by_position(values), values
+        return () if self._by_name else self._by_position(values), values
 
     @cached_property
     def _watched(self) -> Callable[[Any], Any]:
@@ -187,8 +187,6 @@ class AnnotatedArguments:
 
     def _by_position(self, values: dict[str, Any]) -> tuple[Any, ...]:
         """Remove the positional-only arguments from `values` and return them in order."""
-        if self._by_name:
-            return ()
         args: list[Any] = []
         further = values.pop(self._collects, ()) if self._collects else ()
         for parameter in self._before(bool(further)):

@@ -302,7 +302,9 @@ class Tool:
         try:
             result = self.function(*args, **kwargs)
             if type(result) is CoroutineType or not isinstance(result, AsyncIterator):
-                result = self._collected(await result)
+                result = await result
+                if type(result) not in _NEVER_COLLECTED:
+                    result = self._collected(result)
             else:
                 result = [item async for item in _bounded_async(self.name, result)]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -314,16 +316,16 @@ class Tool:
 
     def _call_and_convert(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            result = self._collected(self.function(*args, **kwargs))
+            result = self.function(*args, **kwargs)
+            if type(result) not in _NEVER_COLLECTED:
+                result = self._collected(result)
         except BaseException as error:
             # A tool that calls sys.exit() or raises KeyboardInterrupt has failed; it must not end the host's thread.
             raise failure(self.name, error) from error
         return self._to_json(result)
 
     def _collected(self, result: Any) -> Any:
-        if type(result) in _NEVER_COLLECTED or not isinstance(result, COLLECTED):
-            return result
-        return [*_bounded(self.name, result)]
+        return [*_bounded(self.name, result)] if isinstance(result, COLLECTED) else result
 
 
 @overload
