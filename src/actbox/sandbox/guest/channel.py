@@ -24,7 +24,7 @@ from .tool_error import ToolError, tool_error
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     import asyncio
-    from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NoReturn, Optional, Set
+    from typing import Any, Callable, Deque, Dict, Iterator, List, NoReturn, Optional, Set
 
 _READ_BYTES = 64 * 1024
 # How often a waiting thread that is not the reader checks for interrupts.
@@ -103,8 +103,9 @@ class HostChannel:
         with self.interrupts:
             call_id, call, frame = self._prepare(tool, arguments, line)
             try:
-                self._send(frame, tool)
-                if not self._answered_soon(call):
+                self._send_whole(frame, tool)
+                self._read_answer()
+                if call.answer is None:  # another thread reads it, or it comes in several pieces
                     self._wait_until(lambda: call.answer is not None)
                 if call.answer is None:
                     raise ToolError("the connection to the host is closed", tool)
@@ -160,7 +161,7 @@ class HostChannel:
 
         Raises `ChannelClosed`, and `wire.ProtocolError` for a message that the host would never send.
         """
-        self._take_in(self._reader.feed(b""))  # it may have come together with the last message
+        self._take_in(b"")  # it may have come together with the last message
         if loop is not None and not self._programs and not self._closed:
             loop.run_until_complete(self._program_comes(loop))
         self._wait_until(lambda: bool(self._programs))
@@ -247,7 +248,11 @@ class HostChannel:
 
     def _send(self, frame: bytes, tool: Optional[str] = None) -> None:
         # A message that was begun must be sent to its end: half of one would garble all later messages.
-        with self.interrupts, self._sending:
+        with self.interrupts:
+            self._send_whole(frame, tool)
+
+    def _send_whole(self, frame: bytes, tool: Optional[str] = None) -> None:
+        with self._sending:
             if tool is not None and not self._answering:
                 raise ToolError(_NO_PROGRAM, tool)
             if self._outbox:
@@ -280,17 +285,18 @@ class HostChannel:
         with contextlib.suppress(ChannelClosed):
             self._send(b"")
 
-    def _answered_soon(self, call: _Call) -> bool:
-        """Look for the answer to a call for a moment without sleeping; return whether it is there."""
+    def _read_answer(self) -> None:
+        """Wait for data, at first without sleeping, and read once, unless another thread is the reader."""
         with self._lock:
             if self._reading or self._closed:
-                return False
+                return
             self._reading = True
         try:
-            self._spin.until(self._look)
+            if not self._spin.until(self._look):
+                self.interrupts.wait(self._readable.poll)
+                self._look()
         finally:
             self._stop_reading()
-        return call.answer is not None
 
     def _wait_until(self, arrived: Callable[[], bool]) -> None:
         """Wait until `arrived()` or the channel is closed, reading for all threads unless another thread does."""
@@ -354,7 +360,7 @@ class HostChannel:
         except OSError:
             data = b""
         if data:
-            self._take_in(self._reader.feed(data), loop)
+            self._take_in(data, loop)
         else:
             self._close()
         return True
@@ -374,8 +380,14 @@ class HostChannel:
         self._descriptors += descriptors
         return data
 
-    def _take_in(self, messages: Iterable[Dict[str, Any]], loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
-        for message in messages:
+    def _take_in(self, data: bytes, loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
+        reader = self._reader
+        reader.receive(data)
+        while reader.pending:
+            frame = reader.take()
+            if frame is None:
+                return
+            message = wire.decode(*frame)
             if message.get("t") in _FOR_THE_SESSION:
                 self._programs.append(message)
                 self._program_came()
@@ -386,7 +398,8 @@ class HostChannel:
             call = self._calls.get(call_id)
             if call is not None:
                 call.answer = message
-                self._wake(call, loop)
+                if call.loop is not None:
+                    self._wake(call, loop)
 
     def _wake(self, call: _Call, loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
         """Wake the future of a call. `loop` is the event loop that calls this, whose own futures need no message."""
