@@ -119,10 +119,10 @@ class HostChannel:
 
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        with self.interrupts:
-            call_id, call, frame = self._prepare(tool, arguments, line, loop, future)
+        call_id = 0
         try:
             with self.interrupts:
+                call_id, call, frame = self._prepare(tool, arguments, line, loop, future)
                 self._watch(loop)
                 if len(self._calls) <= _SENT_SINGLY:
                     self._send(frame, tool)

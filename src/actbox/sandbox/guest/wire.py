@@ -232,7 +232,7 @@ class FrameReader:
         if not buffer:
             self._buffer = bytes(data)
             return
-        if type(buffer) is bytes:
+        if isinstance(buffer, bytes):
             self._buffer = buffer = bytearray(memoryview(buffer)[self._at :])
             self._at = 0
         buffer += data
@@ -258,7 +258,7 @@ class FrameReader:
             return None
         start = at + _HEADER_BYTES
         middle = start + text_length
-        if type(buffer) is bytes:
+        if isinstance(buffer, bytes):
             text, blobs = buffer[start:middle], buffer[middle:end]
             self._at = end
         else:
