@@ -455,7 +455,7 @@ class Run:
         """Handle a message from the guest of `size` bytes, which may take `weight` bytes of memory once decoded."""
         if self._stop is not None and self._stop.kind is ErrorKind.PROTOCOL:
             return  # it arrived together with an invalid message
-        if self.is_output_first or not isinstance(message, Call):
+        if not isinstance(message, Call) or self.is_output_first:
             self._read_output()  # output printed before the message comes before it
         try:
             if self._done is not None:

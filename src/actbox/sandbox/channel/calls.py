@@ -128,15 +128,13 @@ class ToolCalls:
         if toolset.requiring:
             most_held = MESSAGES_HELD * self._max_bytes
             self._questions = Questions(toolset, program, clock, most_held, run.tell, self._limit_flow)
-        self._has_sync_tools = any(tool.answers_in_thread for tool in toolset)
-        self.in_thread = ThreadCalls(self._begin_in_thread, self._make_in_thread, self._spend_in_thread)
+        self._in_thread: ThreadCalls | None = None
 
     def attach(self, link: Answers) -> None:
         """Use this link to send the answers."""
         self._link = link
         link.on_drained = self._limit_flow
         self._context = contextvars.copy_context()
-        self._context.run(self._set_variables)
 
     def start(self, call: Call, size: int, weight: int) -> None:
         """Start answering a call whose message had `size` bytes, and which may take `weight` bytes of memory.
@@ -152,9 +150,11 @@ class ToolCalls:
             return
         if not self._spend(size):
             return
+        if not self.count:
+            self._context.run(self._set_variables)
         self.count += 1
         self._ids.add(call.id)
-        answering = self._answer_in_thread(call, weight) if self._has_sync_tools and not self._tasks else None
+        answering = self._answer_in_thread(call, weight) if not self._tasks else None
         task = _begin(answering or self._answer(call, weight), self._context.copy())
         if task.done():
             self._look_at(task)
@@ -260,19 +260,24 @@ class ToolCalls:
     def _answer_in_thread(self, call: Call, weight: int) -> Coroutine[Any, Any, None] | None:
         """Return the answering of a call by a thread that may then receive the next ones, if that is worthwhile."""
         tool = self._toolset.get(call.tool)
-        if weight > SMALL_WEIGHT or tool is None or not self._is_for_thread(tool):
+        if tool is None or tool.is_async or weight > SMALL_WEIGHT or self._link is None:
             return None
-        if self._link is None or not self.in_thread.is_worthwhile() or (lent := self._link.lend()) is None:
+        if self._in_thread is None:
+            self._in_thread = ThreadCalls(self._begin_in_thread, self._make_in_thread, self._spend_in_thread)
+        if not self._is_for_thread(tool) or not self._in_thread.is_worthwhile():
             return None
-        return self._serve_in_thread(lent, self._link, call, tool)
+        lent = self._link.lend()
+        return None if lent is None else self._serve_in_thread(self._in_thread, lent, self._link, call, tool)
 
     def _is_for_thread(self, tool: Tool) -> bool:
         if not tool.answers_in_thread or tool.label is not PUBLIC or self._questions is not None:
             return False
         return not (self._run.is_output_first or (self._taint is not None and why_not_called(tool, self._taint)))
 
-    async def _serve_in_thread(self, lent: LentSocket, link: Answers, call: Call, tool: Tool) -> None:
-        call, frame = await self.in_thread.serve(lent, link, call, tool)
+    async def _serve_in_thread(
+        self, thread: ThreadCalls, lent: LentSocket, link: Answers, call: Call, tool: Tool
+    ) -> None:
+        call, frame = await thread.serve(lent, link, call, tool)
         if frame and self._spend(len(frame)):
             self._send(call, frame)
 

@@ -77,7 +77,7 @@ class Link:
         self._then: Callable[[], None] | None = None
         self._spin = Spin(_SPIN_SECONDS)
         self._lent: LentSocket | None = None
-        self._lent_spin = Spin(_SPIN_SECONDS)
+        self._lent_spin: Spin | None = None
         self._has_sent = False
         self.backlog_bytes = 0
         self.on_drained: Callable[[], None] = lambda: None
@@ -87,18 +87,26 @@ class Link:
         """Write a frame as soon as the guest takes it. A guest that has ended is no error here."""
         if self._lent is not None:
             self.take_back()
-        self._has_sent = True
         if self._together:
             self._send_together(frame)
-        else:
-            self._send(frame)
+            return
+        self._has_sent = True
+        view = memoryview(frame)
+        if not self._backlog:
+            view = self._write(view)
+            if not view:
+                return
+            self._stop_writing = when_writable(self._loop, self._fd, self._on_writable)
+        self._backlog.append(view)
+        self.backlog_bytes += len(view)
 
     def answer(self, call_id: int, frame: bytes, *, soon: bool = False) -> None:
         """Write the answer to a call, whose id is in the frame; with `soon`, with others in the loop's next turn."""
         if not soon:
             self.send(frame)
             return
-        self.take_back()
+        if self._lent is not None:
+            self.take_back()
         if not self._together:
             self._loop.call_soon(self._send_together)
         self._together.append(frame)
@@ -111,19 +119,9 @@ class Link:
         if self._ended or not answers:
             return
         self.backlog_bytes -= len(answers)
-        self._send(answers + frame)
+        self.send(answers + frame)
         if not self._backlog:
             self.on_drained()
-
-    def _send(self, frame: bytes) -> None:
-        view = memoryview(frame)
-        if not self._backlog:
-            view = self._write(view)
-            if not view:
-                return
-            self._stop_writing = when_writable(self._loop, self._fd, self._on_writable)
-        self._backlog.append(view)
-        self.backlog_bytes += len(view)
 
     def lend(self) -> LentSocket | None:
         """Let a thread receive and send in place of this link, until it does not want to or `take_back` is called.
@@ -133,6 +131,7 @@ class Link:
         is_busy = self._backlog or self._together or self._reader.pending or self._turn is not None
         if is_busy or self._paused or self._ended or self._then is not None:
             return None
+        self._lent_spin = self._lent_spin or Spin(_SPIN_SECONDS)
         self._lent = LentSocket(self._sock, self._lent_spin)
         self._listen()
         return self._lent
@@ -144,7 +143,7 @@ class Link:
         self._lent = None
         unsent, received = left
         if unsent:
-            self._send(unsent)
+            self.send(unsent)
         if received:
             self._reader.receive(received)
             self._turn = self._turn or self._loop.call_soon(self._go_on)
@@ -162,7 +161,8 @@ class Link:
 
     def send_with(self, frame: bytes, descriptors: Sequence[int]) -> None:
         """Write a frame with copies of descriptors attached to its first byte; nothing else may be under way."""
-        self._send_together()
+        if self._together:
+            self._send_together()
         try:
             sent = send_with(self._sock, frame, descriptors)
         except ConnectionError:  # the guest has ended; the reading side reports it
@@ -175,7 +175,8 @@ class Link:
 
     def pause(self) -> None:
         """Stop reading, and deliver no received messages, for now."""
-        self.take_back()
+        if self._lent is not None:
+            self.take_back()
         self._paused = True
         self._listen()
 
@@ -192,7 +193,8 @@ class Link:
         `then` is called at once, or in a later turn of the event loop if there is much; while paused nothing is
         delivered.
         """
-        self.take_back()
+        if self._lent is not None:
+            self.take_back()
         self._then = then
         self._drain()
         self._listen()
@@ -202,7 +204,8 @@ class Link:
         if self._fd < 0:
             return
         self._ended = True
-        self.take_back()
+        if self._lent is not None:
+            self.take_back()
         if self._stop_reading is not None:
             self._stop_reading()
             self._stop_reading = None
@@ -234,7 +237,8 @@ class Link:
     def _on_readable(self) -> None:
         self._has_sent = False
         self._receive()
-        self._await_next()
+        if self._has_sent:
+            self._await_next()
 
     def _await_next(self) -> None:
         """While the guest is answered at once and nothing else waits in the event loop, await its next call."""

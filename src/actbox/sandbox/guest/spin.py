@@ -18,12 +18,11 @@ _RARELY = 64
 class Odds:
     """A count of hits and misses of something that is only worth trying where it mostly succeeds."""
 
-    def __init__(self) -> None:
-        self.hits = 0
-        self.misses = 0
-        self._missed = 0
-        """Grows with each miss and shrinks with each hit."""
-        self._left_out = 0
+    hits = 0
+    misses = 0
+    _missed = 0
+    """Grows with each miss and shrinks with each hit."""
+    _left_out = 0
 
     @property
     def are_good(self) -> bool:

@@ -295,7 +295,12 @@ def decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
                 raise ProtocolError("a message of more than %d values" % MAX_VALUES)
             if is_too_deep(decoded):
                 raise ProtocolError("a message nested more than %d deep" % MAX_DEPTH)
-        message = _loads(decoded)
+        try:
+            message, end = _scan(decoded, 0)
+        except StopIteration:
+            end = -1
+        if end != len(decoded):
+            message = json.loads(decoded)  # which refuses the text, or skips the spaces around it
     except (ValueError, RecursionError) as error:
         raise ProtocolError("a message is not JSON: %s" % error) from None
     if type(message) is not dict:
@@ -304,15 +309,6 @@ def decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
         for _ in open_in_steps(message, blobs):
             pass
     return message
-
-
-def _loads(text: str) -> Any:
-    """Return what `json.loads` returns, without its preparations. Raises the same errors."""
-    try:
-        value, end = _scan(text, 0)
-    except StopIteration:
-        end = -1
-    return value if end == len(text) else json.loads(text)  # which refuses the text, or skips spaces around it
 
 
 def open_in_steps(message: Dict[str, Any], blobs: bytes) -> Iterator[None]:
