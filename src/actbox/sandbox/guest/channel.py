@@ -292,9 +292,9 @@ class HostChannel:
                 return
             self._reading = True
         try:
-            if not self._spin.until(self._look):
+            if not self._spin.until(self._receive):
                 self.interrupts.wait(self._readable.poll)
-                self._look()
+                self._receive()
         finally:
             self._stop_reading()
 
@@ -348,11 +348,10 @@ class HostChannel:
             self._receive_unless_another_does()
 
     def _receive(self, loop: Optional[asyncio.AbstractEventLoop] = None) -> bool:
-        """Read once; return whether there was something, if only the end. `loop` is the event loop that calls this."""
-        with self.interrupts:
-            return self._look(loop)
+        """Read once; return whether there was something, if only the end. `loop` is the event loop that calls this.
 
-    def _look(self, loop: Optional[asyncio.AbstractEventLoop] = None) -> bool:
+        An interrupt must not come meanwhile.
+        """
         try:
             data = self._read()
         except (BlockingIOError, InterruptedError):
@@ -405,10 +404,10 @@ class HostChannel:
         """Wake the future of a call. `loop` is the event loop that calls this, whose own futures need no message."""
         if call.loop is None or call.future is None:
             return
-        if call.loop is loop:
-            self._set(call.future)
-        else:
+        if call.loop is not loop:
             call.loop.call_soon_threadsafe(self._set, call.future)
+        elif not call.future.done():
+            call.future.set_result(None)
 
     async def _program_comes(self, loop: asyncio.AbstractEventLoop) -> None:
         future = loop.create_future()
@@ -430,7 +429,7 @@ class HostChannel:
             self._loops = {known for known in self._loops if not known.is_closed()} | {loop}
 
     def _on_ready(self, loop: asyncio.AbstractEventLoop) -> None:
-        with self.interrupts:
+        with self.interrupts:  # else a future could be done, and its task never told
             # If another thread is the reader, that one wakes us.
             if self._receive_unless_another_does(loop) and self._closed:
                 loop.remove_reader(self._fd)
