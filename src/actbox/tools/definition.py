@@ -258,8 +258,7 @@ class Tool:
 
         `is_small` says that the arguments are known not to be large.
         """
-        bound = self._bind_small(arguments) if is_small else await aside(self._bind, arguments)
-        return await self._make(bound)
+        return await self._make(self._bind_small(arguments) if is_small else await aside(self._bind, arguments))
 
     @property
     def answers_in_thread(self) -> bool:

@@ -20,7 +20,7 @@ from actbox.sandbox.run_slots import in_a_run
 from actbox.sandbox.taint import Taint, call_taint
 from actbox.sandbox.wall_clock import WallClock, call_clock
 from actbox.tools import Tool, Toolset
-from actbox.tools.large_values import SMALL_WEIGHT, aside
+from actbox.tools.large_values import SMALL_WEIGHT, aside, is_large
 from actbox.tools.prepared_call import PreparedCall
 
 from .encoding import answer_aside, encode_answer
@@ -225,7 +225,10 @@ class ToolCalls:
                     value = await tool.answer(call.arguments, is_small=weight <= SMALL_WEIGHT)
                 else:
                     value = await prepared.make()
-                frame = await answer_aside(call.id, value, self._max_bytes)
+                if is_large(value):
+                    frame = await answer_aside(call.id, value, self._max_bytes)
+                else:
+                    frame = encode_answer(call.id, value, self._max_bytes)
                 if is_heard and isinstance(value, Packed):
                     value = await aside(unpack, value.form)
             except ToolError as failure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -19,11 +19,9 @@ async def encode_aside(message: dict[str, Any], max_bytes: int) -> bytes:
     return await in_thread(partial(_encode_in_parts, max_bytes=max_bytes), message)
 
 
-async def answer_aside(call_id: int, value: Any, max_bytes: int) -> bytes:
-    """Encode an answer as `encode_answer` does, one with a large value in a worker thread."""
-    if not is_large(value):
-        return _encode_answer(wire.encode, call_id, value, max_bytes)
-    return await in_thread(partial(_encode_answer, _encode_in_parts, call_id, max_bytes=max_bytes), value)
+def answer_aside(call_id: int, value: Any, max_bytes: int) -> Awaitable[bytes]:
+    """Encode an answer with a large value, as `encode_answer` does, in a worker thread."""
+    return in_thread(partial(encode_answer, call_id, max_bytes=max_bytes), value)
 
 
 def encode_answer(call_id: int, value: Any, max_bytes: int) -> bytes:
@@ -31,18 +29,11 @@ def encode_answer(call_id: int, value: Any, max_bytes: int) -> bytes:
 
     For a large value the caller must call this in a worker thread.
     """
-    return _encode_answer(_encode_in_parts if is_large(value) else wire.encode, call_id, value, max_bytes)
-
-
-def _encode_answer(
-    encode_message: Callable[[dict[str, Any], int], bytes], call_id: int, value: Any, max_bytes: int
-) -> bytes:
-    answer = {"t": "return", "id": call_id, "value": value}
     if type(value) is Packed:
-        answer |= {"value": value.form, "tagged": ["value"]}
-    elif type(value) is not bytes and encode_message is wire.encode:
-        encode_message = wire.encode_plain
-    return encode_message(answer, max_bytes)
+        return encode({"t": "return", "id": call_id, "value": value.form, "tagged": ["value"]}, max_bytes)
+    if type(value) is bytes or is_large(value):
+        return encode({"t": "return", "id": call_id, "value": value}, max_bytes)
+    return wire.frame_of(f'{{"t":"return","id":{call_id},"value":{wire.plain_text(value)}}}', max_bytes)
 
 
 def encode(message: dict[str, Any], max_bytes: int) -> bytes:

@@ -18,7 +18,7 @@ from itertools import count
 from . import wire
 from .interrupts import NoInterrupts
 from .spin import Spin
-from .tagged import CannotCross
+from .tagged import CannotCross, pack
 from .tool_error import ToolError, tool_error
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -239,10 +239,7 @@ class HostChannel:
         if os.getpid() != self._owner:
             raise ToolError(FIRST_PROCESS_ONLY, tool)
         call_id = next(self._ids)
-        message: Dict[str, Any] = {"t": "call", "id": call_id, "tool": tool}
-        if line is not None:
-            message["line"] = line
-        frame = call_frame(message, arguments, self.max_bytes)
+        frame = call_frame(call_id, tool, arguments, line, self.max_bytes)
         call = self._calls[call_id] = _Call(loop, future)
         return call_id, call, frame
 
@@ -448,16 +445,25 @@ class HostChannel:
             self._wake(call)
 
 
-def call_frame(message: Dict[str, Any], arguments: Dict[str, Any], max_bytes: int) -> bytes:
+def call_frame(call_id: int, tool: str, arguments: Dict[str, Any], line: Optional[int], max_bytes: int) -> bytes:
     """Return the frame of a tool call. Raises `ToolError` if its arguments cannot be sent."""
     try:
-        return wire.encode_with(message, "args", arguments, max_bytes)
+        form = pack(arguments, True)
+        if form is arguments and line is None:
+            given = call_id, wire.plain_text(tool), wire.plain_text(arguments)
+            return wire.frame_of('{"t":"call","id":%d,"tool":%s,"args":%s}' % given, max_bytes)
+        message: Dict[str, Any] = {"t": "call", "id": call_id, "tool": tool, "args": form}
+        if form is not arguments:
+            message["tagged"] = ["args"]
+        if line is not None:
+            message["line"] = line
+        return wire.encode(message, max_bytes)
     except CannotCross as error:
-        raise ToolError(error.within("the call was not made: arguments"), message["tool"]) from None
+        raise ToolError(error.within("the call was not made: arguments"), tool) from None
     except wire.MessageTooLong as error:
-        raise ToolError("the arguments are too large: %s" % error, message["tool"]) from None
+        raise ToolError("the arguments are too large: %s" % error, tool) from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolError("the arguments cannot be sent: %s" % error, message["tool"]) from None
+        raise ToolError("the arguments cannot be sent: %s" % error, tool) from None
 
 
 def value_of(answer: Dict[str, Any], tool: str) -> Any:

@@ -78,18 +78,6 @@ def put_value(message: Dict[str, Any], name: str, value: Any) -> None:
         message["tagged"] = [*message.get("tagged", ()), name]
 
 
-def encode_with(message: Dict[str, Any], name: str, value: Any, max_bytes: int) -> bytes:
-    """Return the frame of a message of plain fields, with one more as `put_value` sets it.
-
-    Raises the errors of `put_value` and `encode`.
-    """
-    message[name] = packed = tagged.pack(value, keeps_bytes=True)
-    if packed is value:
-        return encode_plain(message, max_bytes)
-    message["tagged"] = [name]
-    return encode(message, max_bytes)
-
-
 def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
     """Return one frame. Raises `TypeError`, `ValueError` or `RecursionError` for values other than JSON and bytes."""
     try:
@@ -99,15 +87,16 @@ def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
         lifted = lift(message, pieces)
         lifted["blobs"] = [len(piece) for piece in pieces]
         text, blobs = _encoder(lifted), b"".join(pieces)
-    return _frame(text, blobs, max_bytes)
+    return frame_of(text, max_bytes, blobs)
 
 
-def encode_plain(message: Dict[str, Any], max_bytes: int) -> bytes:
-    """Return one frame, as `encode` does, of a message that is known to be JSON data and not to contain itself."""
-    return _frame("".join(_pieces(message, 0)) if _pieces else _encoder(message), b"", max_bytes)
+def plain_text(value: Any) -> str:
+    """Return the JSON text of a value that is known to be JSON data and not to contain itself."""
+    return "".join(_pieces(value, 0)) if _pieces else _encoder(value)
 
 
-def _frame(text: str, blobs: bytes, max_bytes: int) -> bytes:
+def frame_of(text: str, max_bytes: int, blobs: bytes = b"") -> bytes:
+    """Return one frame of JSON text. Raises `MessageTooLong`, and `ValueError` as `encode` does."""
     if len(text) > MAX_DEPTH and not _is_small(text):
         check_text(text)
         if has_too_many_values(text):
