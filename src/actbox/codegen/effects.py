@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Final
@@ -183,7 +183,11 @@ class _RecordedTool(Tool):
 
     answers_in_thread = False
 
-    async def answer(self, arguments: Mapping[str, Any], *, is_small: bool = False) -> Any:
+    def answer_small(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        """Do as `answer`."""
+        return self.answer(arguments)
+
+    async def answer(self, arguments: Mapping[str, Any]) -> Any:
         """Return the result of the call, or the recorded one, as `Tool.answer` does."""
         shown, hidden = await aside(self._identity, arguments)
         key = await aside(partial(_key, self.name), [shown, hidden])

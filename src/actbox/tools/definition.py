@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import CoroutineType, FunctionType, MethodType, NoneType
@@ -253,12 +253,13 @@ class Tool:
         """
         return await aside(opened, await self.answer(arguments))
 
-    async def answer(self, arguments: Mapping[str, Any], *, is_small: bool = False) -> Any:
-        """Return `call`'s result in the form that is sent: `Packed` unless it is JSON data or `bytes`.
+    async def answer(self, arguments: Mapping[str, Any]) -> Any:
+        """Return `call`'s result in the form that is sent: `Packed` unless it is JSON data or `bytes`."""
+        return await self._make(await aside(self._bind, arguments))
 
-        `is_small` says that the arguments are known not to be large.
-        """
-        return await self._make(self._bind_small(arguments) if is_small else await aside(self._bind, arguments))
+    def answer_small(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        """Do as `answer` with arguments that are known not to be large; an error in them is raised before the await."""
+        return self._make(self._bind_small(arguments))
 
     @property
     def answers_in_thread(self) -> bool:

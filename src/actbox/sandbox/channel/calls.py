@@ -221,10 +221,12 @@ class ToolCalls:
         frame = b""
         if tool is not None and error is None:
             try:
-                if prepared is None:
-                    value = await tool.answer(call.arguments, is_small=weight <= SMALL_WEIGHT)
-                else:
+                if prepared is not None:
                     value = await prepared.make()
+                elif weight <= SMALL_WEIGHT:
+                    value = await tool.answer_small(call.arguments)
+                else:
+                    value = await tool.answer(call.arguments)
                 if is_large(value):
                     frame = await answer_aside(call.id, value, self._max_bytes)
                 else:
