@@ -65,6 +65,36 @@ def test_a_wait_goes_on_if_two_of_three_succeed(moments: None, misses: int, hits
     assert (tried == 10) == goes_on
 
 
+def test_hits_and_misses_are_counted(moments: None) -> None:
+    spin = Spin(10)
+    for answer in (True, False, True):
+        spin.until(lambda answer=answer: answer)
+    assert (spin.odds.hits, spin.odds.misses) == (2, 1)
+
+
+async def test_the_host_no_longer_waits_busily_for_a_guest_that_is_slow() -> None:
+    ours, theirs = socket.socketpair()
+    frame = wire.encode({"t": "call", "id": 1, "tool": "add", "args": {}}, 1000)
+    heard = 0
+
+    def on_message(call: Call, size: int, weight: int) -> None:
+        nonlocal heard
+        heard += 1
+        link.send(b"x")
+
+    link = Link(ours, 1000, on_message, lambda error: None)
+    try:
+        for number in range(1, 51):  # each call comes when the event loop has gone to sleep
+            theirs.send(frame)
+            while heard < number:
+                await asyncio.sleep(0.001)
+    finally:
+        link.close()
+        theirs.close()
+    assert link._spin.odds.hits == 0
+    assert link._spin.odds.misses <= 4
+
+
 async def test_a_guest_that_calls_without_pause_leaves_the_event_loop_its_turns() -> None:
     ours, theirs = socket.socketpair()
     frame = wire.encode({"t": "call", "id": 1, "tool": "add", "args": {}}, 1000)

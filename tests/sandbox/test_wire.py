@@ -45,6 +45,29 @@ def test_frames_survive_being_cut_anywhere() -> None:
         assert reader.pending == 0
 
 
+def test_data_that_was_received_is_not_held_once_it_is_taken() -> None:
+    reader = wire.FrameReader(10**6)
+    frames = [wire.encode(message, 10**6) for message in MESSAGES[:-1]]
+    assert list(reader.feed(b"".join(frames) + frames[0][:5])) == MESSAGES[:-1]
+    assert (reader.pending, reader.missing) == (5, 3)
+    assert list(reader.feed(frames[0][5:])) == MESSAGES[:1]
+    assert (reader.pending, len(reader._buffer)) == (0, 0)
+
+
+@pytest.mark.parametrize("text", [b' {"t": 1} ', b'\n{"t":1}', b'{"t":1}\n'])
+def test_spaces_around_a_message_are_skipped(text: bytes) -> None:
+    assert wire.decode(text, b"") == {"t": 1}
+
+
+def test_plain_messages_have_the_same_frame_by_either_encoder() -> None:
+    for message in ({"t": "call", "id": 1, "args": {"a": [1, 2.5, None, True, "é\ud800\0\n"], "": {}}}, {}):
+        assert wire.frame_of(wire.plain_text(message), 10**6) == wire.encode(message, 10**6)
+    with pytest.raises(wire.MessageTooLong):
+        wire.frame_of(wire.plain_text({"a": "x" * 2000}), 1000)
+    with pytest.raises(ValueError, match="nested"):
+        wire.frame_of("[" * 300 + "]" * 300, 10**6)
+
+
 def test_a_long_frame_is_refused_by_its_header() -> None:
     reader = wire.FrameReader(1000)
     with pytest.raises(wire.MessageTooLong):
@@ -57,6 +80,9 @@ def test_a_long_frame_is_refused_by_its_header() -> None:
     ("text", "blobs"),
     [
         (b"not json", b""),
+        (b"", b""),
+        (b'{"a":1}}', b""),
+        (b'{"a":1} {', b""),
         (b"[1]", b""),
         (b"1", b""),
         (b"\xff", b""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Final
@@ -180,6 +180,12 @@ class _RecordedTool(Tool):
     """A tool whose calls go through an `EffectLog`."""
 
     _once: Callable[[str, str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]] = field(repr=False)
+
+    answers_in_thread = False
+
+    def answer_small(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        """Do as `answer`."""
+        return self.answer(arguments)
 
     async def answer(self, arguments: Mapping[str, Any]) -> Any:
         """Return the result of the call, or the recorded one, as `Tool.answer` does."""

@@ -56,6 +56,8 @@ from .wall_clock import WallClock
 
 _READ_BYTES = 1024 * 1024
 _USUAL_PIPE_BYTES = 64 * 1024
+_MOST_UNREAD_BYTES = 4 * _READ_BYTES
+"""The most bytes of output that are not counted yet: those that both pipes hold, enlarged, and as many being read."""
 _SET_PIPE_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", 1031 if sys.platform == "linux" else None)
 SHORT_SECONDS = 0.003
 """Most programs this short print a line or two; waking the host for each line would take processor time from them."""
@@ -370,6 +372,18 @@ class Run:
             self._refused = request
         self.tell(request)
 
+    @property
+    def is_heard(self) -> bool:
+        """True if somebody receives the run's events."""
+        return self._queue is not None
+
+    @property
+    def is_output_first(self) -> bool:
+        """True unless it makes no difference to a call whether the output printed before it was read: nobody receives
+        events, and the pipes cannot hold more than what the program may still print.
+        """
+        return self._queue is not None or self._output_left < _MOST_UNREAD_BYTES
+
     def tell(self, event: Event) -> None:
         """Queue an event for the caller of `events`, if there is one."""
         if self._queue is not None:
@@ -443,7 +457,8 @@ class Run:
         """Handle a message from the guest of `size` bytes, which may take `weight` bytes of memory once decoded."""
         if self._stop is not None and self._stop.kind is ErrorKind.PROTOCOL:
             return  # it arrived together with an invalid message
-        self._read_output()  # output printed before the message comes before it
+        if not isinstance(message, Call) or self.is_output_first:
+            self._read_output()  # output printed before the message comes before it
         try:
             if self._done is not None:
                 raise wire.ProtocolError("a message after the result")

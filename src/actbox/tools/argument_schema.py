@@ -44,6 +44,7 @@ class AnnotatedArguments:
         self._takes_extra = host.extra is not None
         self._positional_only = tuple(p for p in host.parameters if p.kind is Parameter.POSITIONAL_ONLY)
         self._collects = host.collects
+        self._by_name = not (self._positional_only or self._collects)
         fields = {p.name: _field(p, descriptions.get(p.name)) for p in host.parameters}
         if self._takes_extra:
             fields[_EXTRA] = NotRequired[GenericAlias(dict, (str, host.extra))]
@@ -59,6 +60,13 @@ class AnnotatedArguments:
     def bind(self, arguments: Mapping[str, Any]) -> _Bound:
         """Return the validated arguments in the form in which the function is called, or raise `ToolError`."""
         given = dict(arguments)
+        return self._bound(given, self._watched if is_large(given) else self._validate)
+
+    def bind_small(self, arguments: Mapping[str, Any]) -> _Bound:
+        """Do as `bind` with arguments that are known not to be large."""
+        return self._bound(dict(arguments), self._validate)
+
+    def _bound(self, given: dict[str, Any], validate: Callable[[Any], Any]) -> _Bound:
         strangers = [] if given.keys() <= self._names else [name for name in given if name not in self._names]
         if self._takes_extra:
             given[_EXTRA] = {name: given.pop(name) for name in strangers}
@@ -66,7 +74,7 @@ class AnnotatedArguments:
         problems = (unknown(name, self._names) for name in strangers)
         values: dict[str, Any] = {}
         try:
-            values = (self._watched if self._is_recursive or is_large(given) else self._validate)(given)
+            values = (self._watched if self._is_recursive else validate)(given)
         except TooManySteps as error:
             raise refusal(self._tool, self._signature, [str(error)]) from None
         except ValidationError as error:
@@ -83,7 +91,7 @@ class AnnotatedArguments:
                     self._tool, self._signature, (unknown(name, ()) for name in given[_EXTRA] if type(name) is not str)
                 )
             values |= extra
-        return self._by_position(values), values
+        return () if self._by_name else self._by_position(values), values
 
     @cached_property
     def _watched(self) -> Callable[[Any], Any]:

@@ -6,10 +6,10 @@ import json
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property, partial
-from types import FunctionType, MethodType
+from types import CoroutineType, FunctionType, MethodType, NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
 from actbox.core.errors import InvalidValue, ToolError
@@ -19,7 +19,7 @@ from actbox.core.values import CannotCross, copy_of, opened, pack, unpack
 
 from .docstrings import compose, parse
 from .host_function import COLLECTED, EMPTY, read
-from .large_values import aside, is_large
+from .large_values import aside, in_thread, is_large
 from .prepared_call import PreparedCall
 from .problems import failure, too_many
 from .signature_text import TypeWriter, signature_text
@@ -38,6 +38,8 @@ MOST_SHOWN_VALUES = 100_000
 
 _CACHED: Final = "__actbox_tool__"
 """The attribute of a host function that caches its tool."""
+
+_NEVER_COLLECTED: Final = frozenset({NoneType, bool, bytes, dict, float, int, list, str})
 
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -74,6 +76,7 @@ class Tool:
     retry_safe: bool = field(default=False, repr=False)
     function: Callable[..., Any] = field(repr=False)
     _bind: Callable[[Mapping[str, Any]], _Arguments] = field(repr=False)
+    _bind_small: Callable[[Mapping[str, Any]], _Arguments] = field(repr=False)
     _settle: Callable[[_Arguments], tuple[_Arguments, dict[str, Any]]] = field(repr=False)
     _may_hide: Callable[[str], bool] = field(repr=False)
     _to_json: Callable[[Any], Any] = field(repr=False)
@@ -145,6 +148,7 @@ class Tool:
             retry_safe=bool(retry_safe),
             function=host.function,
             _bind=arguments.bind,
+            _bind_small=arguments.bind_small,
             _settle=arguments.settle,
             _may_hide=arguments.may_hide,
             _to_json=ResultCheck(host.name, host.returns),
@@ -198,6 +202,7 @@ class Tool:
             retry_safe=retry_safe,
             function=host.function,
             _bind=arguments.bind,
+            _bind_small=arguments.bind,
             _settle=arguments.settle,
             _may_hide=arguments.may_hide,
             _to_json=ResultCheck(name, returns),
@@ -253,6 +258,20 @@ class Tool:
         """Return `call`'s result in the form that is sent: `Packed` unless it is JSON data or `bytes`."""
         return await self._make(await aside(self._bind, arguments))
 
+    def answer_small(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        """Do as `answer` with arguments that are known not to be large; an error in them is raised before the await."""
+        return self._make(self._bind_small(arguments))
+
+    @property
+    def answers_in_thread(self) -> bool:
+        """True if `answer_here` may stand for `answer`."""
+        return not self.is_async
+
+    def answer_here(self, arguments: Mapping[str, Any]) -> Any:
+        """Return what `answer` returns for small arguments of a sync function, which is called in this thread."""
+        args, kwargs = self._bind_small(arguments)
+        return self._call_and_convert(args, kwargs)
+
     def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Validate and convert the arguments, JSON data and bytes, and return a call that an approver can see before it
         is made.
@@ -283,26 +302,31 @@ class Tool:
             return await run_in_thread(self._call_and_convert, args, kwargs)
         try:
             result = self.function(*args, **kwargs)
-            if isinstance(result, AsyncIterator):
-                result = [item async for item in _bounded_async(self.name, result)]
-            else:
+            if type(result) is CoroutineType or not isinstance(result, AsyncIterator):
                 result = await result
-                result = [*_bounded(self.name, result)] if isinstance(result, COLLECTED) else result
+                if type(result) not in _NEVER_COLLECTED:
+                    result = self._collected(result)
+            else:
+                result = [item async for item in _bounded_async(self.name, result)]
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             # Only in the main thread does a KeyboardInterrupt come from a person's Ctrl-C.
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 raise
             raise failure(self.name, error) from error
-        return await aside(self._to_json, result)
+        return await in_thread(self._to_json, result) if is_large(result) else self._to_json(result)
 
     def _call_and_convert(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             result = self.function(*args, **kwargs)
-            result = [*_bounded(self.name, result)] if isinstance(result, COLLECTED) else result
+            if type(result) not in _NEVER_COLLECTED:
+                result = self._collected(result)
         except BaseException as error:
             # A tool that calls sys.exit() or raises KeyboardInterrupt has failed; it must not end the host's thread.
             raise failure(self.name, error) from error
         return self._to_json(result)
+
+    def _collected(self, result: Any) -> Any:
+        return [*_bounded(self.name, result)] if isinstance(result, COLLECTED) else result
 
 
 @overload

@@ -21,10 +21,15 @@ T = TypeVar("T")
 FEW_VALUES = 1_000
 FEW_BYTES = 2**20
 """The most values, and bytes, of a value that is processed at once in the event loop itself."""
+SMALL_WEIGHT = 8 * 1024
+"""A tool call of at most this weight (its message's bytes, and 32 for each value in it, of which a list or an object is
+ten) is not large: it has at most 256 values, and at most 24 of them are decimals.
+"""
 # Comparing a decimal with an integer of many digits takes as long as copying thousands of small values.
 _BYTES_OF_DECIMAL = 32 * FEW_BYTES // FEW_VALUES
 # A block of 90 records with ten fields stays below FEW_VALUES.
 _BLOCK = 90
+_SIZELESS = frozenset({float, bool, type(None)})
 # `iterencode` yields one scalar after another; `encode` is a single call.
 _written_in_pieces = json.JSONEncoder(sort_keys=True).iterencode
 # A thread pool separate from that of sync tools, all of whose threads one program may occupy for its whole run.
@@ -37,16 +42,28 @@ def is_large(value: Any, most_values: int = FEW_VALUES, most_bytes: int = FEW_BY
     left = [value]
     while left:
         item = left.pop()
-        if isinstance(item, Packed):
-            left.append(item.form)
-        elif isinstance(item, (str, bytes, bytearray)):
+        kind = type(item)
+        if kind in _SIZELESS:
+            continue
+        if kind is dict:  # JSON data comes first, because most values are
+            most_values -= len(item)
+            if most_values >= 0:
+                left += item
+                left += item.values()
+        elif kind is str or isinstance(item, (str, bytes, bytearray)):
             most_bytes -= len(item)
-        elif isinstance(item, int):
+        elif kind is int or isinstance(item, int):
             bits = item.bit_length()
             most_bytes -= bits // 3 * (1 + bits // 1024)  # its digits, and the time that they take
+        elif kind is list:
+            most_values -= len(item)
+            if most_values >= 0:
+                left += item
+        elif isinstance(item, Packed):
+            left.append(item.form)
         elif isinstance(item, decimals):
             most_bytes -= _BYTES_OF_DECIMAL
-        elif isinstance(item, float) or item is None:
+        elif isinstance(item, float):
             continue
         else:
             is_walked = isinstance(item, (dict, list, tuple, set, frozenset, deque))

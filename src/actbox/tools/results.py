@@ -29,6 +29,7 @@ _decode = json.JSONDecoder().decode
 # The nesting that a channel message may have.
 _MOST_DEPTH = 200
 _PLAIN = frozenset({str, bool, types.NoneType})
+_LARGE = 1 << 1024
 _BYTES = (bytes, bytearray, memoryview)
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
@@ -52,7 +53,7 @@ class ResultCheck:
         place.
         """
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in _PLAIN or (kind is int and -_LARGE < value < _LARGE):
             return value
         if kind in _BYTES:
             return bytes(value)

@@ -37,6 +37,11 @@ def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     return _pool.run(function, *args, **kwargs)
 
 
+def is_wanted() -> bool:
+    """Return True if a call waits for one of the threads that `run_in_thread` uses, so that none should idle."""
+    return _pool.is_wanted
+
+
 def is_dropped() -> bool:
     """Return True if this thread runs a call whose caller was cancelled, so that long work may end early."""
     job = getattr(_current, "job", None)
@@ -74,6 +79,11 @@ class ThreadPool:
     def threads(self) -> int:
         """The number of threads in the pool, idle or busy, without those that still run a dropped call."""
         return self._threads
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if a call waits for a thread of the pool."""
+        return self._free < 0
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread of this pool; see `run_in_thread`."""

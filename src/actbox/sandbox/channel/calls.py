@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import sys
 import time
@@ -11,17 +12,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
-from actbox.core.labels import Label
+from actbox.core.labels import PUBLIC, Label
 from actbox.core.limits import Limits
 from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.tagged import Packed, unpack
 from actbox.sandbox.run_slots import in_a_run
 from actbox.sandbox.taint import Taint, call_taint
 from actbox.sandbox.wall_clock import WallClock, call_clock
-from actbox.tools.large_values import aside
+from actbox.tools.large_values import SMALL_WEIGHT, aside, is_large
 
-from .encoding import encode_aside
+from .encoding import answer_aside, encode_answer
 from .label_calls import LABEL_CALLS, label_answer, why_not_called
+from .lent_socket import LentSocket
 from .messages import Call
 
 if TYPE_CHECKING:
@@ -29,11 +31,14 @@ if TYPE_CHECKING:
     from actbox.tools.prepared_call import PreparedCall
 
     from .questions import Questions
+    from .thread_calls import ThreadCalls
 
 # Calls beyond this number wait in the guest, so that a flood of calls does not become as many tasks here.
 MAX_CALLS_AT_ONCE = 1024
 # The most bytes of arguments and untaken answers held here, in messages of the greatest length.
 MESSAGES_HELD = 4
+# While more calls than this are under way, answers of one turn of the event loop are sent together.
+_ANSWERED_SINGLY = 8
 
 
 class Answers(Protocol):
@@ -44,8 +49,14 @@ class Answers(Protocol):
     backlog_bytes: int
     """The number of bytes sent but not yet taken by the guest."""
 
-    def answer(self, call_id: int, frame: bytes) -> None:
-        """Send the answer to a call."""
+    def answer(self, call_id: int, frame: bytes, *, soon: bool = False) -> None:
+        """Send the answer to a call; with `soon`, together with others in the next turn of the event loop."""
+
+    def lend(self) -> LentSocket | None:
+        """Return the socket for a thread that receives and answers calls for now; `None` if that is not possible."""
+
+    def take_back(self) -> None:
+        """Receive and answer calls here again; does nothing if nothing is lent."""
 
     def pause(self) -> None:
         """Stop delivering calls for now."""
@@ -56,6 +67,14 @@ class Answers(Protocol):
 
 class CallingRun(Protocol):
     """The run that is notified about its calls."""
+
+    @property
+    def is_heard(self) -> bool:
+        """True if somebody receives the run's events."""
+
+    @property
+    def is_output_first(self) -> bool:
+        """True if a call must not be made before the output printed before it was read; for use in any thread."""
 
     def tell(self, event: Event) -> None:
         """Report an event of the run."""
@@ -106,17 +125,21 @@ class ToolCalls:
         self._asked_bytes = 0
         """The part of the pending bytes that belongs to calls waiting for approval."""
         self._over = False
+        self._context = contextvars.copy_context()
+        """The context variables of the run's caller, and those of its tools."""
         self._questions: Questions | None = None
         if toolset.requiring:
             from .questions import Questions
 
             most_held = MESSAGES_HELD * self._max_bytes
             self._questions = Questions(toolset, program, clock, most_held, run.tell, self._limit_flow)
+        self._in_thread: ThreadCalls | None = None
 
     def attach(self, link: Answers) -> None:
         """Use this link to send the answers."""
         self._link = link
         link.on_drained = self._limit_flow
+        self._context = contextvars.copy_context()
 
     def start(self, call: Call, size: int, weight: int) -> None:
         """Start answering a call whose message had `size` bytes, and which may take `weight` bytes of memory.
@@ -132,9 +155,12 @@ class ToolCalls:
             return
         if not self._spend(size):
             return
+        if not self.count:
+            self._context.run(self._set_variables)
         self.count += 1
         self._ids.add(call.id)
-        task = _begin(self._answer(call, weight))
+        answering = self._answer_in_thread(call, weight) if not self._tasks else None
+        task = _begin(answering or self._answer(call, weight), self._context.copy())
         if task.done():
             self._look_at(task)
             if self._link is not None and self._link.backlog_bytes:  # a guest that does not take answers gets no more
@@ -155,13 +181,17 @@ class ToolCalls:
         self._over = True
         if self._questions is not None:
             self._questions.withdraw()
+        if self._link is not None and self._tasks:
+            self._link.take_back()
         for task in self._tasks:
             task.cancel()
 
-    async def _answer(self, call: Call, weight: int) -> None:
+    def _set_variables(self) -> None:
         in_a_run.set(True)
         call_clock.set(self._clock)
         call_taint.set(self._taint)
+
+    async def _answer(self, call: Call, weight: int) -> None:
         tool = self._toolset.get(call.tool)
         prepared: PreparedCall | None = None
         error: str | None = None
@@ -190,18 +220,25 @@ class ToolCalls:
                     error, more = str(ready), {"refused": True}
                 else:
                     prepared = ready
-        self._run.tell(ToolStarted(call.id, call.tool, call.arguments))
+        is_heard = self._run.is_heard
+        if is_heard:
+            self._run.tell(ToolStarted(call.id, call.tool, call.arguments))
         started = time.perf_counter()
         value: Any = None
         frame = b""
         if tool is not None and error is None:
             try:
-                value = await (tool.answer(call.arguments) if prepared is None else prepared.make())
-                answer = {"t": "return", "id": call.id, "value": value}
-                if isinstance(value, Packed):
-                    answer |= {"value": value.form, "tagged": ["value"]}
-                frame = await encode_aside(answer, self._max_bytes)
-                if isinstance(value, Packed):
+                if prepared is not None:
+                    value = await prepared.make()
+                elif weight <= SMALL_WEIGHT:
+                    value = await tool.answer_small(call.arguments)
+                else:
+                    value = await tool.answer(call.arguments)
+                if is_large(value):
+                    frame = await answer_aside(call.id, value, self._max_bytes)
+                else:
+                    frame = encode_answer(call.id, value, self._max_bytes)
+                if is_heard and isinstance(value, Packed):
                     value = await aside(unpack, value.form)
             except ToolError as failure:
                 error, more = str(failure), failure.as_answer()
@@ -209,13 +246,8 @@ class ToolCalls:
                 if self._over:
                     raise
                 error = "the tool was cancelled on the host"  # by itself or something it awaited, not by us
-            except ValueError as failure:
-                error = f"the result cannot be sent: {failure}"
-            except wire.MessageTooLong:
-                error = (
-                    f"the result of {call.tool!r} has more than the {self._max_bytes:,} bytes that a message may have;"
-                    " ask for less"
-                )
+            except (ValueError, wire.MessageTooLong) as failure:
+                error = self._why_not_sent(call, failure)
         if error is not None:
             value = None
             frame = self._error_frame(call, error, more)
@@ -223,8 +255,70 @@ class ToolCalls:
             return
         if tool is not None and self._taint is not None:
             self._taint.raise_to(tool.label)
-        self._run.tell(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
+        if is_heard:
+            self._run.tell(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
         self._send(call, frame)
+
+    def _why_not_sent(self, call: Call, failure: ValueError | wire.MessageTooLong) -> str:
+        if isinstance(failure, ValueError):
+            return f"the result cannot be sent: {failure}"
+        return (
+            f"the result of {call.tool!r} has more than the {self._max_bytes:,} bytes that a message may have;"
+            " ask for less"
+        )
+
+    # Calls of `def` tools, one after the other in one thread
+
+    def _answer_in_thread(self, call: Call, weight: int) -> Coroutine[Any, Any, None] | None:
+        """Return the answering of a call by a thread that may then receive the next ones, if that is worthwhile."""
+        tool = self._toolset.get(call.tool)
+        if tool is None or tool.is_async or weight > SMALL_WEIGHT or self._link is None:
+            return None
+        if self._in_thread is None:
+            from .thread_calls import ThreadCalls
+
+            self._in_thread = ThreadCalls(self._begin_in_thread, self._make_in_thread, self._spend_in_thread)
+        if not self._is_for_thread(tool) or not self._in_thread.is_worthwhile():
+            return None
+        lent = self._link.lend()
+        return None if lent is None else self._serve_in_thread(self._in_thread, lent, self._link, call, tool)
+
+    def _is_for_thread(self, tool: Tool) -> bool:
+        if not tool.answers_in_thread or tool.label is not PUBLIC or self._questions is not None:
+            return False
+        return not (self._run.is_output_first or (self._taint is not None and why_not_called(tool, self._taint)))
+
+    async def _serve_in_thread(
+        self, thread: ThreadCalls, lent: LentSocket, link: Answers, call: Call, tool: Tool
+    ) -> None:
+        call, frame = await thread.serve(lent, link, call, tool)
+        if frame and self._spend(len(frame)):
+            self._send(call, frame)
+
+    def _begin_in_thread(self, call: Call, size: int) -> Tool | None:
+        tool = self._toolset.get(call.tool)
+        if self._over or tool is None or not self._is_for_thread(tool):
+            return None
+        if call.id in self._ids or self.count >= self._most or not self._spend_in_thread(size):
+            return None
+        self.count += 1
+        self._ids.add(call.id)
+        return tool
+
+    def _make_in_thread(self, call: Call, tool: Tool) -> bytes:
+        try:
+            value = self._context.copy().run(tool.answer_here, call.arguments)
+            return encode_answer(call.id, value, self._max_bytes)
+        except ToolError as failure:
+            return self._error_frame(call, str(failure), failure.as_answer())
+        except (ValueError, wire.MessageTooLong) as failure:
+            return self._error_frame(call, self._why_not_sent(call, failure), {})
+
+    def _spend_in_thread(self, size: int) -> bool:
+        if size > self._bytes_left:  # the event loop ends the run
+            return False
+        self._bytes_left -= size
+        return True
 
     async def _approved(
         self, questions: Questions, call: Call, tool: Tool, prepared: PreparedCall, weight: int
@@ -250,7 +344,7 @@ class ToolCalls:
 
     def _send(self, call: Call, frame: bytes) -> None:
         if self._link is not None:
-            self._link.answer(call.id, frame)
+            self._link.answer(call.id, frame, soon=len(self._tasks) > _ANSWERED_SINGLY)
 
     def _spend(self, size: int) -> bool:
         self._bytes_left -= size
@@ -282,12 +376,12 @@ class ToolCalls:
 
 if sys.version_info >= (3, 12):
 
-    def _begin(answering: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(answering: Coroutine[Any, Any, None], context: contextvars.Context) -> asyncio.Task[None]:
         """Start a task eagerly: a task that need not wait takes no turn of the event loop."""
-        return asyncio.Task(answering, loop=asyncio.get_running_loop(), eager_start=True)
+        return asyncio.Task(answering, loop=asyncio.get_running_loop(), context=context, eager_start=True)
 
 else:
 
-    def _begin(answering: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(answering: Coroutine[Any, Any, None], context: contextvars.Context) -> asyncio.Task[None]:
         """Start a task in the next turn of the event loop."""
-        return asyncio.create_task(answering)
+        return asyncio.create_task(answering, context=context)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
 from actbox.sandbox.guest import wire
+from actbox.sandbox.guest.tagged import Packed
 from actbox.tools.large_values import FEW_BYTES, blocks, in_thread, is_large
 
 
@@ -15,6 +17,23 @@ async def encode_aside(message: dict[str, Any], max_bytes: int) -> bytes:
     if not is_large(message):
         return wire.encode(message, max_bytes)
     return await in_thread(partial(_encode_in_parts, max_bytes=max_bytes), message)
+
+
+def answer_aside(call_id: int, value: Any, max_bytes: int) -> Awaitable[bytes]:
+    """Encode an answer with a large value, as `encode_answer` does, in a worker thread."""
+    return in_thread(partial(encode_answer, call_id, max_bytes=max_bytes), value)
+
+
+def encode_answer(call_id: int, value: Any, max_bytes: int) -> bytes:
+    """Return the frame of a tool's result, which is JSON data, `bytes` or `Packed`; raise as `encode` does.
+
+    For a large value the caller must call this in a worker thread.
+    """
+    if type(value) is Packed:
+        return encode({"t": "return", "id": call_id, "value": value.form, "tagged": ["value"]}, max_bytes)
+    if type(value) is bytes or is_large(value):
+        return encode({"t": "return", "id": call_id, "value": value}, max_bytes)
+    return wire.frame_of(f'{{"t":"return","id":{call_id},"value":{wire.plain_text(value)}}}', max_bytes)
 
 
 def encode(message: dict[str, Any], max_bytes: int) -> bytes:

@@ -16,6 +16,7 @@ from actbox.sandbox.nursery.passing import send_with
 from actbox.sandbox.readiness import Removal, when_readable, when_writable
 
 from .decoding import STEP_BYTES, VALUE_BYTES, count_values
+from .lent_socket import LentSocket
 from .messages import Call, Done, parse, take_in, unreadable
 
 _READ_BYTES = 64 * 1024
@@ -60,6 +61,8 @@ class Link:
         self._on_message = on_message
         self._on_lost = on_lost
         self._backlog: deque[memoryview] = deque()
+        self._together: list[bytes] = []
+        """Answers that are sent in the next turn of the event loop."""
         self._stop_reading: Removal | None = None
         self._stop_writing: Removal | None = None
         self._paused = paused
@@ -73,6 +76,8 @@ class Link:
         """The scheduled turn in which this link continues with received data."""
         self._then: Callable[[], None] | None = None
         self._spin = Spin(_SPIN_SECONDS)
+        self._lent: LentSocket | None = None
+        self._lent_spin: Spin | None = None
         self._has_sent = False
         self.backlog_bytes = 0
         self.on_drained: Callable[[], None] = lambda: None
@@ -80,6 +85,11 @@ class Link:
 
     def send(self, frame: bytes) -> None:
         """Write a frame as soon as the guest takes it. A guest that has ended is no error here."""
+        if self._lent is not None:
+            self.take_back()
+        if self._together:
+            self._send_together(frame)
+            return
         self._has_sent = True
         view = memoryview(frame)
         if not self._backlog:
@@ -90,14 +100,59 @@ class Link:
         self._backlog.append(view)
         self.backlog_bytes += len(view)
 
-    def answer(self, call_id: int, frame: bytes) -> None:
-        """Write the answer to a call, whose id is in the frame."""
-        self.send(frame)
+    def answer(self, call_id: int, frame: bytes, *, soon: bool = False) -> None:
+        """Write the answer to a call, whose id is in the frame; with `soon`, with others in the loop's next turn."""
+        if not soon:
+            self.send(frame)
+            return
+        if self._lent is not None:
+            self.take_back()
+        if not self._together:
+            self._loop.call_soon(self._send_together)
+        self._together.append(frame)
+        self.backlog_bytes += len(frame)
+
+    def _send_together(self, frame: bytes = b"") -> None:
+        """Write the answers that wait for this, and then a frame."""
+        answers = b"".join(self._together)
+        self._together.clear()
+        if self._ended or not answers:
+            return
+        self.backlog_bytes -= len(answers)
+        self.send(answers + frame)
+        if not self._backlog:
+            self.on_drained()
+
+    def lend(self) -> LentSocket | None:
+        """Let a thread receive and send in place of this link, until it does not want to or `take_back` is called.
+
+        Any other use of the link takes the socket back first. Returns `None` if the link has other things to do.
+        """
+        is_busy = self._backlog or self._together or self._reader.pending or self._turn is not None
+        if is_busy or self._paused or self._ended or self._then is not None:
+            return None
+        self._lent_spin = self._lent_spin or Spin(_SPIN_SECONDS)
+        self._lent = LentSocket(self._sock, self._lent_spin)
+        self._listen()
+        return self._lent
+
+    def take_back(self) -> None:
+        """Receive in the event loop again; does nothing if nothing is lent."""
+        if self._lent is None or (left := self._lent.take_back()) is None:
+            return
+        self._lent = None
+        unsent, received = left
+        if unsent:
+            self.send(unsent)
+        if received:
+            self._reader.receive(received)
+            self._turn = self._turn or self._loop.call_soon(self._go_on)
+        self._listen()
 
     @property
     def unheard(self) -> bool:
         """True if the guest has not read everything that was sent."""
-        if self._backlog:
+        if self._backlog or self._together:
             return True
         try:
             return int.from_bytes(fcntl.ioctl(self._sock, termios.TIOCOUTQ, bytes(4)), sys.byteorder) > 0
@@ -106,6 +161,8 @@ class Link:
 
     def send_with(self, frame: bytes, descriptors: Sequence[int]) -> None:
         """Write a frame with copies of descriptors attached to its first byte; nothing else may be under way."""
+        if self._together:
+            self._send_together()
         try:
             sent = send_with(self._sock, frame, descriptors)
         except ConnectionError:  # the guest has ended; the reading side reports it
@@ -118,6 +175,8 @@ class Link:
 
     def pause(self) -> None:
         """Stop reading, and deliver no received messages, for now."""
+        if self._lent is not None:
+            self.take_back()
         self._paused = True
         self._listen()
 
@@ -134,6 +193,8 @@ class Link:
         `then` is called at once, or in a later turn of the event loop if there is much; while paused nothing is
         delivered.
         """
+        if self._lent is not None:
+            self.take_back()
         self._then = then
         self._drain()
         self._listen()
@@ -143,6 +204,8 @@ class Link:
         if self._fd < 0:
             return
         self._ended = True
+        if self._lent is not None:
+            self.take_back()
         if self._stop_reading is not None:
             self._stop_reading()
             self._stop_reading = None
@@ -153,6 +216,7 @@ class Link:
             self._stop_writing()
             self._stop_writing = None
         self._backlog.clear()
+        self._together.clear()
         self._steps = None
         self._fd = -1
         self._sock.close()
@@ -163,7 +227,7 @@ class Link:
         """Start or stop listening for data, according to the present state."""
         if self._working:  # the state is known only after that
             return
-        wanted = not (self._paused or self._ended or self._turn or self._then)
+        wanted = not (self._paused or self._ended or self._turn or self._then or self._lent)
         if wanted and self._stop_reading is None:
             self._stop_reading = when_readable(self._loop, self._fd, self._on_readable)
         elif self._stop_reading is not None and not wanted:
@@ -171,16 +235,26 @@ class Link:
             self._stop_reading = None
 
     def _on_readable(self) -> None:
-        """Read; while the guest is answered at once and nothing else waits in the event loop, await its next call."""
         self._has_sent = False
         self._receive()
+        if self._has_sent:
+            self._await_next()
+
+    def _await_next(self) -> None:
+        """While the guest is answered at once and nothing else waits in the event loop, await its next call."""
         for _ in range(_MOST_IN_A_ROW):
-            is_idle = self._has_sent and self._stop_reading is not None and not self._backlog
-            if not is_idle or getattr(self._loop, "_ready", True):
+            if not self._is_answered_only():
                 return
             self._has_sent = False
             if not self._spin.until(self._receive):
                 return
+        if self._is_answered_only():  # the loop has its turn, but does not go to sleep
+            self._loop.call_soon(self._await_next)
+
+    def _is_answered_only(self) -> bool:
+        """Return True if a message was just answered, and this link and its event loop have nothing else to do."""
+        is_idle = self._has_sent and self._stop_reading is not None and not self._backlog
+        return is_idle and not getattr(self._loop, "_ready", True)
 
     def _receive(self) -> bool:
         """Read once; return whether data was read."""
@@ -226,6 +300,8 @@ class Link:
                 if message is not None:
                     size = self._reader.size
                     self._on_message(message, size, size + VALUE_BYTES * self._values)
+                    if not self._reader.pending:
+                        return
                 elif not cost:
                     return
         except wire.ProtocolError as error:

@@ -91,11 +91,17 @@ class HostCalls:
 
     # The interface that `ToolCalls` needs for answers
 
-    def answer(self, call_id: int, frame: bytes) -> None:
+    def answer(self, call_id: int, frame: bytes, *, soon: bool = False) -> None:
         """Pass an answer to the call, if it still waits."""
         waiting = self._waiting.get(call_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(frame)
+
+    def lend(self) -> None:
+        """Return `None`: there is no socket."""
+
+    def take_back(self) -> None:
+        """Do nothing: nothing is lent."""
 
     def pause(self) -> None:
         """Make further calls wait, because too much is held for those under way."""

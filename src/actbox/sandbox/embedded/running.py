@@ -179,6 +179,16 @@ class EmbeddedRun(ABC):
         with contextlib.suppress(RuntimeError):  # its event loop is closed, so the run is over
             self._loop.call_soon_threadsafe(self._end, stop)
 
+    @property
+    def is_heard(self) -> bool:
+        """True if somebody receives the run's events."""
+        return self._queue is not None
+
+    @property
+    def is_output_first(self) -> bool:
+        """False: these programs make their calls when their output was received."""
+        return False
+
     def tell(self, event: Event) -> None:
         """Report an event of the run, in its event loop."""
         if isinstance(event, NetworkRequest):

@@ -13,23 +13,28 @@ import select
 import socket
 import threading
 from collections import deque
+from itertools import count
 
 from . import wire
 from .interrupts import NoInterrupts
 from .spin import Spin
-from .tagged import CannotCross
+from .tagged import CannotCross, pack
 from .tool_error import ToolError, tool_error
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     import asyncio
-    from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NoReturn, Optional, Set
+    from typing import Any, Callable, Deque, Dict, Iterator, List, NoReturn, Optional, Set
 
 _READ_BYTES = 64 * 1024
 # How often a waiting thread that is not the reader checks for interrupts.
 _LOOK_EVERY_SECONDS = 0.1
 # The descriptors sent to a session's copy: channel, standard output and error, the root of its files.
 _MOST_DESCRIPTORS = 4
+# So many calls under way are sent one by one. Each further one is sent with all that are made in the same turn of the
+# event loop, up to a number: so `gather` of a thousand calls wakes the host a few times only.
+_SENT_SINGLY = 8
+_MOST_TOGETHER = 64
 # About as long as a call of a plain function takes, with the wake-ups of both ends (`benchmarks/tool_calls.py`).
 _SPIN_SECONDS = 80e-6
 _FOR_THE_SESSION = ("run", "fork", "release")
@@ -42,13 +47,14 @@ class ChannelClosed(Exception):
 
 
 class _Call:
-    """One call that waits for its answer; the thread that reads the answer calls `wake`, once."""
+    """One call that waits for its answer: a thread does, or a future of an event loop, which is woken once."""
 
-    __slots__ = ("answer", "wake")
+    __slots__ = ("answer", "future", "loop")
 
-    def __init__(self, wake: Optional[Callable[[], None]] = None) -> None:
+    def __init__(self, loop: Optional[asyncio.AbstractEventLoop], future: Optional[asyncio.Future[None]]) -> None:
         self.answer: Optional[Dict[str, Any]] = None
-        self.wake = wake
+        self.loop = loop
+        self.future = future
 
 
 class HostChannel:
@@ -63,12 +69,17 @@ class HostChannel:
         self._owner = os.getpid()
         # An answer may be as long as a message that the host accepts, plus the envelope.
         self._reader = wire.FrameReader(max_bytes + wire.ENVELOPE_BYTES)
-        self._turn = threading.Condition()
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
         self._reading = False
+        self._waiting = 0
+        """The number of threads that wait for the one that reads."""
         self._closed = False
         self._calls: Dict[int, _Call] = {}
-        self._last_id = 0
+        self._ids = count(1)
         self._sending = threading.Lock()
+        self._outbox: List[bytes] = []
+        """The frames of calls that are sent in the next turn of their event loop, or before any other message."""
         self._loops: Set[Any] = set()
         self._readable = select.poll()
         self._readable.register(self._fd, select.POLLIN)
@@ -90,10 +101,12 @@ class HostChannel:
     def call(self, tool: str, arguments: Dict[str, Any], line: Optional[int] = None) -> Any:
         """Call a tool and wait for its value; `line` is the program's line of the call. Raises `ToolError`."""
         with self.interrupts:
-            call_id, call, frame = self._prepare(tool, arguments, None, line)
+            call_id, call, frame = self._prepare(tool, arguments, line)
             try:
-                self._send(frame, tool)
-                self._wait_until(lambda: call.answer is not None, self._spin)
+                self._send_whole(frame, tool)
+                self._read_answer()
+                if call.answer is None:  # another thread reads it, or it comes in several pieces
+                    self._wait_until(lambda: call.answer is not None)
                 if call.answer is None:
                     raise ToolError("the connection to the host is closed", tool)
                 return value_of(call.answer, tool)
@@ -106,16 +119,15 @@ class HostChannel:
 
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(self._set, future)
-
-        with self.interrupts:
-            call_id, call, frame = self._prepare(tool, arguments, wake, line)
+        call_id = 0
         try:
             with self.interrupts:
+                call_id, call, frame = self._prepare(tool, arguments, line, loop, future)
                 self._watch(loop)
-                self._send(frame, tool)
+                if len(self._calls) <= _SENT_SINGLY:
+                    self._send(frame, tool)
+                else:
+                    self._send_together(frame, tool, loop)
             await future
             if call.answer is None:
                 raise ToolError("the connection to the host is closed", tool)
@@ -149,18 +161,19 @@ class HostChannel:
 
         Raises `ChannelClosed`, and `wire.ProtocolError` for a message that the host would never send.
         """
-        self._take_in(self._reader.feed(b""))  # it may have come together with the last message
+        self._take_in(b"")  # it may have come together with the last message
         if loop is not None and not self._programs and not self._closed:
             loop.run_until_complete(self._program_comes(loop))
         self._wait_until(lambda: bool(self._programs))
         if not self._programs:
             raise ChannelClosed
-        self._last_id = 0
+        self._ids = count(1)
         self._answering = True
         return self._programs.popleft()
 
     def end_calls(self) -> None:
         """Make all waiting tool calls fail now, and new ones until the session's next program."""
+        self._send_outbox()
         with self._sending:  # so that no call can be sent after the result
             self._answering = False
         calls = list(self._calls.values())
@@ -169,8 +182,7 @@ class HostChannel:
                 call.answer = {"error": _NO_PROGRAM}
             self._turn.notify_all()
         for call in calls:
-            if call.wake is not None:
-                call.wake()
+            self._wake(call)
 
     def take_descriptors(self) -> List[int]:
         """Return the descriptors that came with the next request; the caller owns them."""
@@ -206,7 +218,8 @@ class HostChannel:
         if self._copying:
             return
         self._closed = True
-        self._turn = threading.Condition()
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
         self._sending = threading.Lock()
         descriptor = self._sock.detach()
         if descriptor >= 0:
@@ -216,27 +229,33 @@ class HostChannel:
     # Inside
 
     def _prepare(
-        self, tool: str, arguments: Dict[str, Any], wake: Optional[Callable[[], None]], line: Optional[int]
+        self,
+        tool: str,
+        arguments: Dict[str, Any],
+        line: Optional[int],
+        loop: Optional[asyncio.AbstractEventLoop] = None,
+        future: Optional[asyncio.Future[None]] = None,
     ) -> Any:
         if os.getpid() != self._owner:
             raise ToolError(FIRST_PROCESS_ONLY, tool)
-        with self._turn:
-            self._last_id += 1
-            call_id = self._last_id
-        message = {"t": "call", "id": call_id, "tool": tool}
-        if line is not None:
-            message["line"] = line
-        frame = call_frame(message, arguments, self.max_bytes)
-        call = _Call(wake)
-        self._calls[call_id] = call
+        call_id = next(self._ids)
+        frame = call_frame(call_id, tool, arguments, line, self.max_bytes)
+        call = self._calls[call_id] = _Call(loop, future)
         return call_id, call, frame
 
     def _send(self, frame: bytes, tool: Optional[str] = None) -> None:
-        view = memoryview(frame)
         # A message that was begun must be sent to its end: half of one would garble all later messages.
-        with self.interrupts, self._sending:
+        with self.interrupts:
+            self._send_whole(frame, tool)
+
+    def _send_whole(self, frame: bytes, tool: Optional[str] = None) -> None:
+        with self._sending:
             if tool is not None and not self._answering:
                 raise ToolError(_NO_PROGRAM, tool)
+            if self._outbox:
+                frame = b"".join([*self._outbox, frame])
+                self._outbox.clear()
+            view = memoryview(frame)
             while view:
                 try:
                     view = view[self._sock.send(view, socket.MSG_DONTWAIT) :]
@@ -246,7 +265,37 @@ class HostChannel:
                     self._close()
                     raise ChannelClosed(str(error)) from None
 
-    def _wait_until(self, arrived: Callable[[], bool], spin: Optional[Spin] = None) -> None:
+    def _send_together(self, frame: bytes, tool: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Send a call in the loop's next turn, with all calls that are made until then."""
+        with self._sending:
+            if not self._answering:
+                raise ToolError(_NO_PROGRAM, tool)
+            self._outbox.append(frame)
+            waiting = len(self._outbox)
+        if waiting == 1:
+            loop.call_soon(self._send_outbox)
+        elif waiting >= _MOST_TOGETHER:
+            self._send_outbox()
+
+    def _send_outbox(self) -> None:
+        # Calls that cannot be sent any more are woken where the channel is closed.
+        with contextlib.suppress(ChannelClosed):
+            self._send(b"")
+
+    def _read_answer(self) -> None:
+        """Wait for data, at first without sleeping, and read once, unless another thread is the reader."""
+        with self._lock:
+            if self._reading or self._closed:
+                return
+            self._reading = True
+        try:
+            if not self._spin.until(self._receive):
+                self.interrupts.wait(self._readable.poll)
+                self._receive()
+        finally:
+            self._stop_reading()
+
+    def _wait_until(self, arrived: Callable[[], bool]) -> None:
         """Wait until `arrived()` or the channel is closed, reading for all threads unless another thread does."""
         while True:
             self.interrupts.check()
@@ -255,35 +304,37 @@ class HostChannel:
                     if self._closed or arrived():
                         return
                     if self._reading:
+                        self._waiting += 1
                         self._turn.wait(_LOOK_EVERY_SECONDS)
+                        self._waiting -= 1
                         continue
                     self._reading = True
                 try:
-                    if spin is None or not spin.until(self._is_readable):
-                        self.interrupts.wait(self._readable.poll)
+                    self.interrupts.wait(self._readable.poll)
                     self._receive()
                 finally:
                     self._stop_reading()
 
-    def _is_readable(self) -> bool:
-        return bool(self._readable.poll(0))
+    def _receive_unless_another_does(self, loop: Optional[asyncio.AbstractEventLoop] = None) -> bool:
+        """Read the available data for all threads, unless another thread is the reader; return whether it read.
 
-    def _receive_unless_another_does(self) -> bool:
-        """Read the available data for all threads, unless another thread is the reader; return whether it read."""
-        with self._turn:
+        `loop` is the event loop that calls this.
+        """
+        with self._lock:
             if self._reading:
                 return False
             self._reading = True
         try:
-            self._receive()
+            self._receive(loop)
         finally:
             self._stop_reading()
         return True
 
     def _stop_reading(self) -> None:
-        with self._turn:
+        with self._lock:
             self._reading = False
-            self._turn.notify_all()
+            if self._waiting:
+                self._turn.notify_all()
 
     def _wait_to_send(self) -> None:
         # The host may be waiting to send to us: a waiting sender must also read, or both would wait for ever.
@@ -293,18 +344,22 @@ class HostChannel:
         if any(events & select.POLLIN for _, events in ready):
             self._receive_unless_another_does()
 
-    def _receive(self) -> None:
-        with self.interrupts:
-            try:
-                data = self._read()
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError:
-                data = b""
-            if not data:
-                self._close()
-                return
-            self._take_in(self._reader.feed(data))
+    def _receive(self, loop: Optional[asyncio.AbstractEventLoop] = None) -> bool:
+        """Read once; return whether there was something, if only the end. `loop` is the event loop that calls this.
+
+        An interrupt must not come meanwhile.
+        """
+        try:
+            data = self._read()
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            data = b""
+        if data:
+            self._take_in(data, loop)
+        else:
+            self._close()
+        return True
 
     def _read(self) -> bytes:
         if self._answering:
@@ -321,8 +376,14 @@ class HostChannel:
         self._descriptors += descriptors
         return data
 
-    def _take_in(self, messages: Iterable[Dict[str, Any]]) -> None:
-        for message in messages:
+    def _take_in(self, data: bytes, loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
+        reader = self._reader
+        reader.receive(data)
+        while reader.pending:
+            frame = reader.take()
+            if frame is None:
+                return
+            message = wire.decode(*frame)
             if message.get("t") in _FOR_THE_SESSION:
                 self._programs.append(message)
                 self._program_came()
@@ -333,8 +394,17 @@ class HostChannel:
             call = self._calls.get(call_id)
             if call is not None:
                 call.answer = message
-                if call.wake is not None:
-                    call.wake()
+                if call.loop is not None:
+                    self._wake(call, loop)
+
+    def _wake(self, call: _Call, loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
+        """Wake the future of a call. `loop` is the event loop that calls this, whose own futures need no message."""
+        if call.loop is None or call.future is None:
+            return
+        if call.loop is not loop:
+            call.loop.call_soon_threadsafe(self._set, call.future)
+        elif not call.future.done():
+            call.future.set_result(None)
 
     async def _program_comes(self, loop: asyncio.AbstractEventLoop) -> None:
         future = loop.create_future()
@@ -356,9 +426,9 @@ class HostChannel:
             self._loops = {known for known in self._loops if not known.is_closed()} | {loop}
 
     def _on_ready(self, loop: asyncio.AbstractEventLoop) -> None:
-        with self.interrupts:
+        with self.interrupts:  # else a future could be done, and its task never told
             # If another thread is the reader, that one wakes us.
-            if self._receive_unless_another_does() and self._closed:
+            if self._receive_unless_another_does(loop) and self._closed:
                 loop.remove_reader(self._fd)
 
     def _set(self, future: asyncio.Future[None]) -> None:
@@ -372,21 +442,28 @@ class HostChannel:
             self._turn.notify_all()
         self._program_came()
         for call in list(self._calls.values()):
-            if call.wake is not None:
-                call.wake()
+            self._wake(call)
 
 
-def call_frame(message: Dict[str, Any], arguments: Dict[str, Any], max_bytes: int) -> bytes:
+def call_frame(call_id: int, tool: str, arguments: Dict[str, Any], line: Optional[int], max_bytes: int) -> bytes:
     """Return the frame of a tool call. Raises `ToolError` if its arguments cannot be sent."""
     try:
-        wire.put_value(message, "args", arguments)
+        form = pack(arguments, True)
+        if form is arguments and line is None:
+            given = call_id, wire.plain_text(tool), wire.plain_text(arguments)
+            return wire.frame_of('{"t":"call","id":%d,"tool":%s,"args":%s}' % given, max_bytes)
+        message: Dict[str, Any] = {"t": "call", "id": call_id, "tool": tool, "args": form}
+        if form is not arguments:
+            message["tagged"] = ["args"]
+        if line is not None:
+            message["line"] = line
         return wire.encode(message, max_bytes)
     except CannotCross as error:
-        raise ToolError(error.within("the call was not made: arguments"), message["tool"]) from None
+        raise ToolError(error.within("the call was not made: arguments"), tool) from None
     except wire.MessageTooLong as error:
-        raise ToolError("the arguments are too large: %s" % error, message["tool"]) from None
+        raise ToolError("the arguments are too large: %s" % error, tool) from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolError("the arguments cannot be sent: %s" % error, message["tool"]) from None
+        raise ToolError("the arguments cannot be sent: %s" % error, tool) from None
 
 
 def value_of(answer: Dict[str, Any], tool: str) -> Any:

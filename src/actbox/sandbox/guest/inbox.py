@@ -114,10 +114,7 @@ class Inbox:
         if not self._answering:
             raise ToolError(_NO_PROGRAM, tool)
         self._last_id += 1
-        message = {"t": "call", "id": self._last_id, "tool": tool}
-        if line is not None:
-            message["line"] = line
-        self._send(call_frame(message, arguments, self.max_bytes))
+        self._send(call_frame(self._last_id, tool, arguments, line, self.max_bytes))
         return self._last_id
 
     def _look(self) -> bool:

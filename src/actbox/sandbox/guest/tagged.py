@@ -137,7 +137,7 @@ def _is_flat(value: Dict[Any, Any]) -> bool:
             continue
         if type(key) is not str or kind not in _SCALARS or (kind is int and not -_LARGE < item < _LARGE):
             return False
-    return not _looks_tagged(value)
+    return len(value) != 1 or not _looks_tagged(value)
 
 
 def _is_plain(value: Any) -> bool:

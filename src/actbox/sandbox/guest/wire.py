@@ -18,10 +18,11 @@ from . import tagged
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
-_LENGTH_BYTES = 4
-_HEADER_BYTES = 2 * _LENGTH_BYTES
+_LENGTH_BITS = 32
+_HEADER_BYTES = 2 * _LENGTH_BITS // 8
+_LENGTH_MASK = (1 << _LENGTH_BITS) - 1
 _MARK = "\0"
 # Python's own default (`sys.int_info.default_max_str_digits`); a program may have switched it off for itself.
 MAX_DIGITS = 4300
@@ -53,6 +54,19 @@ ENVELOPE_BYTES = 65536
 _LONG_NUMBER = r"(?<![0-9])[0-9]{%d}" % (MAX_DIGITS + 1)
 
 
+def _refuse(value: Any) -> Any:
+    raise TypeError("%s is not JSON data" % type(value).__name__)
+
+
+# The encoder and the scanner that `json` makes anew, or wraps in several calls, for each document.
+_encoder = json.JSONEncoder(separators=(",", ":")).encode
+_make_encoder = getattr(json.encoder, "c_make_encoder", None)
+_pieces = _make_encoder and _make_encoder(
+    None, _refuse, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
+)
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
 class ProtocolError(Exception):
     """The other end broke the rules of the channel."""
 
@@ -71,13 +85,23 @@ def put_value(message: Dict[str, Any], name: str, value: Any) -> None:
 def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
     """Return one frame. Raises `TypeError`, `ValueError` or `RecursionError` for values other than JSON and bytes."""
     try:
-        text, blobs = json.dumps(message, separators=(",", ":")), b""
+        text, blobs = _encoder(message), b""
     except TypeError:
         pieces: List[bytes] = []
         lifted = lift(message, pieces)
         lifted["blobs"] = [len(piece) for piece in pieces]
-        text, blobs = json.dumps(lifted, separators=(",", ":")), b"".join(pieces)
-    if not _is_small(text):
+        text, blobs = _encoder(lifted), b"".join(pieces)
+    return frame_of(text, max_bytes, blobs)
+
+
+def plain_text(value: Any) -> str:
+    """Return the JSON text of a value that is known to be JSON data and not to contain itself."""
+    return "".join(_pieces(value, 0)) if _pieces else _encoder(value)
+
+
+def frame_of(text: str, max_bytes: int, blobs: bytes = b"") -> bytes:
+    """Return one frame of JSON text. Raises `MessageTooLong`, and `ValueError` as `encode` does."""
+    if len(text) > MAX_DEPTH and not _is_small(text):
         check_text(text)
         if has_too_many_values(text):
             raise ValueError(TOO_MANY_VALUES)
@@ -88,7 +112,7 @@ def framed(body: bytes, blobs: bytes, max_bytes: int) -> bytes:
     """Return one frame of JSON and blobs. Raises `MessageTooLong`."""
     if len(body) + len(blobs) > max_bytes:
         raise MessageTooLong("a message of {:,} bytes; the limit is {:,}".format(len(body) + len(blobs), max_bytes))
-    return len(body).to_bytes(_LENGTH_BYTES, "big") + len(blobs).to_bytes(_LENGTH_BYTES, "big") + body + blobs
+    return (len(body) << _LENGTH_BITS | len(blobs)).to_bytes(_HEADER_BYTES, "big") + body + blobs
 
 
 def _is_small(text: str) -> bool:
@@ -185,39 +209,60 @@ class FrameReader:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._buffer = bytearray()
+        self._buffer: Union[bytes, bytearray] = b""
+        """The last data received, of which `_at` bytes were taken; or a copy of several, without the bytes taken."""
+        self._at = 0
         self._need = _HEADER_BYTES
         self.size = 0
         """The number of bytes in the frame that was taken last."""
+        self.pending = 0
+        """The number of bytes received and not taken."""
 
     def receive(self, data: bytes) -> None:
         """Add received bytes."""
-        self._buffer += data
+        buffer = self._buffer
+        self.pending += len(data)
+        if not buffer:
+            self._buffer = bytes(data)
+            return
+        if isinstance(buffer, bytes):
+            self._buffer = buffer = bytearray(memoryview(buffer)[self._at :])
+            self._at = 0
+        buffer += data
 
     def take(self) -> Optional[Tuple[bytes, bytes]]:
         """Return the JSON and the blobs of the next frame if it is complete, else `None`.
 
         Raises `MessageTooLong`; the reader is unusable after that.
         """
-        buffer = self._buffer
-        if len(buffer) < self._need:
+        buffer, at = self._buffer, self._at
+        if self.pending < self._need:
             return None
-        text_length = int.from_bytes(buffer[:_LENGTH_BYTES], "big")
-        blob_length = int.from_bytes(buffer[_LENGTH_BYTES:_HEADER_BYTES], "big")
-        if text_length + blob_length > self._max_bytes:
+        lengths = int.from_bytes(buffer[at : at + _HEADER_BYTES], "big")
+        text_length, blob_length = lengths >> _LENGTH_BITS, lengths & _LENGTH_MASK
+        size = _HEADER_BYTES + text_length + blob_length
+        if size - _HEADER_BYTES > self._max_bytes:
             raise MessageTooLong(
                 "a message of {:,} bytes; the limit is {:,}".format(text_length + blob_length, self._max_bytes)
             )
-        start = _HEADER_BYTES + text_length
-        end = start + blob_length
+        end = at + size
         if len(buffer) < end:
-            self._need = end
+            self._need = size
             return None
-        with memoryview(buffer) as view:
-            text, blobs = bytes(view[_HEADER_BYTES:start]), bytes(view[start:end])
-        del buffer[:end]
+        start = at + _HEADER_BYTES
+        middle = start + text_length
+        if isinstance(buffer, bytes):
+            text, blobs = buffer[start:middle], buffer[middle:end]
+            self._at = end
+        else:
+            with memoryview(buffer) as view:
+                text, blobs = bytes(view[start:middle]), bytes(view[middle:end])
+            del buffer[:end]
+        self.pending -= size
+        if not self.pending:
+            self._buffer, self._at = b"", 0
         self._need = _HEADER_BYTES
-        self.size = end
+        self.size = size
         return text, blobs
 
     def feed(self, data: bytes) -> Iterator[Dict[str, Any]]:
@@ -231,24 +276,24 @@ class FrameReader:
     @property
     def missing(self) -> int:
         """The least number of bytes still to come before another frame is complete."""
-        return max(self._need - len(self._buffer), 0)
-
-    @property
-    def pending(self) -> int:
-        """The number of bytes received and not taken."""
-        return len(self._buffer)
+        return max(self._need - self.pending, 0)
 
 
 def decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
     """Return the message of one frame, at once. Raises `ProtocolError`."""
     try:
         decoded = text.decode("utf-8")
-        if not _is_small(decoded):
+        if len(decoded) > MAX_DEPTH and not _is_small(decoded):
             if has_too_many_values(decoded):
                 raise ProtocolError("a message of more than %d values" % MAX_VALUES)
             if is_too_deep(decoded):
                 raise ProtocolError("a message nested more than %d deep" % MAX_DEPTH)
-        message = json.loads(decoded)
+        try:
+            message, end = _scan(decoded, 0)
+        except StopIteration:
+            end = -1
+        if end != len(decoded):
+            message = json.loads(decoded)  # which refuses the text, or skips the spaces around it
     except (ValueError, RecursionError) as error:
         raise ProtocolError("a message is not JSON: %s" % error) from None
     if type(message) is not dict:
