@@ -19,6 +19,7 @@ from actbox.sandbox.engines.linux import lanes as lanes_module
 from actbox.sandbox.engines.linux import stock
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
+from actbox.sandbox.engines.linux.hierarchies import support
 from actbox.sandbox.engines.linux.lanes import MOST_LANES, Lanes
 from actbox.sandbox.nursery.seccomp import allowed_names
 from tests.conftest import engine_check
@@ -159,6 +160,26 @@ async def test_a_run_that_met_a_limit_ends_its_lane() -> None:
         await ready(box)
         again = await box.run("import threading\nt = threading.Thread(target=print)\nt.start()\nt.join()\n1 + 1")
         assert (again.value, again.error) == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "needs"),
+    [
+        ("open('kept', 'wb').write(bytes(40 << 20))", {"memory_mib": 256}, "memory"),
+        ("import time\nwhile time.process_time() < 0.3: pass", {"cpus": 0.2}, "cpu"),
+    ],
+)
+async def test_a_lane_ends_where_its_control_group_is_not_as_it_was(
+    code: str, limits: dict[str, Any], needs: str, begun: list[dict[str, Any]]
+) -> None:
+    groups = support()
+    if groups is None or needs not in groups.places:
+        pytest.skip(f"no control group limits {needs} here")
+    async with actbox.open_sandbox("linux", policy=Policy(limits=Limits(**limits))) as box:
+        assert (await box.run(code)).success
+        await ready(box)
+        assert (await box.run("1 + 1")).value == 2
+    assert len(begun) == 2
 
 
 async def test_runs_at_once_never_share_a_lane() -> None:

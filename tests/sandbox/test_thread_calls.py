@@ -13,7 +13,7 @@ import pytest
 
 import actbox
 from actbox import ErrorKind, Limits, Policy, Sandbox
-from actbox.sandbox.channel import calls, thread_calls
+from actbox.sandbox.channel import thread_calls
 from actbox.sandbox.channel.lent_socket import LentSocket
 from actbox.sandbox.channel.thread_calls import ThreadCalls
 from actbox.sandbox.guest.spin import Spin
@@ -49,7 +49,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[ThreadCalls]:
         made.append(ThreadCalls(*given))
         return made[-1]
 
-    monkeypatch.setattr(calls, "ThreadCalls", make)
+    monkeypatch.setattr(thread_calls, "ThreadCalls", make)
     return made
 
 

@@ -100,22 +100,26 @@ class RunGroup:
     def open_files(self) -> dict[str, int]:
         """Return descriptors of the group's files, by name.
 
-        The guest joins by writing 0 to each `joinN`. Pid 1 does not join: it reads `memory_events` and, where sockets
-        are counted apart, `memory_sockets`, `memory_usage` and `memory_stat`; it writes the run's weight against other
-        processes to `cpu_shares` (version 1, default 1024) or `cpu_weight` (version 2, default 100).
+        The guest joins by writing 0 to each `joinN`. Pid 1 does not join: it reads `memory_events` and `memory_usage`,
+        `pids_events` and `cpu_stat`, and, where sockets are counted apart, `memory_sockets` and `memory_stat`. It
+        writes the run's weight against other processes to `cpu_shares` (version 1, default 1024) or `cpu_weight`
+        (version 2, default 100).
         """
         files: dict[str, int] = {}
         try:
             for number, folder in enumerate(sorted(self.folders)):
                 files[f"join{number}"] = os.open(f"{folder}/{self._join_key(folder)}", os.O_WRONLY | os.O_CLOEXEC)
             if "memory" in self._folders:
-                read = {"memory_events": self._memory_events}
+                usage = "memory.current" if self._versions["memory"] == 2 else "memory.usage_in_bytes"
+                read = {"memory_events": self._memory_events, "memory_usage": usage}
                 if self._counts_sockets_apart:
-                    read["memory_sockets"] = _SOCKETS_USAGE
-                    read |= {"memory_usage": "memory.usage_in_bytes", "memory_stat": "memory.stat"}
+                    read |= {"memory_sockets": _SOCKETS_USAGE, "memory_stat": "memory.stat"}
                 for name, key in read.items():
                     files[name] = os.open(self._path("memory", key), os.O_RDONLY | os.O_CLOEXEC)
+            if "pids" in self._folders:
+                files["pids_events"] = os.open(self._path("pids", "pids.events"), os.O_RDONLY | os.O_CLOEXEC)
             if "cpu" in self._folders:
+                files["cpu_stat"] = os.open(self._path("cpu", "cpu.stat"), os.O_RDONLY | os.O_CLOEXEC)
                 key = "cpu.weight" if self._versions["cpu"] == 2 else "cpu.shares"
                 files[key.replace(".", "_")] = os.open(self._path("cpu", key), os.O_WRONLY | os.O_CLOEXEC)
         except BaseException:
