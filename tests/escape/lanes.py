@@ -131,6 +131,12 @@ _RESIDUE: dict[str, tuple[str, str]] = {
         "lines = [l.split() for l in open('/proc/self/net/dev') if l.strip().startswith('lo:')]\n"
         "verdict(lines[0][1:3] != ['0', '0'], lines)",
     ),
+    "leave the label of a flow": (
+        "import socket, struct\none = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n"
+        "wanted = struct.pack('=16s4sBBHHHI', bytes(15) + b'\\x01', b'\\0\\1\\2\\3', 0, 3, 1, 0, 60, 0)\n"
+        "try: one.setsockopt(41, 32, wanted)\nexcept OSError as error: print(error)",
+        "lines = open('/proc/self/net/ip6_flowlabel').read().splitlines()[1:]\nverdict(bool(lines), lines)",
+    ),
     "leave datagrams that nobody has read": (
         _IN_TRANSIT + "sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\nsock.bind('\\0mail')\n"
         "sock.connect('\\0mail')\nsock.send(b'x')\nkeep_in_transit(sock.fileno())",
@@ -270,7 +276,7 @@ async def _(ground: Ground) -> Verdict:
             "for name, module in list(sys.modules.items()):\n"
             "    if name.endswith('guest.main'): main = module\n"
             "send = main.send_result\n"
-            "def send_and_end(channel, done):\n"
+            "def send_and_end(channel, done, os=os, time=time, send=send):\n"
             f"    done['alone'] = {instant % 2 == 0}\n"
             f"    if {instant % 3 == 0}: os.fork()\n"
             "    sent = send(channel, done)\n"
@@ -279,7 +285,9 @@ async def _(ground: Ground) -> Verdict:
             "    return sent\n"
             "main.send_result = send_and_end\nprint('one')"
         )
-        await box.run(code, timeout=5)
+        ended = await box.run(code, timeout=5)
+        if ended.exit_code != 0:  # it has not ended where it was meant to
+            return unproven([instant, ended])
         await lane_is_ready(box)
         after = await box.run("import os\n[os.getpid(), sorted(n for n in os.listdir('/proc') if n.isdigit())]")
         if after.value != [2, ["2"]]:

@@ -16,13 +16,14 @@ import pytest
 import actbox
 from actbox import InvalidValue, Limits, Policy, Sandbox, Unsupported
 from actbox.sandbox.engines.linux import lanes as lanes_module
-from actbox.sandbox.engines.linux import stock
+from actbox.sandbox.engines.linux import stock, used
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.hierarchies import support
-from actbox.sandbox.engines.linux.lanes import MOST_LANES, Lanes
+from actbox.sandbox.engines.linux.lanes import MOST_LANES, LaneGuest, Lanes
 from actbox.sandbox.nursery.seccomp import allowed_names
 from tests.conftest import engine_check
+from tests.escape.planted import Change, changed_nursery
 from tests.waiting import until, wait_until
 
 _PLACE = "import os\n[os.readlink('/proc/self/ns/' + name) for name in ('pid', 'mnt', 'net', 'ipc', 'uts', 'user')]"
@@ -180,6 +181,55 @@ async def test_a_lane_ends_where_its_control_group_is_not_as_it_was(
         await ready(box)
         assert (await box.run("1 + 1")).value == 2
     assert len(begun) == 2
+
+
+@pytest.mark.slow
+async def test_runs_go_on_in_lanes_where_this_user_may_watch_no_more_files() -> None:
+    used_up = Change(
+        "sandbox/nursery/linux.py",
+        '    watching = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")\n',
+        "    raise OSError(errno.EMFILE, 'none is left')\n",
+    )
+    with changed_nursery([used_up]):
+        async with actbox.open_sandbox("linux") as box:
+            while not lanes_of(box)._all:  # the first sandboxes begin none
+                await box.run("1")
+                await asyncio.sleep(0.02)
+            (lane,) = lanes_of(box)._all
+            for _ in range(3):
+                await ready(box)
+                seen = await box.run("import os\nwas = os.listdir('/tmp')\nopen('/tmp/x', 'w').close()\nwas")
+                assert (seen.value, seen.error) == ([], None)
+            assert lanes_of(box)._all == {lane}
+
+
+async def test_a_program_that_lies_about_its_end_is_ended_with_its_result() -> None:
+    lie = """
+import os, sys, time
+for name, module in list(sys.modules.items()):
+    if name.endswith("guest.main"):
+        module.is_alone = lambda: True
+if os.fork() == 0:
+    while True:
+        open("/workspace/mark", "a").write("x")
+"""
+    async with actbox.open_sandbox("linux") as box:
+        await box.run("1")
+        await ready(box)
+        with mock.patch.object(LaneGuest, "released"):  # however long the caller takes to read the result
+            assert (await box.run(lie)).success
+            (lane,) = [lane for lane in lanes_of(box)._all if lane.guest.is_over]
+            await until(lambda: not used._descendants(used._pid_of(lane.child._pidfd)))
+
+
+async def test_the_end_of_a_lane_is_told_without_a_lock() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        await box.run("1")
+        (lane,) = lanes_of(box)._all
+        held: list[bool] = []
+        lane.child.when_buried(lambda ending: held.append(lane.child._lock.locked()))
+        lane.child.kill()
+        await until(lambda: held == [False])
 
 
 async def test_runs_at_once_never_share_a_lane() -> None:

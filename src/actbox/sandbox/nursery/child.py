@@ -44,7 +44,7 @@ _NAMESPACES = (
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV
 # The descriptors of a guest: the three of every process, the channel, a pipe that tells it to go on, and the Landlock
 # ruleset that it then enters.
-_CHANNEL, _GO, _MOST = 3, 4, 6
+_CHANNEL, _PIPE, _MOST = 3, 4, 6
 
 
 class Birth:
@@ -117,12 +117,13 @@ def be_child(birth: Birth) -> NoReturn:
         linux.gain_no_capabilities()  # before the fork, so that the guest need not do it again
         go_read, go_write = os.pipe()
 
-        def be_guest(ends: List[int], rules: int, go: int = -1) -> NoReturn:
-            _be_guest(birth, ends, rules, go, has_cgroup_namespaces)
+        def be_guest(ends: List[int], rules: int, ready: int) -> NoReturn:
+            _be_guest(birth, ends, rules, ready, has_cgroup_namespaces, waits=False)
 
         first = os.fork()
         if first == 0:
-            be_guest([birth.stdout, birth.stderr, birth.channel], rules, go_read)
+            ends = [birth.stdout, birth.stderr, birth.channel]
+            _be_guest(birth, ends, rules, go_read, has_cgroup_namespaces, waits=True)
         kept = [birth.control, proc, go_write, trees, rules, *machine.descriptors, *birth.groups.values(), *late]
         _keep_only([descriptor for descriptor in kept if descriptor >= 0])
         linux.set_dumpable(False)
@@ -170,13 +171,19 @@ def _join_groups(birth: Birth, has_cgroup_namespaces: bool) -> None:
         linux.unshare(linux.CLONE_NEWCGROUP)
 
 
-def _be_guest(birth: Birth, ends: List[int], rules: int, go: int, has_cgroup_namespaces: bool) -> NoReturn:
-    """Go on as a guest behind all walls; without `go` behind Landlock too, which else follows when the run begins."""
+def _be_guest(
+    birth: Birth, ends: List[int], rules: int, pipe: int, has_cgroup_namespaces: bool, waits: bool
+) -> NoReturn:
+    """Go on as a guest behind all walls.
+
+    One that `waits` until the pipe tells it to go on enters Landlock then; another does so now, and tells by the pipe
+    that all walls stand.
+    """
     try:
         linux.set_name("actbox-guest")
         _join_groups(birth, has_cgroup_namespaces)
         null = os.open("/dev/null", os.O_RDONLY)
-        own = [descriptor for descriptor in (null, *ends, go, rules) if descriptor >= 0]
+        own = [descriptor for descriptor in (null, *ends, pipe, rules) if descriptor >= 0]
         for number, descriptor in enumerate(_out_of_the_way(own)):
             os.dup2(descriptor, number, inheritable=number < _CHANNEL)
         linux.close_range(len(own))
@@ -187,13 +194,15 @@ def _be_guest(birth: Birth, ends: List[int], rules: int, go: int, has_cgroup_nam
         linux.set_no_new_privs()
         seccomp.install(birth.filter_program)
         last = len(own) - 1 if rules >= 0 else rules
-        if go < 0:
+        if not waits:
             landlock.enter(last)
+            os.write(_PIPE, b"x")
+            os.close(_PIPE)
     except BaseException as error:
         _give_up(error)
-    if go < 0:
+    if not waits:
         guest.main(_CHANNEL)
-    guest.main(_CHANNEL, _GO, lambda: _enter(last))
+    guest.main(_CHANNEL, _PIPE, lambda: _enter(last))
 
 
 def _enter(rules: int) -> None:
@@ -232,7 +241,7 @@ def _live(
     trees: int,
     rules: int,
     proc: int,
-    be_guest: Callable[[List[int], int], NoReturn],
+    be_guest: Callable[[List[int], int, int], NoReturn],
 ) -> NoReturn:
     """Wait for a run, attach its mounts, let the guest go on, and watch until the guest has ended."""
     late = [path for path, _ in birth.late]

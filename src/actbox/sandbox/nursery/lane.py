@@ -9,6 +9,7 @@ again around each guest.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -28,6 +29,10 @@ _OWN = ("/tmp", "/dev/shm")
 # The part of the memory limit that may stay charged to the control group after a run: files of the workspace, names.
 _MOST_LEFT = 64
 _LONGEST_TEXT = 4096
+# Of this network: the packets, and the labels of flows, which outlive their sockets.
+_COUNTS = ("dev", "ip6_flowlabel")
+_LONGEST_BIRTH_MS = 2000
+_USED_UP = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM)
 _LAST_PID = "sys/kernel/ns_last_pid"
 # Counters that only grow, by the name of the group's file: a limit was met, or the group was made to wait.
 _MET = {"memory_events": b"oom_kill ", "pids_events": b"max ", "cpu_stat": b"nr_throttled "}
@@ -54,13 +59,13 @@ class Lane:
         watcher: Watcher,
         request: Dict[str, Any],
         rules: int,
-        be_guest: Callable[[List[int], int], NoReturn],
+        be_guest: Callable[[List[int], int, int], NoReturn],
     ) -> None:
         """Note how things are now, before any program has run.
 
         `proc` is a full `/proc`, `readable` are the host directories that the root shows, `request` is the first run's,
         `rules` its Landlock ruleset. `be_guest` goes on as a guest, behind all walls, with the descriptors of its
-        standard output and error and its channel.
+        standard output and error and its channel, the ruleset, and a pipe into which it writes when all walls stand.
         """
         self._control = control
         self._readable = readable
@@ -70,7 +75,11 @@ class Lane:
         self._be_guest = be_guest
         self._last_pid = os.open(_LAST_PID, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
         self._sockets = os.open("self/net/sockstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
-        self._packets = os.open("self/net/dev", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+        self._counts = [
+            os.open("self/net/" + name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+            for name in _COUNTS
+            if os.access("self/net/" + name, os.R_OK, dir_fd=proc)
+        ]
         self._mounts = os.open("self/mounts", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
         self._groups = groups
         self._network = self._look_at_network()
@@ -78,12 +87,19 @@ class Lane:
         self._mount_events = select.poll()
         self._mount_events.register(self._mounts, select.POLLPRI)
         self._mount_events.poll(0)  # those until now
-        self._touched = linux.watch_folders(*_OWN)
+        self._touched = _watch_own()
+        self._was_alone = False
+        """True once all processes of the last run were ended, and there were none but its guest."""
+
+    def clear(self) -> None:
+        """End everything but this process. The guest itself has been reaped."""
+        self._was_alone = _is_alone()
 
     def next_guest(self) -> int:
         """Make a guest for the next run, and give it to the host; return its process id.
 
-        The sandbox ends, with the reason for the host, if anything is not as it was at birth.
+        The sandbox ends, with the reason for the host, if anything is not as it was at birth, and if the guest cannot
+        be walled in.
         """
         reason = self._difference()
         if reason:
@@ -92,23 +108,32 @@ class Lane:
         if self._has_read(self._touched):
             self._mount_anew()
         self._watcher.begin_anew()
+        self._watcher.machine.begin(**self._request["machine"])
         channel, their_channel = socket.socketpair()
         stdout, their_stdout = os.pipe()
         stderr, their_stderr = os.pipe()
+        ready, their_ready = os.pipe()
         os.pwrite(self._last_pid, b"1", 0)
         guest = os.fork()
         if guest == 0:
-            self._be_guest([their_stdout, their_stderr, their_channel.fileno()], self._rules)
+            self._be_guest([their_stdout, their_stderr, their_channel.fileno()], self._rules, their_ready)
+        for descriptor in (their_channel.detach(), their_stdout, their_stderr, their_ready):
+            os.close(descriptor)
+        is_ready = select.poll()
+        is_ready.register(ready, select.POLLIN)
+        if not is_ready.poll(_LONGEST_BIRTH_MS) or not os.read(ready, 1):
+            raise OSError(errno.ECHILD, "the next guest could not be walled in")
         ours = [channel.detach(), stdout, stderr]
         self._control.say({"guest": guest}, ours)
-        for descriptor in (*ours, their_channel.detach(), their_stdout, their_stderr):
+        for descriptor in (*ours, ready):
             os.close(descriptor)
         return guest
 
     def _difference(self) -> str:
         """Return what is not as it was at birth; "" if nothing is."""
-        if not _is_alone():
+        if not (self._was_alone and _is_alone()):
             return "processes"
+        self._was_alone = False
         if self._look_at_network() != self._network:
             return "network"
         if self._mount_events.poll(0):
@@ -123,9 +148,10 @@ class Lane:
         return ""
 
     def _look_at_network(self) -> List[bytes]:
-        """Return what the kernel counts of this network: its sockets, those of TCP that linger, and the packets."""
+        """Return what the kernel has of this network: its sockets, those of TCP that linger, packets, flow labels."""
         words = os.pread(self._sockets, _LONGEST_TEXT, 0).split()
-        return [words[words.index(name) + 1] for name in (b"used", b"tw")] + [os.pread(self._packets, _LONGEST_TEXT, 0)]
+        held = [words[words.index(name) + 1] for name in (b"used", b"tw")]
+        return held + [os.pread(file, _LONGEST_TEXT, 0) for file in self._counts]
 
     def _counter(self, name: str) -> int:
         file = self._groups.get(name, -1)
@@ -138,13 +164,14 @@ class Lane:
 
     def _mount_anew(self) -> None:
         """Replace `/tmp` and `/dev/shm` by empty ones, and the Landlock rules by rules about these."""
-        os.close(self._touched)
+        if self._touched >= 0:
+            os.close(self._touched)
         for place in _OWN:
             linux.umount(place, linux.MNT_DETACH)
         os.chdir("/")
         mount_own(self._request["tmp_mib"], self._request["inodes"])
         self._mount_events.poll(0)  # our own
-        self._touched = linux.watch_folders(*_OWN)
+        self._touched = _watch_own()
         if self._rules >= 0:
             os.close(self._rules)
             self._rules = landlock.standing_rules(self._readable, -1)
@@ -153,9 +180,19 @@ class Lane:
     @staticmethod
     def _has_read(watching: int) -> bool:
         try:
-            return bool(os.read(watching, _LONGEST_TEXT))
+            return watching < 0 or bool(os.read(watching, _LONGEST_TEXT))
         except BlockingIOError:
             return False
+
+
+def _watch_own() -> int:
+    """Watch `/tmp` and `/dev/shm`; return -1 where this user may have no more watches: then they count as touched."""
+    try:
+        return linux.watch_folders(*_OWN)
+    except OSError as error:
+        if error.errno not in _USED_UP:
+            raise
+        return -1
 
 
 def _is_alone() -> bool:

@@ -122,7 +122,7 @@ _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 0x1
 F_SETPIPE_SZ = 1031
-_EVERYTHING = 0xFFF  # IN_ALL_EVENTS
+_EVERYTHING_ONCE = 0xFFF | 1 << 31  # IN_ALL_EVENTS | IN_ONESHOT
 _EVERY_SIGNAL = b"\xff" * 128  # a `sigset_t` of the C library
 
 # By architecture, as `os.uname().machine` has it.
@@ -372,12 +372,15 @@ def receive_signals() -> int:
 def watch_folders(*folders: str) -> int:
     """Return a non-blocking descriptor (inotify) that is readable once anything was done in one of these directories.
 
-    Reading and opening the directory itself count too; what happens in directories below it does not.
+    Reading and opening the directory itself count too; what happens in directories below it does not. Only the first
+    event is told, so that nobody can fill the queue, whose memory is this process's.
     """
     watching = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
     try:
         for folder in folders:
-            _check(_libc.inotify_add_watch(watching, os.fsencode(folder), _EVERYTHING), "inotify_add_watch", folder)
+            _check(
+                _libc.inotify_add_watch(watching, os.fsencode(folder), _EVERYTHING_ONCE), "inotify_add_watch", folder
+            )
     except OSError:
         os.close(watching)
         raise

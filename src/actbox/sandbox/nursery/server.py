@@ -359,6 +359,8 @@ class _Nursery:
                 setattr(birth, name, theirs[-1])
             for name in ("stdout", "stderr"):
                 read, write = os.pipe2(os.O_CLOEXEC)
+                if self._identity.privileged:
+                    os.fchown(write, host_id, host_id)  # so that the guest can open it again, as `/dev/stdout`
                 ours.append(read)
                 theirs.append(write)
                 setattr(birth, name, write)

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     class Lane(Protocol):
         """The means to go on after a run: `nursery.lane.Lane`."""
 
+        def clear(self) -> None:
+            """End everything but this process."""
+
         def next_guest(self) -> int:
             """Make a guest for the next run, give it to the host, and return its process id; never returns if not."""
 
@@ -443,9 +446,13 @@ class OneGuest:
         """How the guest ended, if it said that it had told the host."""
 
     def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Interrupt or kill the guest, or make way for the next one, as the host asks."""
-        if op == "next":
+        """Interrupt or kill the guest, or end all that is left of it, or make the next one, as the host asks."""
+        if op == "clear":
             self._make_way()
+        elif op == "next":
+            if self.lane is None:
+                os._exit(0)
+            self._pid = self.lane.next_guest()
         elif self._pid:
             os.kill(self._pid, {"interrupt": signal.SIGINT, "end": signal.SIGKILL}[op])
         elif op == "end":  # the host heard nothing of what the guest said to have told it
@@ -471,7 +478,7 @@ class OneGuest:
         self._pid = 0
         if self.lane is None:
             os._exit(0)
-        self._pid = self.lane.next_guest()
+        self.lane.clear()
 
 
 def watch(
@@ -505,7 +512,7 @@ def watch(
                 continue
             _tell_ends(ended, guests, watcher, control, taken)
             guests.answer(op, *request)
-            if op == "next":
+            if op == "clear":
                 taken = is_held = False
         _tell_ends(ended, guests, watcher, control, taken)
         if taken and time.monotonic() >= next_look:

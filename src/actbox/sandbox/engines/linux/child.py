@@ -197,7 +197,7 @@ class Child(GuestProcess):
 
     def kill(self) -> None:
         with self._lock:
-            if self._end.ending is None:
+            if self._pidfd >= 0:
                 if self._begun and not self._killed and self.dismissed_ms is None:
                     self._used = used_below(self._pidfd)
                 with contextlib.suppress(ProcessLookupError):
@@ -224,7 +224,8 @@ class Child(GuestProcess):
     def close_own(self) -> None:
         """In a forked process, close the descriptors that are pid 1's, not a guest's."""
         self._control.close()
-        os.close(self._pidfd)
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
 
     def note(self, fact: dict[str, Any]) -> None:
         """Keep a fact about the sandbox until it has ended."""
@@ -283,8 +284,9 @@ class Child(GuestProcess):
     def _tell_end(self, ending: Ending) -> None:
         with self._lock:
             self._limit = ending.limit
-            self._end.tell(ending)
             os.close(self._pidfd)
+            self._pidfd = -1
+        self._end.tell(ending)  # whom this calls may need other locks
 
     def _find_ending(self) -> Ending:
         facts = self._facts()

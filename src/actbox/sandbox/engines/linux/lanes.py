@@ -63,13 +63,11 @@ class LaneGuest(GuestProcess):
         self._lane.child.end_first()
 
     def kill(self) -> None:
-        if not self.ended:  # else the lane may be another guest's by now
-            self._lane.child.kill()
+        self._lane.kill(self)
 
     def dismiss(self, used_ms: float) -> bool:
-        if not self._lane.may_go_on():
+        if not self._lane.end_run(self):
             return self._lane.child.dismiss(used_ms)
-        self.is_over = True
         self._lane.debt.end(Ending(), used_ms)
         return True
 
@@ -98,12 +96,26 @@ class Lane:
         self._fresh: LaneGuest | None = None
         child.hear_when_read(self._hear)
 
-    def may_go_on(self) -> bool:
-        """Return whether another guest may follow."""
-        return self._runs < _MOST_RUNS and self._lanes.is_open and not self.child.stale
+    def kill(self, guest: LaneGuest) -> None:
+        """End the lane, unless it is another guest's by now."""
+        with self._lanes.lock:
+            if guest is self.guest and not guest.ended:
+                self.child.kill()
+
+    def end_run(self, guest: LaneGuest) -> bool:
+        """Have pid 1 end all that is left of a guest's run; return false if no other guest can follow."""
+        with self._lanes.lock:
+            if self._runs >= _MOST_RUNS or not self._lanes.has(self) or self.child.stale:
+                return False
+            guest.is_over = True
+        try:
+            self.child.tell("clear")
+        except SandboxUnavailable:
+            self.child.kill()
+        return True
 
     def go_on(self) -> None:
-        """Ask pid 1 to end what is left of the run, and to make the next guest."""
+        """Ask pid 1 for the next guest."""
         self._runs += 1
         self.asked_at = time.monotonic()
         try:
@@ -138,7 +150,8 @@ class Lane:
     def _hear(self, fact: dict[str, Any], descriptors: list[int]) -> None:
         if "guest" in fact:
             channel, stdout, stderr = descriptors
-            self._fresh = LaneGuest(self, socket.socket(fileno=channel), stdout, stderr)
+            with self._lanes.lock:
+                self._fresh = LaneGuest(self, socket.socket(fileno=channel), stdout, stderr)
             self.guest.end.tell(Ending())
             return
         if "left" in fact:
@@ -162,7 +175,8 @@ class Lanes:
     def __init__(self, debt: Debt) -> None:
         self.is_open = True
         self._debt = debt
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held before the locks of a lane's `Child`, never after."""
         self._all: set[Lane] = set()
         self._idle: deque[Lane] = deque()
         """The lanes without a run, the one that was asked first for its next guest in front."""
@@ -173,9 +187,13 @@ class Lanes:
         """True if there may be no more lanes."""
         return len(self._all) >= MOST_LANES
 
+    def has(self, lane: Lane) -> bool:
+        """Return whether a lane has not ended, and may go on."""
+        return self.is_open and lane in self._all
+
     def begin_one(self, child: Child) -> LaneGuest:
         """Make a lane of a sandbox whose first run has begun; return its guest."""
-        with self._lock:
+        with self.lock:
             lane = Lane(self, child, self._debt)
             self._all.add(lane)
         child.when_buried(lane.buried)
@@ -183,7 +201,7 @@ class Lanes:
 
     def take_ready(self) -> LaneGuest | None:
         """Return a fresh guest that is ready, or `None`."""
-        with self._lock:
+        with self.lock:
             for _ in range(len(self._idle)):
                 lane = self._idle.popleft()
                 guest = None if lane.child.stale else lane.take()
@@ -198,13 +216,13 @@ class Lanes:
 
     def expect(self, lane: Lane) -> None:
         """Note that a lane will soon have its next guest."""
-        with self._lock:
-            if self.is_open and lane in self._all:
+        with self.lock:
+            if self.has(lane):
                 self._idle.append(lane)
 
     def last_of(self, lane: Lane) -> tuple[LaneGuest, LaneGuest | None]:
         """Remove a lane that has ended; return its latest run's guest, and the one that no run has taken."""
-        with self._lock:
+        with self.lock:
             self._all.discard(lane)
             if lane in self._idle:
                 self._idle.remove(lane)
@@ -212,7 +230,7 @@ class Lanes:
 
     def relax(self, least: int) -> None:
         """After some time in which there were enough lanes, end one that is idle, down to `least`."""
-        with self._lock:
+        with self.lock:
             if len(self._idle) <= least or time.monotonic() - self._last_want < _QUIET_SECONDS:
                 return
             lane = self._idle.popleft()
@@ -220,7 +238,7 @@ class Lanes:
 
     def close(self) -> None:
         """End all lanes."""
-        with self._lock:
+        with self.lock:
             self.is_open = False
             self._idle.clear()
             lanes = list(self._all)
@@ -229,7 +247,7 @@ class Lanes:
 
     def leave_to_parent(self) -> None:
         """In a forked process, drop the lanes, which belong to the parent."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.is_open = False
         for lane in self._all:
             lane.leave_to_parent()
