@@ -110,8 +110,6 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "capabilities kept under root": {"namespaces": ("allow itself to set groups",)},
     "lanes not looked at": {
         "lanes": (
-            "leave a process",
-            "leave a process that forks for ever",
             "leave a file in /tmp",
             "leave a file in shared memory",
             "leave the mode of /tmp changed",
@@ -120,6 +118,7 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "leave a connection that lingers",
             "leave packets that were counted",
             "leave packets that were counted in the second protocol",
+            "leave the label of a flow",
             "come to its end at each instant of the handover",
             "have fewer walls as a later guest",
             "be in one place with a run at the same time",
