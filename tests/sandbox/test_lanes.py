@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,6 +222,29 @@ if os.fork() == 0:
             assert (await box.run(lie)).success
             (lane,) = [lane for lane in lanes_of(box)._all if lane.guest.is_over]
             await until(lambda: not used._descendants(used._pid_of(lane.child._pidfd)))
+
+
+async def test_a_lane_keeps_nothing_of_a_run_that_is_over() -> None:
+    class Held:
+        def answer(self) -> int:
+            """Return a number."""
+            return 1
+
+    async def a_run(box: Sandbox) -> weakref.ref[Held]:
+        held = Held()
+        assert (await box.run("answer()", tools=[held.answer])).value == 1
+        return weakref.ref(held)
+
+    async with actbox.open_sandbox("linux") as box:
+        for _ in range(2):
+            of_the_run = await a_run(box)
+            assert lanes_of(box)._all
+
+            def is_gone() -> bool:
+                gc.collect()
+                return of_the_run() is None  # noqa: B023
+
+            await until(is_gone)
 
 
 async def test_the_end_of_a_lane_is_told_without_a_lock() -> None:

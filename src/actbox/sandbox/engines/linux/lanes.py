@@ -108,6 +108,7 @@ class Lane:
             if self._runs >= _MOST_RUNS or not self._lanes.has(self) or self.child.stale:
                 return False
             guest.is_over = True
+        guest.end.forget()  # the run itself, which may hold much
         try:
             self.child.tell("clear")
         except SandboxUnavailable:
@@ -235,6 +236,14 @@ class Lanes:
                 return
             lane = self._idle.popleft()
         lane.child.kill()
+
+    def drain(self) -> None:
+        """End the lanes that have no run."""
+        with self.lock:
+            idle = list(self._idle)
+            self._idle.clear()
+        for lane in idle:
+            lane.child.kill()
 
     def close(self) -> None:
         """End all lanes."""

@@ -263,6 +263,8 @@ class Stock:
         """Dispose of everything made ahead; the next run has it made anew."""
         for pool in self._pools():
             pool.drain()
+        for lanes in list(self.lanes):
+            lanes.drain()
         for workspace in list(self._workspaces):
             workspace.drain()
 
