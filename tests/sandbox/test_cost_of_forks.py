@@ -24,7 +24,8 @@ from tests.conftest import engine_check
 from tests.waiting import until
 
 # Some 370 to its answer, measured; each is a page that the copy has written to, or that it has read from a file.
-_FAULTS_OF_A_COPY = 450
+# Counted on CPython 3.13 and 3.11, with a tenth more; where objects are not immortal, each that is read is written to.
+_FAULTS_OF_A_COPY = 450 if (3, 12) <= sys.version_info[:2] <= (3, 13) else 700
 _HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
 
 
