@@ -59,16 +59,25 @@ _IN_TRANSIT = (
     "    other.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
 )
 _WORD = "thalassocracy-of-run-one"
-_SEARCH = (
-    "found = []\n"
-    "for line in open('/proc/self/maps').readlines():\n"
-    "    first, last = (int(x, 16) for x in line.split()[0].split('-'))\n"
-    "    if line.split()[1][0] == 'r' and not line.rstrip().endswith(('[vvar]', '[vvar_vclock]', '[vsyscall]')):\n"
-    "        with open('/proc/self/mem', 'rb', 0) as memory:\n"
-    "            memory.seek(first)\n"
-    f"            if {_WORD[::-1]!r}.encode() in memory.read(last - first)[::-1]: found.append(line)\n"
-    "verdict(bool(found), found)"
-)
+
+
+def _search(word: str) -> str:
+    """Return a program that looks for a word in its own memory, without ever making a copy of it there.
+
+    The program has each byte of the word raised by one, and compares memory of which it has raised each byte.
+    """
+    raised = bytes(byte + 1 for byte in word.encode())
+    return (
+        "found = []\nraise_all = bytes((byte + 1) % 256 for byte in range(256))\n"
+        "for line in open('/proc/self/maps').readlines():\n"
+        "    first, last = (int(x, 16) for x in line.split()[0].split('-'))\n"
+        "    if line.split()[1][0] == 'r' and not line.rstrip().endswith(('[vvar]', '[vvar_vclock]', '[vsyscall]')):\n"
+        "        with open('/proc/self/mem', 'rb', 0) as memory:\n"
+        "            memory.seek(first)\n"
+        f"            if {raised!r} in memory.read(last - first).translate(raise_all): found.append(line)\n"
+        "verdict(bool(found), found)"
+    )
+
 
 _RESIDUE: dict[str, tuple[str, str]] = {
     "leave a process": (
@@ -182,14 +191,14 @@ _RESIDUE: dict[str, tuple[str, str]] = {
         "import json, builtins\nverdict(hasattr(json, 'left') or hasattr(builtins, 'left'))",
     ),
     "leave a folder to work in": ("import os\nos.chdir('/tmp')", "verdict(os.getcwd() != '/workspace', os.getcwd())"),
-    "leave what it said in memory": (f"word = {_WORD!r}\nprint(word)\nword", _SEARCH),
+    "leave what it said in memory": (f"word = {_WORD!r}\nprint(word)\nword", _search(_WORD)),
     "leave its name in memory": (
         f"import ctypes, time\nctypes.CDLL(None).prctl(15, {_WORD[:15]!r}.encode())\ntime.sleep(0.2)",
-        _SEARCH.replace(repr(_WORD[::-1]), repr(_WORD[:15][::-1])),
+        _search(_WORD[:15]),
     ),
     "leave the name of an open file in memory": (
         f"import os, time\nheld = open('/workspace/{_WORD}', 'w')\nos.remove(held.name)\ntime.sleep(0.2)",
-        _SEARCH,
+        _search(_WORD),
     ),
     "fill the memory that is counted": (
         "held = open('/dev/shm/big', 'wb')\nheld.write(bytes(40 << 20))",
