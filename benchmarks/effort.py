@@ -16,7 +16,7 @@ class Effort:
     crowd: int
     """How many sandboxes are alive at once."""
     fan_out: int
-    """How many sandboxes a fan-out asks for at once."""
+    """The number of sandboxes that a fan-out asks for at once."""
     output_mib: int
     repeats: int
     """For what takes a second or more."""

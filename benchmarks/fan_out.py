@@ -32,7 +32,7 @@ _SETTLE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Job:
-    """What each sandbox of a fan-out does, and the targets for all of it and for the processor time of each."""
+    """The program of each sandbox of a fan-out, and the targets for all of it and for the processor time of each."""
 
     library: str
     task: Task

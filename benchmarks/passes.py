@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent / "results" / "passes"
 
 @dataclass(frozen=True)
 class Found:
-    """What a pass found about one subject: its rows, or why there are none, and the verdict on the machine meanwhile.
+    """The findings of a pass about one subject: its rows, or why there are none, and the verdict on the machine.
 
     `failure` is the error of a measurement; `absent` is the reason why an engine does not work on that machine.
     """
@@ -27,7 +27,7 @@ class Found:
     failure: str = ""
     absent: str = ""
     seconds: float | None = None
-    """How long the measurement took."""
+    """The duration of the measurement."""
 
 
 @dataclass

@@ -23,7 +23,7 @@ MOST_BUSY = 0.1
 MOST_STEAL = 0.02
 """Share of the processors' time that the hypervisor gave to other machines."""
 MOST_SPREAD = 1.15
-"""How many times as long as the fastest turn of the loop the median turn took."""
+"""The duration of the loop's median turn, in durations of its fastest turn."""
 
 _IDLE_SECONDS = 1.0
 _MOST_FADING_SECONDS = 180
@@ -33,7 +33,7 @@ _SPIN_TURNS = 200_000  # some 5 to 10 ms, longer than a time slice of another pr
 
 @dataclass(frozen=True)
 class Conditions:
-    """What was seen of the machine around one subject. Shares are of the time of all processors."""
+    """The state of the machine around one subject. Shares are of the time of all processors."""
 
     processors: int
     load: float
@@ -43,7 +43,7 @@ class Conditions:
     """The fastest turn of the loop: figures of two dates can be compared where these are alike."""
     spread: float
     throttled: int
-    """How often the kernel stopped this process's cgroup because of a quota, or slowed a hot processor down."""
+    """The number of times that the kernel stopped this process's cgroup for a quota, or slowed a hot processor down."""
 
     def reasons(self) -> list[str]:
         """Return why there is no verdict on figures that were measured so; empty for a quiet machine."""
@@ -68,7 +68,7 @@ def load_reason(load: float, processors: int) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether figures may be judged. `reasons` say why not; `conditions` are what was seen of the machine."""
+    """The verdict on a machine's figures. `reasons` say why none may be judged; `conditions` are what was seen."""
 
     reasons: tuple[str, ...] = ()
     conditions: Mapping[str, Any] | None = None

@@ -21,7 +21,7 @@ from tests.sandbox.system_calls import SYSTEM_CALLS, samples_of
 TABLE: Final = Path(__file__).with_suffix(".md")
 KINDS: Final = (SYSTEM_CALLS, FAULTS, WAKE_UPS, PYTHON_CALLS)
 SLACK: Final = {SYSTEM_CALLS: (0.1, 2), FAULTS: (0.05, 15), WAKE_UPS: (0.5, 1), PYTHON_CALLS: (0.05, 2)}
-"""How much more than in the table is allowed of each kind: a share of the figure, and a number."""
+"""The slack of each kind: a share of the table's figure, and a number, that a count may be above it."""
 
 Figures = dict[tuple[str, str, str], int]
 """Counts by operation, process and kind. A figure that is not there is 0."""

@@ -38,12 +38,12 @@ MARK: Final = "/actbox-budgets/"
 """The path in a marking system call begins with this; the kind of mark and the operation follow."""
 
 Sample = dict[str, dict[str, int]]
-"""How much a process or thread spent once: process, kind, count."""
+"""The counts of one sample: process, kind, count."""
 
 _SOURCE = str(Path(actbox.__file__).parent)
 _CALLS = 20
 _SECONDS = 60
-"""How long other processes may take to fall asleep."""
+"""The time that other processes may take to fall asleep."""
 
 
 # The meters
@@ -53,7 +53,7 @@ class Meter(ABC):
     """Takes samples: of the event loop's thread from `begin` to `end`, of all others from `begin` to `settle`."""
 
     times = 12
-    """How often an operation is done that a program of its own does not repeat."""
+    """The repetitions of an operation that a program of its own does not repeat."""
 
     def __init__(self) -> None:
         self.operation = self._begun = ""

@@ -38,7 +38,7 @@ def samples_of(log: Iterable[str]) -> dict[str, list[Sample]]:
     calls: Counter[str] = Counter()
     loop_has_ended = False
     before_listing: dict[str, int] = {}
-    """How many calls each pid 1 had made when it last listed its processes."""
+    """The number of calls that each pid 1 had made when it last listed its processes."""
     checking: set[str] = set()
     for line in lines:
         if mark := _MARK.search(line):

@@ -42,7 +42,7 @@ async def box() -> AsyncIterator[Sandbox]:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[ThreadCalls]:
-    """What each run of the test has of these calls."""
+    """The calls of these kinds in each run of the test."""
     made: list[ThreadCalls] = []
 
     def make(*given: Any) -> ThreadCalls:

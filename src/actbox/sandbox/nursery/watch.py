@@ -443,7 +443,7 @@ class OneGuest:
         self.lane: Lane | None = None
         """Set with the first run if the sandbox may go on after it."""
         self._ended: dict[str, Any] = {}
-        """How the guest ended, if it said that it had told the host."""
+        """The end of the guest, if it said that it had told the host."""
 
     def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
         """Interrupt or kill the guest, or end all that is left of it, or make the next one, as the host asks."""
