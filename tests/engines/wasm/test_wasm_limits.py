@@ -175,8 +175,14 @@ async def test_files_and_folders_with_nothing_in_them_fill_a_workspace_too(progr
         assert (await box.run("1 + 1")).value == 2
 
 
+async def test_a_disk_that_takes_long_to_look_at_is_looked_at_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wasm_program, "_REST", 1e9)
+    result = await _run("import os\nfor n in range(400): os.mkdir(str(n))", workspace_mib=1)
+    assert result.error is not None and result.error.limit == "workspace_mib"
+
+
 @pytest.mark.slow
-async def test_a_disk_that_takes_long_to_look_at_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_takes_long_to_look_at_holds_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     def slowly(most: int, *folders: str) -> int:
         time.sleep(0.5)
         return most

@@ -176,6 +176,7 @@ class WasmProgram:
 
     def on_end(self, report: Mapping[str, Any], is_over: bool) -> None:
         """Handle the end of a program that ended by itself."""
+        self._next_look = 0.0  # however long the one before took, the last look is made
         if not self._limit and self._is_disk_full(look=True):
             self._limit = "workspace_mib"
         self._say_rest()
