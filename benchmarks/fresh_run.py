@@ -95,13 +95,19 @@ async def beside_another_way(
 
 async def other_ways(box: actbox.Sandbox, effort: Effort) -> list[Row]:
     """Compare ways to run the same program: a row for each."""
-    with actbox.sync.open_sandbox("linux") as sync_box:
+    ordinary = run_in(box, PLAIN)
+    async with actbox.open_sandbox("linux", policy=actbox.Policy(namespaces="run")) as apart:
+        with actbox.sync.open_sandbox("linux") as sync_box:
 
-        async def call() -> None:
-            PLAIN.check(answer(sync_box.run(PLAIN.code)))
+            async def call() -> None:
+                PLAIN.check(answer(sync_box.run(PLAIN.code)))
 
-        ordinary = run_in(box, PLAIN)
-        return [await beside_another_way("by `actbox.sync`", call, "actbox, async", ordinary, _SYNC_TARGET, effort)]
+            by_sync = await beside_another_way(
+                "by `actbox.sync`", call, "actbox, async", ordinary, _SYNC_TARGET, effort
+            )
+        anew = run_in(apart, PLAIN)
+        by_lane = await beside_another_way("in a lane", ordinary, "in namespaces of its own", anew, Target(), effort)
+    return [by_sync, by_lane]
 
 
 async def measure(effort: Effort) -> list[Row]:
