@@ -29,6 +29,7 @@ import actbox
 from actbox import Sandbox
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.used import _pid_of
+from actbox.sandbox.guest.main import SOON_MS
 
 LOOP, THREADS, NURSERY, PID_1, GUEST = "event loop", "other threads", "nursery", "pid 1", "guest"
 FAULTS, WAKE_UPS, PYTHON_CALLS = "page faults", "wake-ups", "Python calls"
@@ -170,11 +171,11 @@ class Marks(Meter):
 
 async def run(box: Sandbox, meter: Meter) -> None:
     for _ in range(meter.times):
-        await all_asleep()
+        await all_ready()
         meter.begin()
         result = await box.run("print(1+1)")
         meter.end()
-        await all_asleep()
+        await all_ready()
         meter.settle()
         assert result.stdout == "2\n", result
 
@@ -330,6 +331,13 @@ async def all_asleep() -> None:
             if now == before and all(each.asleep for each in now.values()):
                 return
             before = now
+
+
+async def all_ready() -> None:
+    """Wait as `all_asleep` does, and until the waiting guest has rehearsed, for which it first waits some time itself."""
+    await all_asleep()
+    await asyncio.sleep(2 * SOON_MS / 1000)
+    await all_asleep()
 
 
 def main() -> None:

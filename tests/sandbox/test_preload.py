@@ -70,6 +70,28 @@ async def test_a_module_that_cannot_be_preloaded_is_named_and_left_out(
         stock.close_all()
 
 
+async def test_a_preloaded_module_changes_neither_signals_nor_streams(modules: Path) -> None:
+    (modules / "changes_much.py").write_text(
+        "import io, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGTERM, lambda *args: None)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+        "sys.stdin = sys.stdout = sys.stderr = io.StringIO()\n"
+    )
+    program = (
+        "import signal, sys\n"
+        "print('printed', sys.stdout.seekable(), sys.stdin.read(), file=sys.stderr)\n"
+        "[signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGTERM),"
+        " [*signal.pthread_sigmask(signal.SIG_BLOCK, [])]]"
+    )
+    try:
+        async with actbox.open_sandbox("linux", policy=Policy(preload=("changes_much",))) as box:
+            for result in (await box.run(program), await box.run(program)):  # of a new sandbox, and of a lane
+                assert (result.stderr, result.value) == ("printed False \n", [True, 0, []])
+    finally:
+        stock.close_all()
+
+
 async def test_every_program_is_told_of_a_module_that_is_not_there_and_no_command() -> None:
     try:
         async with actbox.open_sandbox("linux", policy=Policy(preload=("no_such_module",))) as box:

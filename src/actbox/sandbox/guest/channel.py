@@ -148,6 +148,10 @@ class HostChannel:
             for message in self._reader.feed(data):
                 return message
 
+    def is_written_to(self, milliseconds: int) -> bool:
+        """Return whether the first message has come, or comes within this time, or the host has disconnected."""
+        return bool(self._readable.poll(milliseconds))
+
     def hand_over(self) -> None:
         """Keep the channel open across `execve`, with its descriptor number."""
         os.set_inheritable(self._fd, True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Reference = Callable[[], Optional[Any]]
 
+_FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 # The most characters of each text in a shortened result; they take at most six times as many bytes.
 _SHORT_TEXT = 2_000
 
@@ -74,10 +75,13 @@ def flush_all(frozen: Sequence[Reference] = ()) -> List[Reference]:
     `frozen` are the files that the collector no longer lists, since `gc.freeze`.
     """
     files = {id(file): file for file in (reference() for reference in frozen) if file is not None}
-    for held in gc.get_objects():
-        # By type(), because reading an object's `__class__` may run the program's code.
-        if issubclass(type(held), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
-            files[id(held)] = held
+    # By type() and id(), because an object's `__class__` and the hash of its type may be the program's code.
+    present = gc.get_objects()
+    types = list(map(type, present))
+    known = dict(zip(map(id, types), types))  # noqa: B905 (there is none before CPython 3.10)
+    wanted = {number for number, kind in known.items() if issubclass(kind, _FILES)}
+    if wanted:
+        files.update((id(held), held) for held in present if id(type(held)) in wanted)
     for file in files.values():
         _flush(file)
     flush_output()

@@ -39,8 +39,8 @@ def apply_limits(limits: Dict[str, Union[int, float]], used_bytes: int) -> None:
 def set_oom_score(score: int) -> None:
     """Set how soon the kernel kills this process for lack of memory: 1000 is first of all, 0 is by its size."""
     try:
-        with open(_OOM_SCORE, "w") as file:
-            file.write(str(score))
+        with open(_OOM_SCORE, "wb", buffering=0) as file:
+            file.write(b"%d" % score)
     except OSError:
         pass  # not Linux, or not permitted
 
@@ -57,8 +57,8 @@ def read_oom_score() -> int:
 def data_bytes() -> int:
     """Return this process's memory of the kind that `RLIMIT_DATA` counts, in bytes; 0 if it cannot be read."""
     try:
-        with open("/proc/self/status", "rb") as file:
-            for line in file:
+        with open("/proc/self/status", "rb", buffering=0) as file:
+            for line in file.read().splitlines():
                 if line.startswith(b"VmData:"):
                     return int(line.split()[1]) * 1024
     except OSError:

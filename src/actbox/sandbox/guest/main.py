@@ -10,6 +10,7 @@ import gc
 import io
 import os
 import resource
+import signal
 import socket
 import sys
 import time
@@ -27,7 +28,7 @@ from .program import Compiled, compile_program, import_from, new_main, run_in, s
 from .randomness import reseed
 from .rehearsal import rehearse
 from .session import serve_session
-from .signals import reset_signals
+from .signals import reset_handlers, unblock_signals
 from .spare_descriptors import SpareDescriptors
 from .spawned import let_children_import, note_tools
 from .tools import bind_tools, bind_types
@@ -39,24 +40,31 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, NoReturn, Optional
 
+# A guest that gets its program sooner is one of many in a row, and the processor has better to do than to rehearse.
+SOON_MS = 5
 
-def main(descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: None) -> NoReturn:
+
+def main(
+    descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: None, is_prepared: bool = False
+) -> NoReturn:
     """Serve one run over the channel at `descriptor`, and end the process.
 
     All preparation that needs no message is done before the first one comes, so that a waiting guest has little left to
     do. `go` is a pipe that tells when the run's files and mounts are ready; -1 if they are from the start. `enclose` is
-    called after that, before any code of the program runs.
+    called after that, before any code of the program runs. `is_prepared` is true if this process was forked from one
+    that called `prepare`.
     """
-    reset_signals()
+    if is_prepared:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    else:
+        prepare()
+    unblock_signals()
     sock = socket.socket(fileno=descriptor)
     channel = HostChannel(sock, wire_limit_until_told())
-    own_streams()
     reseed()
-    fork_by_default()
-    let_children_import()
-    keep_guest_out_of_warnings()
     os.register_at_fork(after_in_child=channel.leave_to_parent)
-    rehearse()
+    if not channel.is_written_to(SOON_MS):
+        rehearse()
     gc.freeze()
     used_bytes = data_bytes()
     try:
@@ -69,6 +77,19 @@ def main(descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: No
         enclose()
 
     serve(channel, message, used_bytes, wait)
+
+
+def prepare() -> None:
+    """Set what is the same for every guest, in the guest or once in the process that forks guests.
+
+    Standard output and error must be pipes if the guests' are, because Python's streams note whether they can seek. A
+    process that forks guests may change its signal handlers afterwards, if its children set them back.
+    """
+    reset_handlers()
+    own_streams()
+    fork_by_default()
+    let_children_import()
+    keep_guest_out_of_warnings()
 
 
 def wire_limit_until_told() -> int:

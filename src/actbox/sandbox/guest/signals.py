@@ -12,6 +12,17 @@ def reset_signals() -> None:
     Otherwise a thread that blocks `SIGINT`, or a shell that ignores it for a background job, would keep programs, and
     their children, from ever being interrupted.
     """
+    reset_handlers()
+    unblock_signals()
+
+
+def unblock_signals() -> None:
+    """Let all signals arrive, those that have come already too."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def reset_handlers() -> None:
+    """Set each signal to Python's default handling."""
     for number in range(1, signal.NSIG):
         # Python ignores two of its own: a broken pipe and a file that grows too long raise exceptions.
         if number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ):
@@ -20,4 +31,3 @@ def reset_signals() -> None:
         if signal.getsignal(number) is not usual:
             with contextlib.suppress(OSError, ValueError):  # the C library reserves a few
                 signal.signal(number, usual)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())

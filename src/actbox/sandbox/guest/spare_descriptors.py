@@ -23,14 +23,17 @@ class SpareDescriptors:
 
     def __init__(self) -> None:
         self._held: List[int] = []
+        self._file = os.stat(os.devnull)
 
     def __enter__(self) -> None:
         self._release()  # the last block may have been interrupted at its very end
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         count = _COUNT if limit == resource.RLIM_INFINITY else min(_COUNT, limit // _SHARE)
         try:
-            while len(self._held) < count:
+            if count:
                 self._held.append(os.open(os.devnull, os.O_RDONLY))
+            while len(self._held) < count:
+                self._held.append(os.dup(self._held[0]))
         except OSError:
             pass  # an earlier program of a session has left too few
 
@@ -42,7 +45,7 @@ class SpareDescriptors:
             descriptor = self._held.pop()
             try:
                 # A program may have closed it, and its number may be another file's now.
-                if os.path.samestat(os.fstat(descriptor), os.stat(os.devnull)):
+                if os.path.samestat(os.fstat(descriptor), self._file):
                     os.close(descriptor)
             except OSError:
                 pass  # the program has closed it

@@ -201,8 +201,8 @@ def _be_guest(
     except BaseException as error:
         _give_up(error)
     if not waits:
-        guest.main(_CHANNEL)
-    guest.main(_CHANNEL, _PIPE, lambda: _enter(last))
+        guest.main(_CHANNEL, is_prepared=True)
+    guest.main(_CHANNEL, _PIPE, lambda: _enter(last), is_prepared=True)
 
 
 def _enter(rules: int) -> None:

@@ -17,6 +17,7 @@ import socket
 import sys
 
 from ..guest.beneath import open_folder
+from ..guest.main import prepare
 from ..guest.rehearsal import rehearse
 from . import linux, seccomp
 from .attach import SHARED
@@ -85,7 +86,7 @@ class _Nursery:
     def serve(self) -> None:
         # A descriptor that becomes readable when a child ends, so that one poll() waits for both.
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        _hear_of_ends()
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
@@ -190,6 +191,7 @@ class _Nursery:
             return {"left_threads": True}, []
         if not trusted:
             _import_from(packages, runs_pth)
+        _prepare_guests()
         _rehearse(_REHEARSALS_AT_FIRST)
         os.environ.clear()
         os.environ.update(variables)  # here, so that no guest does it in its own copies of pages
@@ -390,6 +392,23 @@ class _Nursery:
             self._identity.map_child(pid, host_id)
         os.write(sync, b"x")
         return pid
+
+
+def _hear_of_ends() -> None:
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+
+
+def _prepare_guests() -> None:
+    """Do what each guest would do for itself; after the preload list, whose modules may have done otherwise."""
+    pipe, kept = os.pipe2(os.O_CLOEXEC), [os.dup(1), os.dup(2)]
+    for number in (1, 2):
+        os.dup2(pipe[1], number)
+    prepare()
+    for number, descriptor in enumerate(kept, 1):
+        os.dup2(descriptor, number)
+    for descriptor in (*pipe, *kept):
+        os.close(descriptor)
+    _hear_of_ends()
 
 
 def _rehearse(times: int) -> None:
