@@ -13,6 +13,7 @@ import pytest_asyncio
 
 import actbox
 from actbox import ActboxError, Completed, ErrorKind, Limits, Output, Policy
+from actbox.sandbox.remote import connection
 from tests.clock import Clock
 from tests.contract.left_behind import FAMILY, alive_with
 from tests.sandbox.remote.forked import in_a_child
@@ -219,6 +220,18 @@ async def test_an_agent_that_is_killed_ends_its_runs_and_the_next_run_has_anothe
         result = event.result
         assert result.error is not None and result.error.kind is ErrorKind.SANDBOX, result
         assert "agent" in result.error.message
+        assert (await box.run("1 + 1")).value == 2
+
+
+async def test_an_agent_that_is_stopped_holds_up_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_KILLING_SECONDS", 0.2)
+    async with RemoteBox() as box:
+        assert box.agent is not None
+        async for event in box.stream("print('begun', flush=True)\nimport time\ntime.sleep(600)", timeout=1):
+            if isinstance(event, Output):
+                box.agent._process.send_signal(signal.SIGSTOP)
+        assert isinstance(event, Completed)
+        assert event.result.error is not None and event.result.error.kind is ErrorKind.TIMEOUT, event.result
         assert (await box.run("1 + 1")).value == 2
 
 

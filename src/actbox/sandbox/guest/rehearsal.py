@@ -12,7 +12,6 @@ import sys
 from . import wire
 from .limits import apply_limits
 from .program import compile_program, new_main, programs, run_in
-from .spare_descriptors import SpareDescriptors
 from .value import describe_value
 
 _NAME = "<rehearsal>"
@@ -37,9 +36,7 @@ def rehearse() -> None:
     print(end="", flush=True)
     before = sys.modules.get("__main__")
     for program in [code for name, code in _LIBRARIES.items() if name in sys.modules] + [_PROGRAM]:
-        compiled = compile_program(program, _NAME)
-        with SpareDescriptors():
-            _, value = run_in(new_main({"ToolError": None}), compiled)
+        _, value = run_in(new_main({"ToolError": None}), compile_program(program, _NAME))
     wire.has_long_number("1" * (wire.MAX_DIGITS + 1))
     reader = wire.FrameReader(wire.ENVELOPE_BYTES)
     for _ in reader.feed(wire.encode({"t": "done", "exit": 0, **describe_value(value, 1000)}, wire.ENVELOPE_BYTES)):

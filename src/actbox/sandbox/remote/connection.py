@@ -8,6 +8,7 @@ import os
 import selectors
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -20,6 +21,8 @@ _READ_BYTES = 256 * 1024
 # The most bytes that wait to be written to the agent; beyond it nothing more is read for it from runs and callers.
 _MOST_UNSENT = 512 * 1024
 _MOST_WORDS = 8 * 1024
+# An agent kills a guest at once; one that has not told its end for so long is itself stopped, by a program there.
+_KILLING_SECONDS = 20.0
 
 
 class Stream(Protocol):
@@ -65,6 +68,8 @@ class Connection:
         self._calls: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._is_over = False
+        self._overdue: dict[int, float] = {}
+        """The times by which streams must be over, by their numbers, the first in front."""
         self._said = b""
         self._on_hello = on_hello
         self._on_over = on_over
@@ -153,14 +158,22 @@ class Connection:
     def forget(self, number: int) -> None:
         """Ignore all further frames of a stream."""
         self._streams.pop(number, None)
+        self._overdue.pop(number, None)
+
+    def expect_end(self, number: int) -> None:
+        """End the connection if a stream, whose guest the agent was told to kill, is not over soon."""
+        if number in self._streams:
+            self._overdue.setdefault(number, time.monotonic() + _KILLING_SECONDS)
 
     def _live(self) -> None:
         try:
             self._flush()
             while not self._is_over:
-                for key, events in self._selector.select():
+                for key, events in self._selector.select(self._patience()):
                     if key.fd in self._selector.get_map() and not self._is_over:  # as earlier callbacks left it
                         key.data(events)
+                if self._patience() == 0:
+                    self._end("the agent did not end a guest", False)
                 self._flush()
         except frames.FrameError as error:
             self._end(f"the agent broke the rules of its connection: {error}", True)
@@ -173,6 +186,11 @@ class Connection:
             self._send_nothing()
             _close_all([self._reading, self._writing, self._words, self._woken, self._wake])
             self._selector.close()
+
+    def _patience(self) -> float | None:
+        """Return the seconds until a stream must be over, 0 if one should be over already; `None` if none must."""
+        first = next(iter(self._overdue.values()), None)
+        return None if first is None else max(first - time.monotonic(), 0)
 
     def _take_calls(self) -> None:
         """Run the functions that are queued now; those that they queue wait until the agent was heard again."""

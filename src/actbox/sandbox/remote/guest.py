@@ -96,6 +96,8 @@ class _Ends:
                 self._killed = True
             if self._ending is None:
                 self._connection.send(frames.pack(kind, self._number))
+                if kind == frames.KILL:
+                    self._connection.expect_end(self._number)
             else:
                 self._finish_if_ended()
 

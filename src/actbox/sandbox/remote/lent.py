@@ -166,6 +166,8 @@ class _LentEnds:
         def tell() -> None:
             if self._ending is None:
                 self._connection.send(frames.pack(kind, self._number))
+                if kind == frames.KILL:
+                    self._connection.expect_end(self._number)
 
         self._connection.soon(tell)
 
