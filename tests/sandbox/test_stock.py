@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -196,6 +197,34 @@ def test_a_forked_process_holds_no_socket_of_a_nursery_that_its_parent_has_not_o
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["0", "True"], done.stderr
+
+
+async def test_until_the_first_answer_nothing_is_made_for_later_runs(
+    linux_works: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = actbox.Policy(preload=("sched",))
+    asked: list[str] = []
+    ask, prepare_next = nursery.Nursery.ask, engine.LinuxSandbox._prepare_next
+
+    def note(of: nursery.Nursery, op: str, *arguments: Any, **request: Any) -> Any:
+        if of.base == base_of(policy):
+            asked.append(op)
+        return ask(of, op, *arguments, **request)
+
+    def note_next(box: engine.LinuxSandbox) -> None:
+        if box._tries_birth:  # else it is the trial
+            asked.append("the first run is over")
+        prepare_next(box)
+
+    monkeypatch.setattr(nursery.Nursery, "ask", note)
+    monkeypatch.setattr(engine.LinuxSandbox, "_prepare_next", note_next)
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        assert (await box.run("1")).value == 1
+    before = asked[: asked.index("the first run is over")]
+    # One of each for the trial, and one for the run. A pool of guests is found empty, and then makes one more.
+    guests = 2 if os.geteuid() == 0 else 3
+    assert [before.count(op) for op in ("open_workspace", "mounts")] == [2, 2], before
+    assert before.count("spawn") <= guests, before
 
 
 async def test_work_that_fails_ends_neither_the_thread_nor_what_others_wait_for(

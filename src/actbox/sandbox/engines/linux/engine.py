@@ -234,6 +234,7 @@ class LinuxSandbox(LocalSandbox):
             self._lanes = None
         if self._network is not None:
             self._network.close_files()
+        stock.holds_back = not self._tries_birth
         stored.discard()
         stocks.release(stock)
 
@@ -425,7 +426,8 @@ class LinuxSandbox(LocalSandbox):
             return
         if not self._tries_birth:  # a trial is one run
             return
-        if self._stored.lacks() or self._pool.wants():
+        if self._stored.lacks() or self._pool.wants() or self._stock.holds_back:
+            self._stock.holds_back = False
             self._stock.later(self._stored.make_ahead)
 
     def _tree_limits(self, start: GuestStart) -> TreeLimits:

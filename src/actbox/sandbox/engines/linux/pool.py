@@ -155,9 +155,14 @@ class Pool(Generic[T]):
             item.discard()
         return wants
 
+    @property
+    def is_awaited(self) -> bool:
+        """True if a caller of `take` waits for an item."""
+        return bool(self._waiting)
+
     def wants(self) -> bool:
         """Return whether `fill` would make an item."""
-        return bool(self._waiting) or len(self._ready) < self._target
+        return self.is_awaited or len(self._ready) < self._target
 
     def leave_to_parent(self) -> None:
         """In a forked process, drop the items, which belong to the parent."""

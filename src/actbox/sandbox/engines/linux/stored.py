@@ -81,8 +81,7 @@ class StoredWorkspace:
         """A sandbox that waits for the first run, if one was made with the workspace."""
         self.drop_tree: Callable[[], None] = lambda: None
         """Removes the file tree that was made around this workspace for a copy of a session, if it still waits."""
-        self.mounts: list[dict[str, Any]] = []
-        """The policy's mounts, in the nursery's format."""
+        self._mounts: list[dict[str, Any]] = []
         self._stock = stock
         self._lock = threading.Lock()
         self.ahead: deque[RunMounts] = deque()
@@ -100,6 +99,17 @@ class StoredWorkspace:
     def stale(self) -> bool:
         """False: a workspace outlives the nursery process, so it can always be used."""
         return False
+
+    @property
+    def mounts(self) -> list[dict[str, Any]]:
+        """The policy's mounts, in the nursery's format. A change drops those that were made ahead."""
+        return self._mounts
+
+    @mounts.setter
+    def mounts(self, mounts: list[dict[str, Any]]) -> None:
+        if mounts != self._mounts:
+            self._drop_mounts()
+            self._mounts = mounts
 
     def take_first_guest(self) -> Child | None:
         """Return, once, the sandbox that was made with the workspace, if it still waits."""
@@ -239,6 +249,10 @@ class StoredWorkspace:
             self._wanted = 1
             packages, self._packages, self._last_packages = self._packages, None, None
             close_all(packages[2] if packages else [])
+        self._drop_mounts()
+
+    def _drop_mounts(self) -> None:
+        with self._lock:
             while self.ahead:
                 made = self.ahead.popleft()
                 close_all(made)
