@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from actbox import SandboxUnavailable
 from actbox.sandbox.engines.linux import engine, family, nursery, pool, stock
 from actbox.sandbox.engines.linux.interpreter import Base, base_of
 from actbox.sandbox.engines.linux.pool import MOST_READY, Pool
+from actbox.sandbox.nursery import server
 from tests.conftest import engine_check
 from tests.contract.left_behind import parent, processes, processes_named
 from tests.waiting import until, wait_until
@@ -225,6 +227,18 @@ async def test_until_the_first_answer_nothing_is_made_for_later_runs(
     guests = 2 if os.geteuid() == 0 else 3
     assert [before.count(op) for op in ("open_workspace", "mounts")] == [2, 2], before
     assert before.count("spawn") <= guests, before
+
+
+def test_no_short_pause_of_a_busy_host_has_the_nursery_share_its_memory_before_the_first_answer() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        one = server._Nursery(theirs)
+        pauses = []
+        for births, ends, shares in ((0, 0, False), (2, 0, False), (3, 1, False), (3, 2, False), (4, 2, True)):
+            one._births, one._ends, one._shares_memory = births, ends, shares
+            pauses.append(one._pause_ms())
+    short, long = server._PAUSE_MS, server._LONG_PAUSE_MS
+    assert pauses == [None, long, long, short, None] and short < long
 
 
 async def test_work_that_fails_ends_neither_the_thread_nor_what_others_wait_for(
