@@ -162,7 +162,7 @@ class Pool(Generic[T]):
 
     def wants(self) -> bool:
         """Return whether `fill` would make an item."""
-        return self.is_awaited or len(self._ready) < self._target
+        return bool(self._waiting) or len(self._ready) < self._target
 
     def leave_to_parent(self) -> None:
         """In a forked process, drop the items, which belong to the parent."""

@@ -319,7 +319,7 @@ class Stock:
     def _wanting(self) -> list[Pool[Any]]:
         """Return the pools to fill now."""
         held = list(self._ahead.values()) if self.holds_back and self.users < 2 else []
-        return [pool for pool in self._pools() if pool.is_awaited or (pool.wants() and pool not in held)]
+        return [pool for pool in self._pools() if pool.wants() and (pool not in held or pool.is_awaited)]
 
     def _wake(self) -> None:
         with self._changed:
