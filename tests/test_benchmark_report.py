@@ -17,13 +17,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 _BENCHMARKS = ROOT / "benchmarks"
-_MODULES = ("figures", "parts", "passes", "report", "verdict")
+_MODULES = ("cold_start", "figures", "parts", "passes", "report", "verdict")
 _ABOUT = ("processors", "processor", "memory_gib", "kernel", "python", "user", "load", "actbox", "commit")
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Any]:
-    """The modules of `benchmarks/` that measure nothing. Programs there import each other as top-level modules."""
+    """Some modules of `benchmarks/`. Programs there import each other as top-level modules."""
     before = set(sys.modules)
     sys.path.insert(0, str(_BENCHMARKS))
     try:
@@ -208,3 +208,9 @@ def test_each_subject_has_a_process_and_a_verdict_of_its_own_and_is_kept_at_once
 
 def test_the_page_shows_the_kept_figures(bench: Any) -> None:
     assert bench.report.page() == bench.report.PAGE.read_text(), "to make the page anew: make bench-charts"
+
+
+def test_new_processes_are_measured_with_bytecode(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    without, _ = bench.cold_start.in_new_processes("import sys\nprint(int(sys.dont_write_bytecode), 0)", 1)
+    assert without.p50 == 0

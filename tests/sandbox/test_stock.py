@@ -6,9 +6,11 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from actbox import SandboxUnavailable
 from actbox.sandbox.engines.linux import engine, family, nursery, pool, stock
 from actbox.sandbox.engines.linux.interpreter import Base, base_of
 from actbox.sandbox.engines.linux.pool import MOST_READY, Pool
+from actbox.sandbox.nursery import server
 from tests.conftest import engine_check
 from tests.contract.left_behind import parent, processes, processes_named
 from tests.waiting import until, wait_until
@@ -196,6 +199,46 @@ def test_a_forked_process_holds_no_socket_of_a_nursery_that_its_parent_has_not_o
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["0", "True"], done.stderr
+
+
+async def test_until_the_first_answer_nothing_is_made_for_later_runs(
+    linux_works: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = actbox.Policy(preload=("sched",))
+    asked: list[str] = []
+    ask, prepare_next = nursery.Nursery.ask, engine.LinuxSandbox._prepare_next
+
+    def note(of: nursery.Nursery, op: str, *arguments: Any, **request: Any) -> Any:
+        if of.base == base_of(policy):
+            asked.append(op)
+        return ask(of, op, *arguments, **request)
+
+    def note_next(box: engine.LinuxSandbox) -> None:
+        if box._tries_birth:  # else it is the trial
+            asked.append("the first run is over")
+        prepare_next(box)
+
+    monkeypatch.setattr(nursery.Nursery, "ask", note)
+    monkeypatch.setattr(engine.LinuxSandbox, "_prepare_next", note_next)
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        assert (await box.run("1")).value == 1
+    before = asked[: asked.index("the first run is over")]
+    # One of each for the trial, and one for the run. An ordinary user's guests have a pool, which keeps two more ready.
+    guests = 2 if os.geteuid() == 0 else 4
+    assert [before.count(op) for op in ("open_workspace", "mounts")] == [2, 2], before
+    assert before.count("spawn") <= guests, before
+
+
+def test_no_short_pause_of_a_busy_host_has_the_nursery_share_its_memory_before_the_first_answer() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        one = server._Nursery(theirs)
+        pauses = []
+        for births, ends, shares in ((0, 0, False), (2, 0, False), (3, 1, False), (3, 2, False), (4, 2, True)):
+            one._births, one._ends, one._shares_memory = births, ends, shares
+            pauses.append(one._pause_ms())
+    short, long = server._PAUSE_MS, server._LONG_PAUSE_MS
+    assert pauses == [None, long, long, short, None] and short < long
 
 
 async def test_work_that_fails_ends_neither_the_thread_nor_what_others_wait_for(

@@ -44,10 +44,12 @@ _REHEARSALS_AT_FIRST, _LATER_REHEARSALS = 1, 19
 # The directory of a run, and two in it.
 _INODES_OF_A_RUN = 3
 _MOST_OWNERS = 16
-# Making objects immortal takes tens of milliseconds. So that the first sandbox need not wait for it, the nursery does
-# it at the first pause of this length, longer than a busy host pauses before its first run; without a pause after this
-# many sandboxes, or before one that may be forked.
-_PAUSE_MS = 100
+# Making objects immortal takes a processor for tens of milliseconds. So that no first sandbox waits for it, the
+# nursery does it at the first pause of this length after the host's trial and its first run have ended. Until then only
+# a longer pause counts, such as that of a host whose first sandbox goes on: a busy host pauses too before it has its
+# first answer. Without a pause the nursery does it after this many sandboxes, or before one that may be forked.
+_PAUSE_MS, _LONG_PAUSE_MS = 100, 2000
+_ENDED_BEFORE_SHARING = 2
 _MOST_BEFORE_SHARING = 8
 
 
@@ -71,6 +73,7 @@ class _Nursery:
         self._identity = Identity(has_privilege())
         self._owner_namespaces: dict[int, int] = {}
         self._births = 0
+        self._ends = 0
         self._shares_memory = False
         """True once what is forked from now on shares most of this process's memory."""
         self._standard_path = list(sys.path)
@@ -92,7 +95,7 @@ class _Nursery:
         poll.register(self._control.fileno(), select.POLLIN)
         poll.register(wake_read, select.POLLIN)
         while True:
-            found = poll.poll(_PAUSE_MS if self._births and not self._shares_memory else None)
+            found = poll.poll(self._pause_ms())
             if not found or self._births >= _MOST_BEFORE_SHARING:
                 self._share()
             for ready, _ in found:
@@ -101,6 +104,12 @@ class _Nursery:
                     self._reap()
                 elif not self._answer():
                     return
+
+    def _pause_ms(self) -> int | None:
+        """Return how long a pause has to be for sharing memory in it, `None` if that is not to be done."""
+        if not self._births or self._shares_memory:
+            return None
+        return _PAUSE_MS if self._ends >= _ENDED_BEFORE_SHARING else _LONG_PAUSE_MS
 
     def _share(self) -> None:
         if not self._shares_memory:
@@ -122,6 +131,7 @@ class _Nursery:
             if pid == 0:
                 return
             self._children.discard(pid)
+            self._ends += 1
 
     def _answer(self) -> bool:
         """Receive one request and answer it; return false at the end of the socket."""

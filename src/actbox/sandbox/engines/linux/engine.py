@@ -186,7 +186,7 @@ class LinuxSandbox(LocalSandbox):
         if stock.nursery.warnings:
             self.traits = dataclasses.replace(self.traits, notes=(*self.traits.notes, *stock.nursery.warnings))
         self._file_owner = (stored.host_id, stored.host_id) if stock.nursery.privileged else None
-        stored.mounts = self._mounts
+        stored.use_mounts(self._mounts)
         if self._tries_birth and stored.lacks():
             stock.later(stored.make_ahead)
         self._pool = stock.pool(self._points, stored.host_id)
@@ -211,7 +211,7 @@ class LinuxSandbox(LocalSandbox):
         ahead = stock.workspaces(size, shared) if own.host_id < 0 else None
         stored = ahead.take_ready() if ahead is not None else None
         stored = stored or stock.make_workspace(size, own.host_id, shared=shared)
-        stored.mounts = [*self._shared, *self._at_input]  # of all other mounts a copy gets its origin's
+        stored.use_mounts([*self._shared, *self._at_input])  # of all other mounts a copy gets its origin's
         try:
             folder = os.dup(stored.folder)
         except OSError as error:
@@ -234,6 +234,7 @@ class LinuxSandbox(LocalSandbox):
             self._lanes = None
         if self._network is not None:
             self._network.close_files()
+        stock.holds_back = not self._tries_birth
         stored.discard()
         stocks.release(stock)
 
@@ -425,7 +426,8 @@ class LinuxSandbox(LocalSandbox):
             return
         if not self._tries_birth:  # a trial is one run
             return
-        if self._stored.lacks() or self._pool.wants():
+        if self._stored.lacks() or self._pool.wants() or self._stock.holds_back:
+            self._stock.holds_back = False
             self._stock.later(self._stored.make_ahead)
 
     def _tree_limits(self, start: GuestStart) -> TreeLimits:

@@ -196,7 +196,8 @@ class Family:
             self._last_number += 1
             number = self._last_number
         try:
-            made = self._send("make_tree", number, stored.make_mounts(), **self._sizes)
+            mounts = (stored.take_mounts() if stored.ahead else None) or stored.make_mounts()
+            made = self._send("make_tree", number, mounts, **self._sizes)
             return _Tree(number, stored, workspace, made)
         except BaseException:
             workspace.close()

@@ -155,6 +155,11 @@ class Pool(Generic[T]):
             item.discard()
         return wants
 
+    @property
+    def is_awaited(self) -> bool:
+        """True if a caller of `take` waits for an item."""
+        return bool(self._waiting)
+
     def wants(self) -> bool:
         """Return whether `fill` would make an item."""
         return bool(self._waiting) or len(self._ready) < self._target

@@ -87,6 +87,11 @@ class Stock:
 
         Its result is why it failed, "" if it did not, `None` if unknown.
         """
+        self.holds_back = False
+        """True from the end of the trial run to the end of the first run: until then that one needs the processors.
+
+        No workspaces are made ahead then, unless there is a second sandbox.
+        """
         self.users = 0
         """The number of open sandboxes; changed by `acquire` and `release` only."""
         self.plain = Pool(self._make_plain, self._wake)
@@ -296,15 +301,25 @@ class Stock:
         return self.make(-1)
 
     def _make_workspace(self, size_mib: int, shared: bool) -> StoredWorkspace:
-        """Make a workspace ahead; under root also its first guest, because only guests of its user id can use it."""
+        """Make a workspace ahead, and the mounts of its first run where these are the same for nearly all policies.
+
+        Under root its first guest is made too, because only guests of its user id can use it.
+        """
         workspace = self.make_workspace(size_mib, shared=shared)
-        if workspace.lends_id:
-            try:
+        try:
+            if workspace.lends_id:
                 workspace.first_guest = self.make(workspace.host_id)
-            except BaseException:
-                workspace.discard()
-                raise
+            if not shared:
+                workspace.make_ahead()
+        except BaseException:
+            workspace.discard()
+            raise
         return workspace
+
+    def _wanting(self) -> list[Pool[Any]]:
+        """Return the pools to fill now."""
+        held = list(self._ahead.values()) if self.holds_back and self.users < 2 else []
+        return [pool for pool in self._pools() if pool.wants() and (pool not in held or pool.is_awaited)]
 
     def _wake(self) -> None:
         with self._changed:
@@ -322,7 +337,7 @@ class Stock:
 
     def _do_work(self) -> None:
         self._do_jobs()
-        while not self._closed and (wanting := [pool for pool in self._pools() if pool.wants()]):
+        while not self._closed and (wanting := self._wanting()):
             for pool in wanting:
                 pool.fill()
             self._do_jobs()

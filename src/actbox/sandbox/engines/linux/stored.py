@@ -82,7 +82,7 @@ class StoredWorkspace:
         self.drop_tree: Callable[[], None] = lambda: None
         """Removes the file tree that was made around this workspace for a copy of a session, if it still waits."""
         self.mounts: list[dict[str, Any]] = []
-        """The policy's mounts, in the nursery's format."""
+        """The policy's mounts, in the nursery's format; set by `use_mounts`."""
         self._stock = stock
         self._lock = threading.Lock()
         self.ahead: deque[RunMounts] = deque()
@@ -100,6 +100,13 @@ class StoredWorkspace:
     def stale(self) -> bool:
         """False: a workspace outlives the nursery process, so it can always be used."""
         return False
+
+    def use_mounts(self, mounts: list[dict[str, Any]]) -> None:
+        """Set the policy's mounts, and drop those that were made ahead for other ones."""
+        if mounts != self.mounts:
+            with self._lock:
+                self._drop_mounts()
+            self.mounts = mounts
 
     def take_first_guest(self) -> Child | None:
         """Return, once, the sandbox that was made with the workspace, if it still waits."""
@@ -239,10 +246,13 @@ class StoredWorkspace:
             self._wanted = 1
             packages, self._packages, self._last_packages = self._packages, None, None
             close_all(packages[2] if packages else [])
-            while self.ahead:
-                made = self.ahead.popleft()
-                close_all(made)
-                self._free_runs += [made.run] if made.run else []
+            self._drop_mounts()
+
+    def _drop_mounts(self) -> None:
+        while self.ahead:
+            made = self.ahead.popleft()
+            close_all(made)
+            self._free_runs += [made.run] if made.run else []
 
     def discard(self) -> None:
         """Remove the workspace with its files."""
