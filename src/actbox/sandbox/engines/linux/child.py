@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import json
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
-from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.guest_process import ToldGuest
 from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
-from actbox.sandbox.run_end import End, Ending
+from actbox.sandbox.run_end import Ending
 
 from .cgroups import RunGroup
 from .input_folder import InputFolder
+from .lane_sockets import LaneSockets
 from .reaper import reaper
 from .used import Used, used_below
 
@@ -42,7 +42,7 @@ class ChildEnded(SandboxUnavailable):
     """Raised when a sandbox died before a run could use it."""
 
 
-class Child(GuestProcess):
+class Child(ToldGuest):
     """One sandbox as the host holds it: a pidfd of its pid 1, and the host's ends of its guest's channel and pipes."""
 
     def __init__(
@@ -57,17 +57,18 @@ class Child(GuestProcess):
         `nursery_lives` may block a little to be sure; `is_orphan` returns at once whether the nursery is known to be
         dead.
         """
-        control, channel, self.stdout, self.stderr, self._pidfd = descriptors
+        control, channel, stdout, stderr, self._pidfd = descriptors
+        super().__init__(socket.socket(fileno=channel), stdout, stderr)
         self._control = socket.socket(fileno=control)
-        self.sock = socket.socket(fileno=channel)
         self._group = group
         self._nursery_lives = nursery_lives
         self._is_orphan = is_orphan
         self._lock = threading.Lock()
         self._reading = threading.Lock()
-        self._end = End()
         self._hear: Callable[[dict[str, Any], list[int]], None] | None = None
         self._gate: Gate | None = None
+        self.sockets: LaneSockets | None = None
+        """The listening sockets that its lane keeps, if it has a network."""
         self.input_folder: InputFolder | None = None
         """The guest's view of `/input`; set if `/input` is a host directory and several programs will run."""
         self._heard: dict[str, Any] = {}
@@ -86,14 +87,9 @@ class Child(GuestProcess):
         reaper().watch(self._pidfd, self._bury)
 
     @property
-    def ended(self) -> bool:
-        """True if none of its processes is left."""
-        return self._end.ending is not None
-
-    @property
     def stale(self) -> bool:
         """True if the sandbox can no longer be used: it has ended, or its nursery has, so that it soon will."""
-        return self._end.ending is not None or self._is_orphan()
+        return self.end.ending is not None or self._is_orphan()
 
     def begin(self, request: dict[str, Any], mounts: list[int], limits: Limits, stdin: int) -> None:
         """Start a run in the sandbox: attach these mounts and let the guest go on. Takes over the descriptors.
@@ -125,6 +121,15 @@ class Child(GuestProcess):
     async def close_network(self) -> None:
         if self._gate is not None:
             await self._gate.close()
+
+    def keep_sockets(self) -> None:
+        """Keep the sockets on which pid 1 will listen for the runs of a lane. Call it before `begin` asks for them."""
+        self.sockets = sockets = LaneSockets(self._refuse)
+        self.when_buried(lambda ending: sockets.close())
+        self.hear_when_read(lambda fact, descriptors: self.note(fact))
+        descriptor = self._control.fileno()
+        if descriptor >= 0:  # else it has ended already, which `_bury` reports
+            reaper().listen(descriptor, self._on_first_message)
 
     def hold_input_folder(self, folder: InputFolder) -> None:
         """Keep the handle on the guest's `/input` for its lifetime.
@@ -160,6 +165,9 @@ class Child(GuestProcess):
             while self._control.fileno() >= 0:
                 try:
                     data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
+                except DescriptorsLost as error:
+                    self._refuse(f"what the sandbox sent to the host did not arrive whole: {error.strerror}")
+                    return
                 except OSError:  # there is none, or it has ended, which `_bury` reports
                     return
                 if not data:
@@ -224,6 +232,8 @@ class Child(GuestProcess):
     def close_own(self) -> None:
         """In a forked process, close the descriptors that are pid 1's, not a guest's."""
         self._control.close()
+        if self.sockets is not None:
+            self.sockets.leave_to_parent()
         if self._pidfd >= 0:
             os.close(self._pidfd)
 
@@ -231,12 +241,9 @@ class Child(GuestProcess):
         """Keep a fact about the sandbox until it has ended."""
         self._heard |= fact
 
-    def when_ended(self, call: Callable[[Ending], None]) -> None:
-        self._end.when(call, asyncio.get_running_loop())
-
     def when_buried(self, call: Callable[[Ending], None]) -> None:
         """Call a function with the ending, in the reaper's thread, once the sandbox has ended."""
-        self._end.when(call)
+        self.end.when(call)
 
     def limit_reached(self) -> str:
         if self._group is None:
@@ -286,7 +293,7 @@ class Child(GuestProcess):
             self._limit = ending.limit
             os.close(self._pidfd)
             self._pidfd = -1
-        self._end.tell(ending)  # whom this calls may need other locks
+        self.end.tell(ending)  # whom this calls may need other locks
 
     def _find_ending(self) -> Ending:
         facts = self._facts()
@@ -335,10 +342,20 @@ class Child(GuestProcess):
             self._take_in(data, descriptors)
         return bool(data)
 
+    def _on_first_message(self) -> bool:
+        """Read the first message; the later ones of a lane are read when its next run begins."""
+        self.read_now()
+        return False
+
+    def _refuse(self, why: str) -> None:
+        """End the sandbox for a reason that is its run's error."""
+        self._heard["refused"] = why
+        self.kill()
+
     def _take_in(self, data: bytes, descriptors: list[int]) -> None:
         fact = json.loads(data)
-        if "listening" in fact and self._gate is not None:
-            self._gate.open_soon(descriptors)
+        if "listening" in fact and (gate := self.sockets or self._gate) is not None:
+            gate.open_soon(descriptors)
         elif "input" in fact and self.input_folder is not None:
             self.input_folder.hold(*descriptors)
         elif "failure" in fact or "refused" in fact:  # the sandbox ends, whoever else listens

@@ -33,13 +33,14 @@ from . import stock as stocks
 from .advice import why_not
 from .child import Child, ChildEnded
 from .debt import Debt
+from .descriptors import close_all
 from .hierarchies import support
 from .input_folder import InputFolder
 from .interpreter import Base, base_of
 from .lanes import LaneGuest, Lanes
 from .pool import MOST_READY, Pool
 from .stock import Points, Stock, inodes_for, packages_mount, shared_mounts
-from .stored import StoredWorkspace, close_all, part_overlays
+from .stored import StoredWorkspace, part_overlays
 from .traits import linux_traits
 
 if TYPE_CHECKING:
@@ -238,8 +239,8 @@ class LinuxSandbox(LocalSandbox):
         stocks.release(stock)
 
     def _may_have_lanes(self) -> bool:
-        is_plain = not (self._mounts or self._shared) and self._network is None
-        return is_plain and self._has_lanes and self.policy.namespaces == "lane"
+        has_mounts = bool(self._mounts or self._shared)
+        return not has_mounts and self._has_lanes and self.policy.namespaces == "lane"
 
     def _leave_to_parent(self) -> None:
         super()._leave_to_parent()
@@ -344,6 +345,7 @@ class LinuxSandbox(LocalSandbox):
                 guest.stdin = file_with(start.stdin) if start.stdin else -1
                 machine = self._take_request["machine"]
                 if guest.begin({"machine": machine, "watched": self._tree.watched, "owed": owed}):
+                    self._open_gate(guest)
                     return guest
             except BaseException:
                 guest.kill()
@@ -390,7 +392,10 @@ class LinuxSandbox(LocalSandbox):
             try:
                 if self._network is not None:
                     mounts += self._network.descriptors()
-                    self._network.open_gate(child, self._taint)
+                    if lanes is None:
+                        self._network.open_gate(child, self._taint)
+                    else:
+                        self._network.keep_sockets(child)
                 tree = self._tree_limits(start)
                 owed = self._debt.begin() if lanes is not None else self._owe(child)
                 request = {**self._take_request, "watched": tree.watched, "owed": owed}
@@ -412,7 +417,15 @@ class LinuxSandbox(LocalSandbox):
                 self._debt.end(Ending(), 0.0)
             child.discard()
             raise
-        return child if lanes is None else lanes.begin_one(child)
+        if lanes is None:
+            return child
+        guest = lanes.begin_one(child)
+        self._open_gate(guest)
+        return guest
+
+    def _open_gate(self, guest: LaneGuest) -> None:
+        if self._network is not None:
+            self._network.open_gate(guest, self._taint)
 
     def _owe(self, child: Child) -> float:
         """Return the sandbox's debt of processor time as a run begins, and register the run's own use to be added."""

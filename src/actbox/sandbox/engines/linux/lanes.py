@@ -7,21 +7,22 @@ something is not as it was at birth, the lane ends as every sandbox does.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.guest_process import GuestProcess
-from actbox.sandbox.run_end import End, Ending
+from actbox.sandbox.guest_process import ToldGuest
+from actbox.sandbox.run_end import Ending
 
 from .child import Child
 from .debt import Debt
+
+if TYPE_CHECKING:
+    from actbox.sandbox.egress.gate import Gate
 
 MOST_LANES: Final = 16
 """The most lanes of one sandbox; more runs at once get sandboxes of their own, which are used once."""
@@ -33,28 +34,21 @@ _QUIET_SECONDS = 5.0
 _log = logging.getLogger("actbox")
 
 
-class LaneGuest(GuestProcess):
+class LaneGuest(ToldGuest):
     """One guest of a lane, for one run."""
 
     def __init__(self, lane: Lane, sock: socket.socket | None, stdout: int, stderr: int) -> None:
-        self.sock, self.stdout, self.stderr = sock, stdout, stderr
-        self.end = End()
+        super().__init__(sock, stdout, stderr)
         self.has_begun = False
         """True once a run has it, which then closes its descriptors."""
         self.is_over = False
         """True once its run is over and it was dismissed."""
         self._lane = lane
+        self._gate: Gate | None = None
 
     def begin(self, request: dict[str, Any]) -> bool:
         """Tell pid 1 of the run; return false if the lane has ended."""
         return self._lane.child.begin_again(request)
-
-    @property
-    def ended(self) -> bool:
-        return self.end.ending is not None
-
-    def when_ended(self, call: Callable[[Ending], None]) -> None:
-        self.end.when(call, asyncio.get_running_loop())
 
     def interrupt(self) -> None:
         self._lane.child.interrupt()
@@ -71,9 +65,24 @@ class LaneGuest(GuestProcess):
         self._lane.debt.end(Ending(), used_ms)
         return True
 
+    def open_gate(self, gate: Gate) -> None:
+        """Connect the guest to the network's proxy for its run, whose event loop calls this."""
+        self._gate = gate
+        self.when_ended(lambda ending: gate.end())
+        assert self._lane.child.sockets is not None
+        self._lane.child.sockets.serve(gate)
+
+    async def close_network(self) -> None:
+        if self._gate is not None:
+            await self._gate.close()
+
     def released(self) -> None:
-        if self.is_over:
+        if not self.is_over:
+            return
+        if self._gate is None or self._gate.is_over:
             self._lane.go_on()
+        else:  # the caller was cancelled meanwhile, and the gate could still accept the next program's connections
+            self._lane.child.kill()
 
     def limit_reached(self) -> str:
         return self._lane.child.limit_reached()

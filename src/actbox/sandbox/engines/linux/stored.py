@@ -18,6 +18,8 @@ from actbox.sandbox.guest.beneath import empty, opened, set_folder_mode
 from actbox.sandbox.overlays import Overlay
 from actbox.sandbox.run_end import Ending
 
+from .descriptors import close_all
+
 if TYPE_CHECKING:
     from .child import Child
 
@@ -293,9 +295,3 @@ def part_overlays(made: list[int], mounts: Sequence[FileMount], before: int = 0)
 def _identity_of(folder: Path) -> tuple[int, int]:
     status = os.stat(folder)
     return status.st_dev, status.st_ino
-
-
-def close_all(descriptors: list[int]) -> None:
-    """Close descriptors."""
-    for descriptor in descriptors:
-        os.close(descriptor)
