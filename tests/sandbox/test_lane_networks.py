@@ -52,7 +52,7 @@ async def test_runs_that_use_no_network_follow_one_another_in_one_place() -> Non
         seen = [(await asked_by(box, look))[0] for _ in range(4)]
         assert len(lanes_of(box)._all) == 1
     assert seen == [seen[0]] * 4
-    assert seen[0][1:] == [True, "s3cr3t-of-a-lane"]
+    assert seen[0][1:] == (True, "s3cr3t-of-a-lane")
 
 
 async def test_a_run_that_used_its_network_ends_its_lane_and_each_has_its_own_requests() -> None:

@@ -71,6 +71,7 @@ class Child(ToldGuest):
         """The listening sockets that its lane keeps, if it has a network."""
         self.input_folder: InputFolder | None = None
         """The guest's view of `/input`; set if `/input` is a host directory and several programs will run."""
+        self._expected: set[str] = set()
         self._heard: dict[str, Any] = {}
         self._begun = self._killed = False
         self._used = Used()
@@ -126,10 +127,18 @@ class Child(ToldGuest):
         """Keep the sockets on which pid 1 will listen for the runs of a lane. Call it before `begin` asks for them."""
         self.sockets = sockets = LaneSockets(self._refuse)
         self.when_buried(lambda ending: sockets.close())
-        self.hear_when_read(lambda fact, descriptors: self.note(fact))
+        self.expect("listening")
+
+    def expect(self, fact: str) -> None:
+        """Read what pid 1 of a lane sends until it has told this, in the reaper's thread.
+
+        Later messages are read when the next run begins.
+        """
+        self._expected.add(fact)
         descriptor = self._control.fileno()
-        if descriptor >= 0:  # else it has ended already, which `_bury` reports
-            reaper().listen(descriptor, self._on_first_message)
+        if self._hear is None and descriptor >= 0:  # else it has ended already, which `_bury` reports
+            reaper().listen(descriptor, self._on_expected)
+        self.hear_when_read(lambda fact, descriptors: self.note(fact))
 
     def hold_input_folder(self, folder: InputFolder) -> None:
         """Keep the handle on the guest's `/input` for its lifetime.
@@ -159,20 +168,23 @@ class Child(ToldGuest):
         """Call a function with each message of pid 1 that `read_now` finds; those left come when it has ended."""
         self._hear = hear
 
-    def read_now(self) -> None:
-        """Read the messages that pid 1 has sent since, without waiting."""
+    def read_now(self) -> bool:
+        """Read the messages that pid 1 has sent since, without waiting; return false if none can follow."""
         with self._reading:
             while self._control.fileno() >= 0:
                 try:
                     data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
                 except DescriptorsLost as error:
                     self._refuse(f"what the sandbox sent to the host did not arrive whole: {error.strerror}")
-                    return
-                except OSError:  # there is none, or it has ended, which `_bury` reports
-                    return
+                    return False
+                except BlockingIOError:
+                    return True
+                except OSError:  # it has ended, which `_bury` reports
+                    return False
                 if not data:
-                    return
+                    return False
                 self._take_in(data, descriptors)
+        return False
 
     def begin_again(self, request: dict[str, Any]) -> bool:
         """Tell pid 1 of a lane that another run begins; return false if it has ended."""
@@ -342,10 +354,8 @@ class Child(ToldGuest):
             self._take_in(data, descriptors)
         return bool(data)
 
-    def _on_first_message(self) -> bool:
-        """Read the first message; the later ones of a lane are read when its next run begins."""
-        self.read_now()
-        return False
+    def _on_expected(self) -> bool:
+        return self.read_now() and bool(self._expected)
 
     def _refuse(self, why: str) -> None:
         """End the sandbox for a reason that is its run's error."""
@@ -354,6 +364,7 @@ class Child(ToldGuest):
 
     def _take_in(self, data: bytes, descriptors: list[int]) -> None:
         fact = json.loads(data)
+        self._expected.difference_update(fact)
         if "listening" in fact and (gate := self.sockets or self._gate) is not None:
             gate.open_soon(descriptors)
         elif "input" in fact and self.input_folder is not None:

@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.errors import SandboxUnavailable
@@ -76,6 +77,9 @@ class LaneGuest(ToldGuest):
         if self._gate is not None:
             await self._gate.close()
 
+    async def see_inputs_anew(self) -> None:
+        await self._lane.child.see_inputs_anew()
+
     def released(self) -> None:
         if not self.is_over:
             return
@@ -97,6 +101,8 @@ class Lane:
         self.debt = debt
         self._lanes = lanes
         self._runs = 1
+        self.points: list[tuple[int, int]] | None = None
+        """What was mounted upon in the workspace when its first run was over."""
         self.asked_at = 0.0
         """The time at which the latest guest was asked for."""
         self.guest = LaneGuest(self, child.sock, child.stdout, child.stderr)
@@ -114,7 +120,9 @@ class Lane:
     def end_run(self, guest: LaneGuest) -> bool:
         """Have pid 1 end all that is left of a guest's run; return false if no other guest can follow."""
         with self._lanes.lock:
-            if self._runs >= _MOST_RUNS or not self._lanes.has(self) or self.child.stale:
+            if self._runs == 1:
+                self.points = self._lanes.points()
+            if self.points is None or self._runs >= _MOST_RUNS or not self._lanes.has(self) or self.child.stale:
                 return False
             guest.is_over = True
         guest.end.forget()  # the run itself, which may hold much
@@ -182,8 +190,10 @@ class Lane:
 class Lanes:
     """The lanes of one open sandbox. Methods may be called from any thread."""
 
-    def __init__(self, debt: Debt) -> None:
+    def __init__(self, debt: Debt, points: Callable[[], list[tuple[int, int]] | None]) -> None:
+        """`points` returns what is mounted upon in the workspace: `StoredWorkspace.points`."""
         self.is_open = True
+        self.points = points
         self._debt = debt
         self.lock = threading.RLock()
         """Held before the locks of a lane's `Child`, never after."""
@@ -196,6 +206,11 @@ class Lanes:
     def is_full(self) -> bool:
         """True if there may be no more lanes."""
         return len(self._all) >= MOST_LANES
+
+    @property
+    def has_idle(self) -> bool:
+        """True if there is a lane without a run."""
+        return bool(self._idle)
 
     def has(self, lane: Lane) -> bool:
         """Return whether a lane has not ended, and may go on."""
@@ -212,8 +227,12 @@ class Lanes:
     def take_ready(self) -> LaneGuest | None:
         """Return a fresh guest that is ready, or `None`."""
         with self.lock:
+            points = self.points() if self._idle else None
             for _ in range(len(self._idle)):
                 lane = self._idle.popleft()
+                if lane.points != points:  # its mounts were moved or removed with what they are mounted upon
+                    lane.child.kill()
+                    continue
                 guest = None if lane.child.stale else lane.take()
                 if guest is not None:
                     return guest
