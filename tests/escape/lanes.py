@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from actbox import Sandbox
+from actbox import AllowedDomain, FileMount, Policy, Sandbox
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, stopped, unproven
 from tests.escape.ground import Ground
@@ -30,9 +31,11 @@ async def lane_is_ready(box: Sandbox) -> None:
     await until(is_there)
 
 
-async def with_a_lane(ground: Ground) -> Sandbox:
+async def with_a_lane(ground: Ground, policy: Policy | None = None) -> Sandbox:
     """Open a sandbox that has a lane, where the engine has lanes: the first sandboxes of a nursery make none."""
-    box = await ground.open()
+    if policy is not None and not ground.traits.lanes:
+        raise NotApplicable("the engine has no lanes")
+    box = await ground.open(policy)
     lanes = box._lanes if isinstance(box, LinuxSandbox) else None
     for _ in range(50):
         await box.run("1")
@@ -219,10 +222,82 @@ _RESIDUE: dict[str, tuple[str, str]] = {
 }
 
 
-def _leaves(what: str, leave: str, look: str) -> None:
+_CONNECTIONS = (
+    "lines = [l for l in open('/proc/self/net/tcp').read().splitlines()[1:] if l.split()[3] != '0A']\n"
+    "verdict(bool(lines), lines)"
+)
+_ASKED = "sock = socket.create_connection(('127.0.0.1', 3128))\nsock.sendall(b'GET http://other.test/ HTTP/1.1\\r\\n"
+
+_RESIDUE_OF_NETWORKS: dict[str, tuple[str, str]] = {
+    "leave half a request at the proxy": (_IN_TRANSIT + _ASKED + "')\nkeep_in_transit(sock.fileno())", _CONNECTIONS),
+    "leave an answer of the proxy that nobody has read": (
+        _IN_TRANSIT
+        + _ASKED
+        + "Host: other.test\\r\\n\\r\\n')\nsock.recv(1, socket.MSG_PEEK)\nkeep_in_transit(sock.fileno())",
+        _CONNECTIONS,
+    ),
+    "leave connections that nobody has accepted": (
+        _IN_TRANSIT
+        + "made = []\nfor _ in range(60):\n    made.append(socket.socket())\n    made[-1].setblocking(False)\n"
+        "    made[-1].connect_ex(('127.0.0.1', 3128))\nkeep_in_transit(*(one.fileno() for one in made))",
+        _CONNECTIONS,
+    ),
+    "leave questions at the name server": (
+        "import socket\none = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "for _ in range(2000): one.sendto(b'x' * 40, ('127.0.0.1', 53))",
+        "lines = [l.split() for l in open('/proc/self/net/udp').read().splitlines()[1:]]\n"
+        "verdict(any(l[4] != '00000000:00000000' or l[-1] != '0' for l in lines), lines)",
+    ),
+    "answer in the place of the proxy": (
+        _IN_TRANSIT + "made = []\n"
+        "for family, name in ((2, '127.0.0.1'), (2, '0.0.0.0'), (10, '::'), (10, '::ffff:127.0.0.1')):\n"
+        "    one = socket.socket(family)\n    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+        "    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n    try:\n        one.bind((name, 3128))\n"
+        "        one.listen()\n        made.append(one.fileno())\n    except OSError as error: print(error)\n"
+        "keep_in_transit(*made)",
+        "import socket\n" + _ASKED + "Host: other.test\\r\\n\\r\\n')\nsock.settimeout(20)\n"
+        "try: got = sock.recv(4096)\nexcept OSError as error: got = repr(error).encode()\n"
+        "verdict(b'Refused by the network policy' not in got, got)",
+    ),
+    "change the files of the network": (
+        "import os\nfor path in ('/etc/hosts', '/etc/resolv.conf', '/etc/actbox/hosts', '/etc/actbox/resolv.conf'):\n"
+        "    for act in (lambda: open(path, 'a').write('left'), lambda: os.chmod(path, 0o666), lambda: os.remove(path),\n"
+        "                lambda: os.utime(path, (1, 1)), lambda: os.rename('/etc/actbox', '/etc/aside')):\n"
+        "        try: act()\n        except OSError as error: print(error)",
+        "seen = [(p, os.stat(p).st_mode, os.stat(p).st_mtime, open(p).read()) for p in ('/etc/hosts', '/etc/resolv.conf')]\n"
+        "verdict(any(m & 0o222 or t == 1 or 'left' in text for _, m, t, text in seen), seen)",
+    ),
+}
+
+
+def _with_network(ground: Ground) -> Policy:
+    return Policy(domains=(AllowedDomain("allowed.test"),))
+
+
+def _with_mounts(ground: Ground) -> Policy:
+    """Mount a directory with a file `mark` where a program can move what it lies on, and one read-only."""
+    folder = ground.folder()
+    (folder / "mark").write_text("the host's")
+    return Policy(mounts=(FileMount(folder, "/workspace/below/data", "rw"), FileMount(folder, "/data")))
+
+
+_RESIDUE_OF_MOUNTS: dict[str, tuple[str, str]] = {
+    "move what a mount lies on": (
+        "import os, time\nos.rename('/workspace/below', f'/workspace/aside{time.time_ns()}')",
+        "import glob\nfound = glob.glob('/workspace/aside*/data/*')\n"
+        "verdict(bool(found) or not os.path.exists('/workspace/below/data/mark'), found)",
+    ),
+    "write to a read-only mount once the rules about files were made anew": (
+        "open('/tmp/touched', 'w').close()",
+        "refused(lambda: open('/data/mark', 'a'))",
+    ),
+}
+
+
+def _leaves(what: str, leave: str, look: str, policy: Callable[[Ground], Policy | None] = lambda ground: None) -> None:
     @GROUP.function(what)
     async def _(ground: Ground) -> Verdict:
-        box = await with_a_lane(ground)
+        box = await with_a_lane(ground, policy(ground))
         for _ in range(2):
             left = await box.run(source_of(leave, ground.things), timeout=20)
             if left.error is not None and "Error" in left.error.type:
@@ -237,6 +312,34 @@ def _leaves(what: str, leave: str, look: str) -> None:
 
 for _what, (_leave, _look) in _RESIDUE.items():
     _leaves(_what, _leave, _look)
+for _what, (_leave, _look) in _RESIDUE_OF_NETWORKS.items():
+    _leaves(_what, _leave, _look, _with_network)
+for _what, (_leave, _look) in _RESIDUE_OF_MOUNTS.items():
+    _leaves(_what, _leave, _look, _with_mounts)
+
+
+@GROUP.function("see a directory of the host that was replaced since the last run")
+async def _(ground: Ground) -> Verdict:
+    folder = ground.folder()
+    (folder / "mark").write_text("of the first directory")
+    box = await with_a_lane(ground, Policy(mounts=(FileMount(folder, "/data"),)))
+    folder.rename(folder.with_name(folder.name + "-aside"))
+    folder.mkdir(mode=0o755)
+    seen = await box.run("print(open('/data/mark').read())")
+    return escaped_if("first directory" in seen.stdout, [seen.stdout, seen.error])
+
+
+@GROUP.function("move what a mount lies on while a lane of another run waits")
+async def _(ground: Ground) -> Verdict:
+    box = await with_a_lane(ground, _with_mounts(ground))
+    await asyncio.gather(*(box.run("import time\ntime.sleep(0.2)") for _ in range(2)))
+    await lane_is_ready(box)
+    moved = await box.run("import os\nos.rename('/workspace/below', '/workspace/aside')")
+    if moved.error is not None:
+        return unproven(moved.error)
+    look = "import os\nos.path.exists('/workspace/below/data/mark'), os.path.exists('/workspace/aside/data/mark')"
+    seen = [(await box.run(look)).value for _ in range(2)]
+    return escaped_if(seen != [(True, False)] * 2, seen)
 
 
 @GROUP.function("hold pid 1 by its own channel")

@@ -119,6 +119,8 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "leave packets that were counted",
             "leave packets that were counted in the second protocol",
             "leave the label of a flow",
+            "leave connections that nobody has accepted",
+            "leave questions at the name server",
             "come to its end at each instant of the handover",
             "have fewer walls as a later guest",
             "be in one place with a run at the same time",

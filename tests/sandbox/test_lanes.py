@@ -18,35 +18,15 @@ import pytest
 import actbox
 from actbox import InvalidValue, Limits, Policy, Sandbox, Unsupported
 from actbox.sandbox.engines.linux import lanes as lanes_module
-from actbox.sandbox.engines.linux import stock, used
+from actbox.sandbox.engines.linux import used
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.hierarchies import support
-from actbox.sandbox.engines.linux.lanes import MOST_LANES, LaneGuest, Lanes
+from actbox.sandbox.engines.linux.lanes import MOST_LANES, LaneGuest
 from actbox.sandbox.nursery.seccomp import allowed_names
-from tests.conftest import engine_check
 from tests.escape.planted import Change, changed_nursery
-from tests.waiting import until, wait_until
-
-_PLACE = "import os\n[os.readlink('/proc/self/ns/' + name) for name in ('pid', 'mnt', 'net', 'ipc', 'uts', 'user')]"
-
-
-@pytest.fixture(autouse=True)
-def linux_works() -> None:
-    found = engine_check("linux")
-    if not found.works:
-        pytest.skip(f"the linux engine does not work here: {found.reason}")
-    kept = stock.acquire()
-
-    def shares_memory() -> bool:
-        actbox.run("")
-        return any(child.shares_memory for child in list(kept._children))
-
-    try:
-        wait_until(shares_memory)  # in earlier sandboxes no lane begins
-        stock.drain_all()
-    finally:
-        stock.release(kept)
+from tests.sandbox.in_lanes import PLACE, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all tests here)
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -64,29 +44,11 @@ def begun() -> Iterator[list[dict[str, Any]]]:
         yield requests
 
 
-def lanes_of(box: Sandbox) -> Lanes:
-    assert isinstance(box, LinuxSandbox)
-    assert box._lanes is not None
-    return box._lanes
-
-
-async def ready(box: Sandbox) -> None:
-    """Wait until a lane of a sandbox has its next guest, or none is expected any more."""
-
-    def is_there() -> bool:
-        idle = list(lanes_of(box)._idle)
-        for lane in idle:
-            lane.child.read_now()
-        return not idle or any(lane._fresh is not None or lane.child.ended for lane in idle)
-
-    await until(is_there)
-
-
 async def test_runs_that_leave_nothing_follow_one_another_in_one_place(begun: list[dict[str, Any]]) -> None:
     async with actbox.open_sandbox("linux") as box:
         places = []
         for _ in range(5):
-            places.append((await box.run(_PLACE)).value)
+            places.append((await box.run(PLACE)).value)
             await ready(box)
     assert places == [places[0]] * 5
     assert len(begun) == 1
@@ -105,7 +67,7 @@ async def test_each_run_has_a_fresh_process_and_fresh_folders() -> None:
 
 async def test_a_policy_can_ask_for_new_namespaces_for_each_run(begun: list[dict[str, Any]]) -> None:
     async with actbox.open_sandbox("linux", policy=Policy(namespaces="run")) as box:
-        places = [(await box.run(_PLACE)).value for _ in range(3)]
+        places = [(await box.run(PLACE)).value for _ in range(3)]
         assert isinstance(box, LinuxSandbox) and box._lanes is None
     assert len({str(place) for place in places}) == 3
     assert not any("lane" in request for request in begun)

@@ -14,7 +14,7 @@ from actbox.core.events import NetworkRequest
 from actbox.core.lazy_dataclass import dataclass
 
 from .overlays import OverlayChanges
-from .run_end import Ending, Stop
+from .run_end import End, Ending, Stop
 from .storage import Storage
 
 # The most network requests, made between two programs of a session, that are kept to be reported by the next run.
@@ -75,7 +75,7 @@ class GuestProcess(ABC):
         return False
 
     def released(self) -> None:
-        """Called once the run has closed the guest's descriptors."""
+        """Called once the run has closed the guest's descriptors, even if `close_network` was cancelled."""
         return
 
     def limit_reached(self) -> str:
@@ -142,6 +142,23 @@ class GuestProcess(ABC):
         """Close the overlay mounts' descriptors, once no result needs them any more."""
         if self.overlays is not None:
             self.overlays.close()
+
+
+class ToldGuest(GuestProcess):
+    """A guest whose end is known once its engine has told it, by `end.tell`."""
+
+    def __init__(self, sock: socket.socket | None, stdout: int, stderr: int) -> None:
+        self.sock, self.stdout, self.stderr = sock, stdout, stderr
+        self.end = End()
+
+    @property
+    def ended(self) -> bool:
+        """True once the engine has told its end."""
+        return self.end.ending is not None
+
+    def when_ended(self, call: Callable[[Ending], None]) -> None:
+        """Call a function in this event loop with the ending, once the engine has told it."""
+        self.end.when(call, asyncio.get_running_loop())
 
 
 @dataclass(frozen=True, slots=True)

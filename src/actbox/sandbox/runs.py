@@ -310,9 +310,11 @@ class Run:
                 timer.cancel()
             if self._guest.overlays is not None:
                 self._guest.overlays.close()
-            await self._guest.close_network()
-            self._guest.on_network = None
-            self._guest.released()
+            try:
+                await self._guest.close_network()
+            finally:
+                self._guest.on_network = None
+                self._guest.released()
 
     # While the run is under way
 

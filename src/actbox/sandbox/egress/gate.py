@@ -44,6 +44,11 @@ class Gate:
         except RuntimeError:  # the event loop is closed, and with it the run
             _close(descriptors)
 
+    @property
+    def is_over(self) -> bool:
+        """True once it serves nothing any more."""
+        return self._closed and all(task.done() for task in self._tasks)
+
     def end(self) -> None:
         """Start closing all connections."""
         self._closed = True

@@ -266,15 +266,16 @@ def _live(
             listening = listen(request["listen"])
             control.say({"listening": len(listening)}, listening)
             descriptors = [*descriptors, *listening]
-        for descriptor in [*descriptors, *(descriptor for _, descriptor in birth.late)]:
+        stays = family is None and "lane" in request and can_begin(proc, late)
+        mounted = descriptors[: 2 + len(request["mounts"])] if stays else []
+        for descriptor in [*descriptors[len(mounted) :], *(descriptor for _, descriptor in birth.late)]:
             os.close(descriptor)
         if family is None:
-            stays = "lane" in request and can_begin(proc, late)
             if stays:
                 allow_one_more(proc)  # pid 1 watches `/tmp`
             linux.keep_capabilities(frozenset({linux.CAP_SYS_ADMIN} if stays else ()))
             if stays:
-                one.lane = Lane(proc, birth.groups, control, birth.readable, watcher, request, rules, be_guest)
+                one.lane = Lane(proc, birth.groups, control, birth.readable, watcher, request, rules, mounted, be_guest)
         else:
             family.note_mounts([mount["path"] for mount in request["mounts"] if mount["mode"] != "input"])
         watcher.machine.begin(**request["machine"])

@@ -20,7 +20,7 @@ from .attach import mount_own
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, NoReturn
+    from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
     from .control import Control
     from .watch import Watcher
@@ -41,9 +41,10 @@ _MET = {"memory_events": b"oom_kill ", "pids_events": b"max ", "cpu_stat": b"nr_
 def can_begin(proc: int, late: List[str]) -> bool:
     """Return whether a sandbox can become a lane: the kernel can reset process ids, and nothing lies below `/tmp`.
 
-    `late` are the paths of the environment's directories that were attached after the root was built.
+    `late` are the paths of the environment's directories that were attached after the root was built; below the
+    workspace a program could move them. A policy has no mounts below `/tmp` and `/dev/shm`.
     """
-    has_place = any(path.startswith(_OWN) for path in late)
+    has_place = any(path.startswith((*_OWN, "/workspace/")) for path in late)
     return not has_place and os.access(_LAST_PID, os.F_OK, dir_fd=proc)
 
 
@@ -59,19 +60,25 @@ class Lane:
         watcher: Watcher,
         request: Dict[str, Any],
         rules: int,
+        mounted: List[int],
         be_guest: Callable[[List[int], int, int], NoReturn],
     ) -> None:
         """Note how things are now, before any program has run.
 
         `proc` is a full `/proc`, `readable` are the host directories that the root shows, `request` is the first run's,
-        `rules` its Landlock ruleset. `be_guest` goes on as a guest, behind all walls, with the descriptors of its
-        standard output and error and its channel, the ruleset, and a pipe into which it writes when all walls stand.
+        `rules` its Landlock ruleset, and `mounted` are the descriptors of its workspace, inputs and mounts. `be_guest`
+        goes on as a guest, behind all walls, with the descriptors of its standard output and error and its channel, the
+        ruleset, and a pipe into which it writes when all walls stand.
         """
         self._control = control
         self._readable = readable
         self._watcher = watcher
         self._request = request
         self._rules = rules
+        self._mounted = mounted
+        paths = ["/workspace/input", *(mount["path"] for mount in request["mounts"])]
+        self._points = [path for path in paths if path.startswith("/workspace/")]
+        """The places of mounts that programs could move."""
         self._be_guest = be_guest
         self._last_pid = os.open(_LAST_PID, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
         self._sockets = os.open("self/net/sockstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
@@ -87,6 +94,7 @@ class Lane:
         self._mount_events = select.poll()
         self._mount_events.register(self._mounts, select.POLLPRI)
         self._mount_events.poll(0)  # those until now
+        self._seen = self._look_at_points()
         self._touched = _watch_own()
         self._was_alone = False
         """True once all processes of the last run were ended, and there were none but its guest."""
@@ -136,7 +144,8 @@ class Lane:
         self._was_alone = False
         if self._look_at_network() != self._network:
             return "network"
-        if self._mount_events.poll(0):
+        # A program that renames a directory above a mount moves that with it, which is no event.
+        if self._mount_events.poll(0) or self._look_at_points() != self._seen:
             return "mounts"
         if self._watcher.has_met_limit or any(self._counter(name) for name in _MET):
             return "limits"
@@ -152,6 +161,10 @@ class Lane:
         words = os.pread(self._sockets, _LONGEST_TEXT, 0).split()
         held = [words[words.index(name) + 1] for name in (b"used", b"tw")]
         return held + [os.pread(file, _LONGEST_TEXT, 0) for file in self._counts]
+
+    def _look_at_points(self) -> List[Optional[Tuple[int, int]]]:
+        """Return the device and inode of what lies where something was mounted; `None` for nothing."""
+        return [_identity(path) for path in self._points]
 
     def _counter(self, name: str) -> int:
         file = self._groups.get(name, -1)
@@ -175,7 +188,7 @@ class Lane:
         if self._rules >= 0:
             os.close(self._rules)
             self._rules = landlock.standing_rules(self._readable, -1)
-            landlock.allow(self._rules, "/workspace", landlock.WRITE)
+            landlock.allow_run(self._rules, self._request, self._mounted)
 
     @staticmethod
     def _has_read(watching: int) -> bool:
@@ -193,6 +206,14 @@ def _watch_own() -> int:
         if error.errno not in _USED_UP:
             raise
         return -1
+
+
+def _identity(path: str) -> Optional[Tuple[int, int]]:
+    try:
+        status = os.stat(path)
+    except OSError:  # it was removed, moved or closed off
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _is_alone() -> bool:

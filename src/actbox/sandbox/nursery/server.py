@@ -82,6 +82,7 @@ class _Nursery:
             "open_workspace": self._open_workspace,
             "close_workspace": self._close_workspace,
             "mounts": self._mounts,
+            "check_mounts": self._check_mounts,
             "forget_names": self._forget_names,
             "spawn": self._spawn,
         }
@@ -272,6 +273,12 @@ class _Nursery:
                 os.close(descriptor)
             raise
         return {}, made
+
+    def _check_mounts(self, descriptors: list[int], mounts: list[dict[str, Any]]) -> Answer:
+        """Refuse as `_mounts` does if a file or directory of the policy cannot be mounted any more."""
+        for mount in mounts:
+            self._host_mounts.check(mount)
+        return {}, []
 
     def _owner_namespace(self, host_id: int) -> int:
         """Return a descriptor of `Identity.owner_namespace(host_id)`; the latest ids' namespaces are cached."""

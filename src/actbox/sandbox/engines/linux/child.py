@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import json
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
-from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.guest_process import ToldGuest
 from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
-from actbox.sandbox.run_end import End, Ending
+from actbox.sandbox.run_end import Ending
 
 from .cgroups import RunGroup
 from .input_folder import InputFolder
+from .lane_sockets import LaneSockets
 from .reaper import reaper
 from .used import Used, used_below
 
@@ -42,7 +42,7 @@ class ChildEnded(SandboxUnavailable):
     """Raised when a sandbox died before a run could use it."""
 
 
-class Child(GuestProcess):
+class Child(ToldGuest):
     """One sandbox as the host holds it: a pidfd of its pid 1, and the host's ends of its guest's channel and pipes."""
 
     def __init__(
@@ -57,19 +57,21 @@ class Child(GuestProcess):
         `nursery_lives` may block a little to be sure; `is_orphan` returns at once whether the nursery is known to be
         dead.
         """
-        control, channel, self.stdout, self.stderr, self._pidfd = descriptors
+        control, channel, stdout, stderr, self._pidfd = descriptors
+        super().__init__(socket.socket(fileno=channel), stdout, stderr)
         self._control = socket.socket(fileno=control)
-        self.sock = socket.socket(fileno=channel)
         self._group = group
         self._nursery_lives = nursery_lives
         self._is_orphan = is_orphan
         self._lock = threading.Lock()
         self._reading = threading.Lock()
-        self._end = End()
         self._hear: Callable[[dict[str, Any], list[int]], None] | None = None
         self._gate: Gate | None = None
+        self.sockets: LaneSockets | None = None
+        """The listening sockets that its lane keeps, if it has a network."""
         self.input_folder: InputFolder | None = None
         """The guest's view of `/input`; set if `/input` is a host directory and several programs will run."""
+        self._expected: set[str] = set()
         self._heard: dict[str, Any] = {}
         self._begun = self._killed = False
         self._used = Used()
@@ -86,14 +88,9 @@ class Child(GuestProcess):
         reaper().watch(self._pidfd, self._bury)
 
     @property
-    def ended(self) -> bool:
-        """True if none of its processes is left."""
-        return self._end.ending is not None
-
-    @property
     def stale(self) -> bool:
         """True if the sandbox can no longer be used: it has ended, or its nursery has, so that it soon will."""
-        return self._end.ending is not None or self._is_orphan()
+        return self.end.ending is not None or self._is_orphan()
 
     def begin(self, request: dict[str, Any], mounts: list[int], limits: Limits, stdin: int) -> None:
         """Start a run in the sandbox: attach these mounts and let the guest go on. Takes over the descriptors.
@@ -126,6 +123,23 @@ class Child(GuestProcess):
         if self._gate is not None:
             await self._gate.close()
 
+    def keep_sockets(self) -> None:
+        """Keep the sockets on which pid 1 will listen for the runs of a lane. Call it before `begin` asks for them."""
+        self.sockets = sockets = LaneSockets(self._refuse)
+        self.when_buried(lambda ending: sockets.close())
+        self.expect("listening")
+
+    def expect(self, fact: str) -> None:
+        """Read what pid 1 of a lane sends until it has told this, in the reaper's thread.
+
+        Later messages are read when the next run begins.
+        """
+        self._expected.add(fact)
+        descriptor = self._control.fileno()
+        if self._hear is None and descriptor >= 0:  # else it has ended already, which `_bury` reports
+            reaper().listen(descriptor, self._on_expected)
+        self.hear_when_read(lambda fact, descriptors: self.note(fact))
+
     def hold_input_folder(self, folder: InputFolder) -> None:
         """Keep the handle on the guest's `/input` for its lifetime.
 
@@ -154,17 +168,23 @@ class Child(GuestProcess):
         """Call a function with each message of pid 1 that `read_now` finds; those left come when it has ended."""
         self._hear = hear
 
-    def read_now(self) -> None:
-        """Read the messages that pid 1 has sent since, without waiting."""
+    def read_now(self) -> bool:
+        """Read the messages that pid 1 has sent since, without waiting; return false if none can follow."""
         with self._reading:
             while self._control.fileno() >= 0:
                 try:
                     data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
-                except OSError:  # there is none, or it has ended, which `_bury` reports
-                    return
+                except DescriptorsLost as error:
+                    self._refuse(f"what the sandbox sent to the host did not arrive whole: {error.strerror}")
+                    return False
+                except BlockingIOError:
+                    return True
+                except OSError:  # it has ended, which `_bury` reports
+                    return False
                 if not data:
-                    return
+                    return False
                 self._take_in(data, descriptors)
+        return False
 
     def begin_again(self, request: dict[str, Any]) -> bool:
         """Tell pid 1 of a lane that another run begins; return false if it has ended."""
@@ -224,6 +244,8 @@ class Child(GuestProcess):
     def close_own(self) -> None:
         """In a forked process, close the descriptors that are pid 1's, not a guest's."""
         self._control.close()
+        if self.sockets is not None:
+            self.sockets.leave_to_parent()
         if self._pidfd >= 0:
             os.close(self._pidfd)
 
@@ -231,12 +253,9 @@ class Child(GuestProcess):
         """Keep a fact about the sandbox until it has ended."""
         self._heard |= fact
 
-    def when_ended(self, call: Callable[[Ending], None]) -> None:
-        self._end.when(call, asyncio.get_running_loop())
-
     def when_buried(self, call: Callable[[Ending], None]) -> None:
         """Call a function with the ending, in the reaper's thread, once the sandbox has ended."""
-        self._end.when(call)
+        self.end.when(call)
 
     def limit_reached(self) -> str:
         if self._group is None:
@@ -286,7 +305,7 @@ class Child(GuestProcess):
             self._limit = ending.limit
             os.close(self._pidfd)
             self._pidfd = -1
-        self._end.tell(ending)  # whom this calls may need other locks
+        self.end.tell(ending)  # whom this calls may need other locks
 
     def _find_ending(self) -> Ending:
         facts = self._facts()
@@ -335,10 +354,19 @@ class Child(GuestProcess):
             self._take_in(data, descriptors)
         return bool(data)
 
+    def _on_expected(self) -> bool:
+        return self.read_now() and bool(self._expected)
+
+    def _refuse(self, why: str) -> None:
+        """End the sandbox for a reason that is its run's error."""
+        self._heard["refused"] = why
+        self.kill()
+
     def _take_in(self, data: bytes, descriptors: list[int]) -> None:
         fact = json.loads(data)
-        if "listening" in fact and self._gate is not None:
-            self._gate.open_soon(descriptors)
+        self._expected.difference_update(fact)
+        if "listening" in fact and (gate := self.sockets or self._gate) is not None:
+            gate.open_soon(descriptors)
         elif "input" in fact and self.input_folder is not None:
             self.input_folder.hold(*descriptors)
         elif "failure" in fact or "refused" in fact:  # the sandbox ends, whoever else listens

@@ -33,13 +33,14 @@ from . import stock as stocks
 from .advice import why_not
 from .child import Child, ChildEnded
 from .debt import Debt
+from .descriptors import close_all
 from .hierarchies import support
 from .input_folder import InputFolder
 from .interpreter import Base, base_of
 from .lanes import LaneGuest, Lanes
 from .pool import MOST_READY, Pool
 from .stock import Points, Stock, inodes_for, packages_mount, shared_mounts
-from .stored import StoredWorkspace, close_all, part_overlays
+from .stored import StoredWorkspace, part_overlays
 from .traits import linux_traits
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class LinuxSandbox(LocalSandbox):
             raise
         self._stock, self._stored = stock, stored
         if self._may_have_lanes():
-            self._lanes = Lanes(self._debt)
+            self._lanes = Lanes(self._debt, stored.points)
             stock.lanes.add(self._lanes)
         self._tree = TreeLimits.of(self.policy.limits)
         self._warnings = stock.nursery.warnings
@@ -239,8 +240,8 @@ class LinuxSandbox(LocalSandbox):
         stocks.release(stock)
 
     def _may_have_lanes(self) -> bool:
-        is_plain = not (self._mounts or self._shared) and self._network is None
-        return is_plain and self._has_lanes and self.policy.namespaces == "lane"
+        stay = all(mount["mode"] in ("ro", "rw", "input") for mount in self._mounts)  # an overlay is new for each run
+        return stay and self._has_lanes and self.policy.namespaces == "lane"
 
     def _leave_to_parent(self) -> None:
         super()._leave_to_parent()
@@ -273,7 +274,10 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stored = self._stored
-        if (guest := self._guest_in_lane(start)) is not None:
+        if self._mounts:
+            if self._may_begin_in_lane(start):
+                return None  # not before what they mount was looked at
+        elif (guest := self._guest_in_lane(start)) is not None:
             return guest
         if stored is None or start.forkable or not stored.ahead or (stored.guests and stored.dismissed()):
             return None
@@ -299,7 +303,7 @@ class LinuxSandbox(LocalSandbox):
         stock, stored = self._open()
         reason = "sandboxes die while they wait for a run"
         for _ in range(MOST_READY):
-            if (guest := self._guest_in_lane(start)) is not None:
+            if (guest := await self._guest_in_checked_lane(stock, start)) is not None:
                 return guest
             for dismissed in stored.dismissed():
                 await dismissed.wait()
@@ -334,24 +338,62 @@ class LinuxSandbox(LocalSandbox):
         is_program = not (start.command or start.session or start.packages is not None)
         return is_program and self._lanes is not None
 
-    def _guest_in_lane(self, start: GuestStart) -> LaneGuest | None:
-        """Return a guest that waits in a lane, and begin its run; `None` if there is none."""
-        if not self._goes_in_lane(start):
+    async def _guest_in_checked_lane(self, stock: Stock, start: GuestStart) -> LaneGuest | None:
+        """Return a guest as `_guest_in_lane` does, once what the policy mounts is known to be what it sees.
+
+        Raises `SandboxUnavailable` if it cannot be mounted any more.
+        """
+        if not self._mounts:
+            return self._guest_in_lane(start)
+        if not self._may_begin_in_lane(start):
             return None
-        assert self._lanes is not None and self._tree is not None
-        while (guest := self._lanes.take_ready()) is not None:
+        lanes = self._lanes
+        assert lanes is not None
+        try:
+            await run_blocking(stock.check_mounts, self._mounts)
+        except SandboxUnavailable:
+            lanes.drain()
+            raise
+        while (guest := lanes.take_ready()) is not None:
+            owed = self._debt.begin()
             try:
-                owed = self._debt.begin()
-                guest.stdin = file_with(start.stdin) if start.stdin else -1
-                machine = self._take_request["machine"]
-                if guest.begin({"machine": machine, "watched": self._tree.watched, "owed": owed}):
-                    return guest
+                await guest.see_inputs_anew()
             except BaseException:
                 guest.kill()
                 guest.close()
                 raise
-            guest.close()
+            if self._begins_in_lane(guest, start, owed):
+                return guest
         return None
+
+    def _may_begin_in_lane(self, start: GuestStart) -> bool:
+        return self._goes_in_lane(start) and self._lanes is not None and self._lanes.has_idle
+
+    def _guest_in_lane(self, start: GuestStart) -> LaneGuest | None:
+        """Return a guest that waits in a lane, and begin its run; `None` if there is none."""
+        if not self._goes_in_lane(start):
+            return None
+        assert self._lanes is not None
+        while (guest := self._lanes.take_ready()) is not None:
+            if self._begins_in_lane(guest, start, self._debt.begin()):
+                return guest
+        return None
+
+    def _begins_in_lane(self, guest: LaneGuest, start: GuestStart, owed: float) -> bool:
+        """Begin a run with a guest; return false if its lane has ended."""
+        assert self._tree is not None
+        try:
+            guest.stdin = file_with(start.stdin) if start.stdin else -1
+            machine = self._take_request["machine"]
+            if guest.begin({"machine": machine, "watched": self._tree.watched, "owed": owed}):
+                self._open_gate(guest)
+                return True
+        except BaseException:
+            guest.kill()
+            guest.close()
+            raise
+        guest.close()
+        return False
 
     def _waiting_guest(self, stored: StoredWorkspace) -> Child | None:
         """Return a sandbox made ahead, or `None`."""
@@ -391,7 +433,10 @@ class LinuxSandbox(LocalSandbox):
             try:
                 if self._network is not None:
                     mounts += self._network.descriptors()
-                    self._network.open_gate(child, self._taint)
+                    if lanes is None:
+                        self._network.open_gate(child, self._taint)
+                    else:
+                        self._network.keep_sockets(child)
                 tree = self._tree_limits(start)
                 owed = self._debt.begin() if lanes is not None else self._owe(child)
                 request = {**self._take_request, "watched": tree.watched, "owed": owed}
@@ -399,7 +444,9 @@ class LinuxSandbox(LocalSandbox):
                     request["lane"] = True
                 if asked:
                     request["mounts"] = [*asked, *self._mounts]
-                if start.session and self._at_input:
+                if self._at_input and (start.session or lanes is not None):
+                    if lanes is not None:
+                        child.expect("input")
                     child.hold_input_folder(InputFolder(self._open()[0].forget_names))
                     request["hold_input"] = True
                 given = file_with(start.stdin) if start.stdin else -1
@@ -413,7 +460,15 @@ class LinuxSandbox(LocalSandbox):
                 self._debt.end(Ending(), 0.0)
             child.discard()
             raise
-        return child if lanes is None else lanes.begin_one(child)
+        if lanes is None:
+            return child
+        guest = lanes.begin_one(child)
+        self._open_gate(guest)
+        return guest
+
+    def _open_gate(self, guest: LaneGuest) -> None:
+        if self._network is not None:
+            self._network.open_gate(guest, self._taint)
 
     def _owe(self, child: Child) -> float:
         """Return the sandbox's debt of processor time as a run begins, and register the run's own use to be added."""

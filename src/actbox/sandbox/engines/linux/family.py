@@ -21,8 +21,8 @@ from typing import Any
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.events import NetworkRequest
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.guest_process import Fork, GuestProcess
-from actbox.sandbox.run_end import End, Ending
+from actbox.sandbox.guest_process import Fork, ToldGuest
+from actbox.sandbox.run_end import Ending
 from actbox.sandbox.watchdog import WATCHDOG
 from actbox.sandbox.workspace import Workspace
 
@@ -36,25 +36,17 @@ _FIRST = 0
 _END_SECONDS = 5.0
 
 
-class Member(GuestProcess):
+class Member(ToldGuest):
     """One guest of a family."""
 
     def __init__(self, family: Family, number: int, sock: socket.socket | None, stdout: int, stderr: int) -> None:
+        super().__init__(sock, stdout, stderr)
         self.number = number
-        self.sock, self.stdout, self.stderr = sock, stdout, stderr
         self.adopted = number == _FIRST
         """True if pid 1 knows the guest's process id."""
-        self.end = End()
         self.input_folder: InputFolder | None = None
         """The guest's view of `/input`, if that is a host directory."""
         self._family = family
-
-    @property
-    def ended(self) -> bool:
-        return self.end.ending is not None
-
-    def when_ended(self, call: Callable[[Ending], None]) -> None:
-        self.end.when(call, asyncio.get_running_loop())
 
     def interrupt(self) -> None:
         with contextlib.suppress(SandboxUnavailable):  # if the program does not end, the guest is killed soon

@@ -7,21 +7,23 @@ something is not as it was at birth, the lane ends as every sandbox does.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.guest_process import GuestProcess
-from actbox.sandbox.run_end import End, Ending
+from actbox.sandbox.guest_process import ToldGuest
+from actbox.sandbox.run_end import Ending
 
 from .child import Child
 from .debt import Debt
+
+if TYPE_CHECKING:
+    from actbox.sandbox.egress.gate import Gate
 
 MOST_LANES: Final = 16
 """The most lanes of one sandbox; more runs at once get sandboxes of their own, which are used once."""
@@ -33,28 +35,21 @@ _QUIET_SECONDS = 5.0
 _log = logging.getLogger("actbox")
 
 
-class LaneGuest(GuestProcess):
+class LaneGuest(ToldGuest):
     """One guest of a lane, for one run."""
 
     def __init__(self, lane: Lane, sock: socket.socket | None, stdout: int, stderr: int) -> None:
-        self.sock, self.stdout, self.stderr = sock, stdout, stderr
-        self.end = End()
+        super().__init__(sock, stdout, stderr)
         self.has_begun = False
         """True once a run has it, which then closes its descriptors."""
         self.is_over = False
         """True once its run is over and it was dismissed."""
         self._lane = lane
+        self._gate: Gate | None = None
 
     def begin(self, request: dict[str, Any]) -> bool:
         """Tell pid 1 of the run; return false if the lane has ended."""
         return self._lane.child.begin_again(request)
-
-    @property
-    def ended(self) -> bool:
-        return self.end.ending is not None
-
-    def when_ended(self, call: Callable[[Ending], None]) -> None:
-        self.end.when(call, asyncio.get_running_loop())
 
     def interrupt(self) -> None:
         self._lane.child.interrupt()
@@ -71,9 +66,27 @@ class LaneGuest(GuestProcess):
         self._lane.debt.end(Ending(), used_ms)
         return True
 
+    def open_gate(self, gate: Gate) -> None:
+        """Connect the guest to the network's proxy for its run, whose event loop calls this."""
+        self._gate = gate
+        self.when_ended(lambda ending: gate.end())
+        assert self._lane.child.sockets is not None
+        self._lane.child.sockets.serve(gate)
+
+    async def close_network(self) -> None:
+        if self._gate is not None:
+            await self._gate.close()
+
+    async def see_inputs_anew(self) -> None:
+        await self._lane.child.see_inputs_anew()
+
     def released(self) -> None:
-        if self.is_over:
+        if not self.is_over:
+            return
+        if self._gate is None or self._gate.is_over:
             self._lane.go_on()
+        else:  # the caller was cancelled meanwhile, and the gate could still accept the next program's connections
+            self._lane.child.kill()
 
     def limit_reached(self) -> str:
         return self._lane.child.limit_reached()
@@ -88,6 +101,8 @@ class Lane:
         self.debt = debt
         self._lanes = lanes
         self._runs = 1
+        self.points: list[tuple[int, int]] | None = None
+        """What was mounted upon in the workspace when its first run was over."""
         self.asked_at = 0.0
         """The time at which the latest guest was asked for."""
         self.guest = LaneGuest(self, child.sock, child.stdout, child.stderr)
@@ -105,7 +120,9 @@ class Lane:
     def end_run(self, guest: LaneGuest) -> bool:
         """Have pid 1 end all that is left of a guest's run; return false if no other guest can follow."""
         with self._lanes.lock:
-            if self._runs >= _MOST_RUNS or not self._lanes.has(self) or self.child.stale:
+            if self._runs == 1:
+                self.points = self._lanes.points()
+            if self.points is None or self._runs >= _MOST_RUNS or not self._lanes.has(self) or self.child.stale:
                 return False
             guest.is_over = True
         guest.end.forget()  # the run itself, which may hold much
@@ -173,8 +190,10 @@ class Lane:
 class Lanes:
     """The lanes of one open sandbox. Methods may be called from any thread."""
 
-    def __init__(self, debt: Debt) -> None:
+    def __init__(self, debt: Debt, points: Callable[[], list[tuple[int, int]] | None]) -> None:
+        """`points` returns what is mounted upon in the workspace: `StoredWorkspace.points`."""
         self.is_open = True
+        self.points = points
         self._debt = debt
         self.lock = threading.RLock()
         """Held before the locks of a lane's `Child`, never after."""
@@ -187,6 +206,11 @@ class Lanes:
     def is_full(self) -> bool:
         """True if there may be no more lanes."""
         return len(self._all) >= MOST_LANES
+
+    @property
+    def has_idle(self) -> bool:
+        """True if there is a lane without a run."""
+        return bool(self._idle)
 
     def has(self, lane: Lane) -> bool:
         """Return whether a lane has not ended, and may go on."""
@@ -203,8 +227,12 @@ class Lanes:
     def take_ready(self) -> LaneGuest | None:
         """Return a fresh guest that is ready, or `None`."""
         with self.lock:
+            points = self.points() if self._idle else None
             for _ in range(len(self._idle)):
                 lane = self._idle.popleft()
+                if lane.points != points:  # its mounts were moved or removed with what they are mounted upon
+                    lane.child.kill()
+                    continue
                 guest = None if lane.child.stale else lane.take()
                 if guest is not None:
                     return guest

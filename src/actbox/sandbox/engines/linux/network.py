@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.policy import Policy
@@ -17,11 +17,11 @@ from actbox.sandbox.egress.upstream import Upstream
 from actbox.sandbox.taint import Taint
 
 from .child import Child
+from .descriptors import close_all, each_or_none
+from .lanes import LaneGuest
 
 _EVERYBODY_READS, _OWNER_READS = 0o444, 0o400
 _SECRETS = "/run/secrets"
-
-T = TypeVar("T")
 
 
 class Network:
@@ -52,13 +52,13 @@ class Network:
         self._lock = threading.Lock()
         self._users = 0
         self._files: list[int] = []
-        weakref.finalize(self, _close, self._files)  # for a sandbox that is never stopped
+        weakref.finalize(self, close_all, self._files)  # for a sandbox that is never stopped
 
     def open_files(self) -> None:
         """Open the contents of the files; they stay open until `close_files` was called as often as this."""
         with self._lock:
             if not self._users:
-                self._files += _each_or_none(_file_with, self._contents)
+                self._files += each_or_none(_file_with, self._contents)
             self._users += 1
 
     def close_files(self) -> None:
@@ -66,13 +66,13 @@ class Network:
         with self._lock:
             self._users -= 1
             if not self._users:
-                _close(self._files)
+                close_all(self._files)
 
     def leave_to_parent(self) -> None:
         """In a forked child, close the contents, which no sandbox of the child has opened."""
         self._lock = threading.Lock()
         self._users = 0
-        _close(self._files)
+        close_all(self._files)
 
     def descriptors(self) -> list[int]:
         """Return new descriptors of the files' contents, which the caller closes.
@@ -82,12 +82,17 @@ class Network:
         with self._lock:
             if not self._users:
                 raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
-            return _each_or_none(os.dup, self._files)
+            return each_or_none(os.dup, self._files)
 
-    def open_gate(self, child: Child, taint: Taint) -> None:
+    def open_gate(self, guest: Child | LaneGuest, taint: Taint) -> None:
         """Have the proxy serve a guest, whose workspace has this label, as long as it lives."""
         if self._proxy is not None:
-            child.open_gate(Gate(self._proxy, self.ways, child.tell_network, taint))
+            guest.open_gate(Gate(self._proxy, self.ways, guest.tell_network, taint))
+
+    def keep_sockets(self, child: Child) -> None:
+        """Have a guest's listening sockets kept for its lane, in which each run's gate is opened by `open_gate`."""
+        if self._proxy is not None:
+            child.keep_sockets()
 
 
 def _file_with(content: bytes) -> int:
@@ -99,20 +104,3 @@ def _file_with(content: bytes) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _each_or_none(make: Callable[[T], int], things: Iterable[T]) -> list[int]:
-    """Return a descriptor for each thing; if one cannot be made, close the others and raise its error."""
-    made: list[int] = []
-    try:
-        for thing in things:
-            made.append(make(thing))
-    except BaseException:
-        _close(made)
-        raise
-    return made
-
-
-def _close(descriptors: list[int]) -> None:
-    while descriptors:
-        os.close(descriptors.pop())

@@ -229,6 +229,11 @@ class Stock:
             raise
         return descriptors
 
+    def check_mounts(self, mounts: list[dict[str, Any]]) -> None:
+        """Raise `SandboxUnavailable` if `make_mounts` would for one of these, as for a replaced directory. Blocks."""
+        for start in range(0, len(mounts), _MOST_AT_ONCE):
+            self.ask("check_mounts", mounts=mounts[start : start + _MOST_AT_ONCE])
+
     def make_packages(self, folder: Path, host_id: int) -> list[int]:
         """Make the mount of a program's packages for the user `host_id`. Blocks. Raises `SandboxUnavailable`."""
         return self.ask("mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)], run="")[1]

@@ -18,6 +18,8 @@ from actbox.sandbox.guest.beneath import empty, opened, set_folder_mode
 from actbox.sandbox.overlays import Overlay
 from actbox.sandbox.run_end import Ending
 
+from .descriptors import close_all
+
 if TYPE_CHECKING:
     from .child import Child
 
@@ -25,6 +27,7 @@ RUNS_AHEAD = 12
 """For how many simultaneous runs a workspace has directories from the start, if they are in its file system."""
 # Mounts are made ahead for at most this many simultaneous runs of one sandbox.
 _MOST_AHEAD = 8
+_BELOW = "/workspace/"
 
 
 class WorkspaceKeeper(Protocol):
@@ -94,7 +97,7 @@ class StoredWorkspace:
         """The mount of packages that was made ahead: the directory, its identity, and the descriptors."""
         self._last_packages: Path | None = None
         """The packages of the latest run that had some; the next such run probably has the same."""
-        self._removed = False
+        self._removed = self._closed = False
 
     @property
     def stale(self) -> bool:
@@ -124,6 +127,24 @@ class StoredWorkspace:
                 return self.ahead.popleft()
             self._wanted = min(2 * self._wanted, _MOST_AHEAD)
             return None
+
+    def points(self) -> list[tuple[int, int]] | None:
+        """Return the device and inode of each file and directory of the workspace on which something is mounted.
+
+        These are `input` and the places of the policy's mounts. `None` if one is missing, or behind a link.
+        """
+        below = [mount["path"].removeprefix(_BELOW) for mount in self.mounts if mount["path"].startswith(_BELOW)]
+        with self._lock:
+            if self._closed:
+                return None
+            try:
+                found = [os.stat("input", dir_fd=self.folder, follow_symlinks=False)]
+                for path in below:
+                    with opened(self.folder, path, os.O_PATH) as point:
+                        found.append(os.fstat(point))
+            except OSError:
+                return None
+        return [(status.st_dev, status.st_ino) for status in found]
 
     def take_packages(self, folder: Path) -> list[int] | None:
         """Return the mount of a directory of packages if it was made ahead, else `None`; the caller closes it."""
@@ -272,8 +293,9 @@ class StoredWorkspace:
         self._close()
 
     def _close(self) -> None:
-        os.close(self.folder)
         with self._lock:
+            os.close(self.folder)
+            self._closed = True
             runs, self._runs = self._runs, -1
         if runs >= 0:
             os.close(runs)
@@ -303,9 +325,3 @@ def part_overlays(made: list[int], mounts: Sequence[FileMount], before: int = 0)
 def _identity_of(folder: Path) -> tuple[int, int]:
     status = os.stat(folder)
     return status.st_dev, status.st_ino
-
-
-def close_all(descriptors: list[int]) -> None:
-    """Close descriptors."""
-    for descriptor in descriptors:
-        os.close(descriptor)

@@ -1,0 +1,57 @@
+"""Shared parts of the tests of lanes: the lanes of a sandbox, and when the next guest of one is there."""
+
+from __future__ import annotations
+
+import pytest
+
+import actbox
+from actbox import Sandbox
+from actbox.sandbox.engines.linux import stock
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
+from actbox.sandbox.engines.linux.lanes import Lane, Lanes
+from tests.conftest import engine_check
+from tests.waiting import until, wait_until
+
+PLACE = "import os\n[os.readlink('/proc/self/ns/' + name) for name in ('pid', 'mnt', 'net', 'ipc', 'uts', 'user')]"
+
+
+@pytest.fixture(autouse=True)
+def linux_works() -> None:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+    kept = stock.acquire()
+
+    def shares_memory() -> bool:
+        actbox.run("")
+        return any(child.shares_memory for child in list(kept._children))
+
+    try:
+        wait_until(shares_memory)  # in earlier sandboxes no lane begins
+        stock.drain_all()
+    finally:
+        stock.release(kept)
+
+
+def lanes_of(box: Sandbox) -> Lanes:
+    assert isinstance(box, LinuxSandbox)
+    assert box._lanes is not None
+    return box._lanes
+
+
+def lane_of(box: Sandbox) -> Lane:
+    """Return the only lane of a sandbox."""
+    (lane,) = lanes_of(box)._all
+    return lane
+
+
+async def ready(box: Sandbox) -> None:
+    """Wait until a lane of a sandbox has its next guest, or none is expected any more."""
+
+    def is_there() -> bool:
+        idle = list(lanes_of(box)._idle)
+        for lane in idle:
+            lane.child.read_now()
+        return not idle or any(lane._fresh is not None or lane.child.ended for lane in idle)
+
+    await until(is_there)
