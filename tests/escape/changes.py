@@ -6,6 +6,10 @@ from tests.escape.planted import Change
 
 NO_FILTER = Change("sandbox/nursery/child.py", "        seccomp.install(birth.filter_program)\n")
 
+DESCRIPTORS_TAKEN = Change(
+    "sandbox/nursery/passing.py", "        sock.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)\n", "        pass\n"
+)
+
 NO_LANDLOCK = Change("sandbox/nursery/landlock.py", "_LEAST_VERSION = 2\n", "_LEAST_VERSION = 1000\n")
 
 CAPABILITIES_KEPT = (

@@ -12,6 +12,7 @@ import json
 import os
 import struct
 import sys
+import time
 from typing import Any
 
 import actbox
@@ -40,6 +41,14 @@ FIND_CHANNEL = (
     "    view = memoryview(data)\n"
     "    while view: view = view[os.write(channel, view):]\n"
     "def frame(body, blobs=b''): return struct.pack('!II', len(body), len(blobs)) + body + blobs\n"
+)
+# Whoever closes the first of these sockets waits for three seconds, as the second reads nothing.
+A_CLOSE_THAT_WAITS = (
+    "import array, os, socket, struct\n"
+    "server = socket.create_server(('127.0.0.1', 0))\n"
+    "one = socket.create_connection(server.getsockname())\nother, _ = server.accept()\n"
+    "one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 3))\none.setblocking(False)\n"
+    "try:\n    while True: one.send(bytes(65536))\nexcept BlockingIOError: pass\n"
 )
 _WAIT = "\nimport time\ntime.sleep(300)\n"
 
@@ -341,6 +350,7 @@ async def _(ground: Ground) -> Verdict:
         "rights = array.array('i', [os.open('/dev/null', os.O_RDONLY) for _ in range(60)])\n"
         # The kernel bounds how many descriptors are on the way, for all processes of a user together.
         "def send():\n    try: return sock.sendmsg([frame(body)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
+        "    except PermissionError: return 'refused'\n"
         "    except OSError as error:\n        if error.errno != errno.ETOOMANYREFS: raise\n"
         "first = here()\nwhile not send(): time.sleep(0.05)\n[first, here()]",
         tools=[here],
@@ -349,6 +359,33 @@ async def _(ground: Ground) -> Verdict:
         return unproven(result.error)
     first, after = result.value
     return escaped_if(after >= first + 60, result.value)
+
+
+@GROUP.function("make the host wait when it closes a socket that came along", Bare.HARMFUL)
+async def _(ground: Ground) -> Verdict:
+    longest = 0.0
+
+    async def note_pauses() -> None:
+        nonlocal longest
+        while True:
+            last = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - last)
+
+    box = await ground.open()
+    noting = asyncio.create_task(note_pauses())
+    try:
+        result = await box.run(
+            FIND_CHANNEL + A_CLOSE_THAT_WAITS + "rights = array.array('i', [one.fileno(), other.fileno()])\n"
+            "with socket.socket(fileno=os.dup(channel)) as sock:\n"
+            "    sock.sendmsg([b'\\0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])",
+            timeout=10,
+        )
+    finally:
+        noting.cancel()
+    if result.error is not None and result.error.type == "PermissionError":
+        return stopped(result.error)
+    return escaped_if(longest > 1, (longest, result.error))
 
 
 @GROUP.function("disturb the host with data out of band")

@@ -96,6 +96,34 @@ _RESIDUE: dict[str, tuple[str, str]] = {
         + "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    time.sleep(60)",
         "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
     ),
+    "leave a process beside its own, of which pid 1 is the parent": (
+        # CLONE_PARENT and SIGCHLD: the guest's own code truly says that it has no children.
+        "if syscall('clone', 0x8011, 0, 0, 0, 0)[0] == 0:\n    import time\n    while True: time.sleep(1)",
+        "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
+    ),
+    "stop and continue its process while it ends": (
+        _LIE + "import os\nme = os.getpid()\nif os.fork() == 0:\n"
+        "    while True:\n        os.kill(me, 19)\n        os.kill(me, 18)",
+        "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
+    ),
+    "leave a file without a name in /tmp": (
+        "import os\nheld = [os.open(place, os.O_TMPFILE | os.O_RDWR) for place in ('/tmp', '/dev/shm') for _ in range(9)]",
+        "seen = [os.statvfs(place) for place in ('/tmp', '/dev/shm')]\n"
+        "verdict(any(one.f_files - one.f_ffree != 1 or one.f_blocks != one.f_bfree for one in seen), seen)",
+    ),
+    "leave its rank for when memory ends": (
+        "open('/proc/self/oom_score_adj', 'w').write('999')",
+        "rank = open('/proc/self/oom_score_adj').read()\nverdict(int(rank) == 999, rank)",
+    ),
+    "leave how its memory and its timers are treated": (
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        # PR_SET_TIMERSLACK, PR_SET_THP_DISABLE, PR_SET_MDWE
+        "print([libc.prctl(*how, 0, 0, 0) for how in ((29, 4321), (41, 1), (65, 1))])\n"
+        "open('/proc/self/coredump_filter', 'w').write('0x7f')",
+        "libc = library()[1]\nseen = [libc.prctl(30, 0, 0, 0, 0), libc.prctl(42, 0, 0, 0, 0), libc.prctl(66, 0, 0, 0, 0)]\n"
+        "seen.append(int(open('/proc/self/coredump_filter').read(), 16))\n"
+        "verdict(seen[0] == 4321 or seen[1] == 1 or seen[2] == 1 or seen[3] == 0x7f, seen)",
+    ),
     "leave a file in /tmp": ("open('/tmp/left', 'w').write('x')", "verdict(os.path.exists('/tmp/left'))"),
     "leave a file in shared memory": (
         "open('/dev/shm/left', 'w').write('x')",

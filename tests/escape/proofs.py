@@ -6,6 +6,9 @@ What stands nowhere here, and does not get through where nothing isolates, has n
 from __future__ import annotations
 
 PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
+    "descriptors taken": {
+        "channel and protocol": ("make the host wait when it closes a socket that came along",),
+    },
     "no filter": {
         "processes": (
             "signal pid 1 by a descriptor",
@@ -89,6 +92,7 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "change an interface",
             "open a socket of express paths",
         ),
+        "resource exhaustion": ("have the kernel wait before it closes what anybody had in transit",),
         "forkable sessions": (
             "have more than the one capability, as the origin",
             "have more than the one capability, as a copy",

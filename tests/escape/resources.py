@@ -6,11 +6,13 @@ import asyncio
 import ctypes
 import os
 import resource
+from textwrap import indent
 from typing import Any
 
 from actbox import CannotFork, Completed, ErrorKind, Limits, Policy, SandboxUnavailable
 from actbox.sandbox.contract import closing
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
+from tests.escape.channel import A_CLOSE_THAT_WAITS
 from tests.escape.ground import Ground, first_output
 
 GROUP = Group(
@@ -210,6 +212,14 @@ GROUP.programs(
         ),
         "take memory by rules of Landlock": "denied(syscall('landlock_create_ruleset', (1).to_bytes(8, 'little'), 8, 0))",
         "enlarge a pipe, of which all sandboxes share what there may be": "import fcntl\nrefused(lambda: fcntl.fcntl(os.pipe()[1], 1031, 1 << 20))",
+        "have the kernel wait before it closes what anybody had in transit": (
+            f"try:\n{indent(A_CLOSE_THAT_WAITS, '    ')}except PermissionError as error: verdict(False, error)\nelse:\n"
+            "    import select\n    read, write = os.pipe()\n    pair = socket.socketpair()\n"
+            "    held = array.array('i', [*(end.fileno() for end in (*pair, one, other)), write])\n"
+            "    for end in pair: end.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, held)])\n"
+            "    for end in (*pair, one, other): end.close()\n    os.close(write)\n    socket.socketpair()\n"
+            "    verdict(not select.select([read], [], [], 2)[0])"
+        ),
     }
 )
 _exhausts(

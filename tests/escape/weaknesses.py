@@ -34,6 +34,7 @@ from tests.escape.changes import (
     CAPABILITIES_KEPT,
     COPIES,
     DESCRIPTORS_LEFT,
+    DESCRIPTORS_TAKEN,
     GUEST_IS_ROOT,
     HOST_SHOWN,
     LANES_NOT_LOOKED_AT,
@@ -245,6 +246,11 @@ class _OneProcess(Ground):
 
 WEAKNESSES: tuple[Weakness, ...] = (
     Weakness("no filter", "the filter of system calls", (NO_FILTER,)),
+    Weakness(
+        "descriptors taken",
+        "the filter, and that the host's end of the channel takes no descriptors",
+        (NO_FILTER, DESCRIPTORS_TAKEN),
+    ),
     Weakness(
         "capabilities kept",
         "the filter, Landlock, and that a guest has no capability in its own user namespace",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from actbox.sandbox.nursery import passing
 from tests.conftest import engine_check
 
 ROOT = Path(__file__).parents[3]
@@ -119,3 +121,14 @@ def test_a_guest_may_have_half_as_many_open_as_the_host_could() -> None:
         timeout=60,
     )
     assert done.stdout == "(200, 200)\n", done
+
+
+def test_a_socket_takes_no_descriptors_where_the_kernel_can_refuse_them() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        passing.refuse_descriptors(ours)
+        if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 16):
+            pytest.skip("this kernel cannot refuse them")
+        with pytest.raises(PermissionError):
+            socket.send_fds(theirs, [b"x"], [0])
+        socket.send_fds(ours, [b"x"], [0])  # the other end still takes them

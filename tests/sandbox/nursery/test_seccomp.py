@@ -163,9 +163,9 @@ def test_pages_are_sent_without_a_copy_only_where_a_control_group_counts_them(ar
 
 @in_both_tables
 @pytest.mark.parametrize("high", [0, GARBAGE])
-def test_sockets_get_options_and_no_programs(arch: str, high: int) -> None:
+def test_sockets_get_options_and_no_programs_and_no_close_that_waits(arch: str, high: int) -> None:
     attach_filter, attach_bpf, reuseport_cbpf, reuseport_ebpf = 26, 50, 51, 52
-    for option in (attach_filter, attach_bpf, reuseport_cbpf, reuseport_ebpf):
+    for option in (socket.SO_LINGER, attach_filter, attach_bpf, reuseport_cbpf, reuseport_ebpf):
         assert answer(arch, "setsockopt", 3, high | socket.SOL_SOCKET, high | option) == NOT_PERMITTED
     for option in (socket.SO_REUSEADDR, socket.SO_SNDBUF, 0, 0xFFFFFFFF):
         assert answer(arch, "setsockopt", 3, high | socket.SOL_SOCKET, high | option) == ALLOW
@@ -344,7 +344,7 @@ def test_the_filter_is_found_by_halving(arch: str) -> None:
     program = seccomp.build(arch)
     by_halving_and_then_ioctls_list = 16 + 40
     assert _longest_path(program) < by_halving_and_then_ioctls_list
-    assert len(program) // 8 < 500
+    assert len(program) // 8 <= 500
 
 
 def test_a_choice_reaches_over_code_longer_than_a_branch_can_jump() -> None:
@@ -393,7 +393,7 @@ def _longest_path(program: bytes) -> int:
     return longest[0]
 
 
-@pytest.mark.parametrize("values", [(5,), (5, 6), (1, 5, 6, 7, 9), (2, 3, 9, 10), (26, 50, 51, 52, 76)])
+@pytest.mark.parametrize("values", [(5,), (5, 6), (1, 5, 6, 7, 9), (2, 3, 9, 10), (13, 26, 50, 51, 52, 76)])
 def test_code_for_several_values_refuses_these_and_no_other(values: tuple[int, ...]) -> None:
     program = encode([*load_number(), *if_one_of(values, KILL), *returns(ALLOW)])
     refused = [number for number in range(100) if evaluate(program, 0, number) == KILL]

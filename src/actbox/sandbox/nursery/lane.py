@@ -17,6 +17,7 @@ import socket
 
 from . import landlock, linux
 from .attach import mount_own
+from .passing import refuse_descriptors
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class Lane:
         self._watcher.begin_anew()
         self._watcher.machine.begin(**self._request["machine"])
         channel, their_channel = socket.socketpair()
+        refuse_descriptors(channel)
         stdout, their_stdout = os.pipe()
         stderr, their_stderr = os.pipe()
         ready, their_ready = os.pipe()

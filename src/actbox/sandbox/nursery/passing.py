@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 256 * 1024
 # The kernel passes at most 253 descriptors in one message.
 MAX_DESCRIPTORS = 250
+_SO_PASSRIGHTS = 83  # since Linux 6.16
 _raising = threading.Lock()
 
 
@@ -42,6 +43,18 @@ def send_with(sock: socket.socket, data: bytes, descriptors: Sequence[int]) -> i
             raise
         with _raised_limit():
             return sock.sendmsg([data], rights)
+
+
+def refuse_descriptors(sock: socket.socket) -> None:
+    """Have the kernel refuse descriptors that are sent to a socket, which an older kernel (before 6.16) cannot.
+
+    Descriptors that come unasked are closed by whoever reads, and some take long to close.
+    """
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            raise
 
 
 def most_open_in_guest() -> int:

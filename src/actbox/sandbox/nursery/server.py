@@ -25,7 +25,7 @@ from .child import Birth, be_child
 from .host_mounts import HostMounts, Refused, open_sockets
 from .identity import Identity, has_privilege
 from .inherited import reset_inherited
-from .passing import DescriptorsLost, receive, send
+from .passing import DescriptorsLost, receive, refuse_descriptors, send
 from .places import Places
 from .preload import LeftThreads, import_all
 from .share import share_memory
@@ -373,6 +373,8 @@ class _Nursery:
             ours.append(sync)
             for name, kind in (("control", socket.SOCK_SEQPACKET), ("channel", socket.SOCK_STREAM)):
                 our_end, their_end = socket.socketpair(socket.AF_UNIX, kind)
+                if name == "channel":
+                    refuse_descriptors(our_end)
                 ours.append(our_end.detach())
                 theirs.append(their_end.detach())
                 setattr(birth, name, theirs[-1])

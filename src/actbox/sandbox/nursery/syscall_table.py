@@ -203,6 +203,9 @@ _PRCTLS = (
 _SOCKET_TYPE_MASK = 0xF
 _ATTACHING = (26, 50, 51, 52)  # SO_ATTACH_FILTER SO_ATTACH_BPF SO_ATTACH_REUSEPORT_CBPF SO_ATTACH_REUSEPORT_EBPF
 _PASS_PIDFD, _PEER_PIDFD = 76, 77  # SO_PASSPIDFD SO_PEERPIDFD
+# SO_LINGER: whoever closes such a socket last waits as long as the program chose. That may be the host, to which the
+# program sent it by the channel, or the kernel's one thread that closes what was in transit, for all processes.
+_LINGER = 13
 _MAP_SHARED_ANONYMOUS, _MAP_TYPE_AND_ANONYMOUS = 0x21, 0x2F
 _FILTER_FLAG_NEW_LISTENER = 0x8
 _WATCHER = 1
@@ -257,9 +260,9 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     ),
     (
         "Options of sockets, but no programs for the kernel to run, since it has little room for those of all "
-        "sandboxes, and no descriptors of the processes that send.",
+        "sandboxes, no descriptors of the processes that send, and no close that waits, which may be others' to do.",
         "setsockopt",
-        (NeverWith(2, (*_ATTACHING, _PASS_PIDFD), errno.EPERM, other=1, when=socket.SOL_SOCKET),),
+        (NeverWith(2, (_LINGER, *_ATTACHING, _PASS_PIDFD), errno.EPERM, other=1, when=socket.SOL_SOCKET),),
     ),
     (
         "Ask for them, but for no descriptor of the process at the other end: of the channel's, that is pid 1.",

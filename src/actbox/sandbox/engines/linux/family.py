@@ -22,6 +22,7 @@ from actbox.core.errors import SandboxUnavailable
 from actbox.core.events import NetworkRequest
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.guest_process import Fork, ToldGuest
+from actbox.sandbox.nursery.passing import refuse_descriptors
 from actbox.sandbox.run_end import Ending
 from actbox.sandbox.watchdog import WATCHDOG
 from actbox.sandbox.workspace import Workspace
@@ -210,6 +211,7 @@ class Family:
                 ours, theirs = socket.socketpair()
                 undo.callback(ours.close)
                 undo.callback(theirs.close)
+                refuse_descriptors(ours)
                 stdout, their_stdout = _pipe(undo)
                 stderr, their_stderr = _pipe(undo)
             except OSError as error:
