@@ -154,17 +154,16 @@ class Child(GuestProcess):
         """Call a function with each message of pid 1 that `read_now` finds; those left come when it has ended."""
         self._hear = hear
 
-    def read_now(self) -> None:
-        """Read the messages that pid 1 has sent since, without waiting."""
+    def read_now(self) -> bool:
+        """Read the next message that pid 1 has sent, without waiting; return whether there was one."""
         with self._reading:
-            while self._control.fileno() >= 0:
-                try:
-                    data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
-                except OSError:  # there is none, or it has ended, which `_bury` reports
-                    return
-                if not data:
-                    return
+            try:
+                data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
+            except OSError:  # there is none, or it has ended, which `_bury` reports
+                return False
+            if data:
                 self._take_in(data, descriptors)
+            return bool(data)
 
     def begin_again(self, request: dict[str, Any]) -> bool:
         """Tell pid 1 of a lane that another run begins; return false if it has ended."""

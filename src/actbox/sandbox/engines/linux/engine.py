@@ -194,7 +194,7 @@ class LinuxSandbox(LocalSandbox):
             useless.discard()
         if (lacking := stock.least - (stored.first_guest is not None)) > 0:
             self._pool.expect(lacking)
-        return Workspace(workspace, self.guest_root, self._file_owner)
+        return Workspace(workspace, self.guest_root, self._file_owner, in_memory=True)
 
     async def _find_workspace(self, stock: Stock) -> StoredWorkspace:
         """Return a workspace owned by a new user."""
@@ -217,7 +217,7 @@ class LinuxSandbox(LocalSandbox):
         except OSError as error:
             stored.discard()
             raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
-        return stored, Workspace(folder, self.guest_root, self._file_owner)
+        return stored, Workspace(folder, self.guest_root, self._file_owner, in_memory=True)
 
     def _workspace_size(self) -> tuple[int, bool]:
         """Return the size of a workspace in MiB, and whether all that a run writes shares it."""

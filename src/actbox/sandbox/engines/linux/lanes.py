@@ -105,7 +105,7 @@ class Lane:
     def end_run(self, guest: LaneGuest) -> bool:
         """Have pid 1 end all that is left of a guest's run; return false if no other guest can follow."""
         with self._lanes.lock:
-            if self._runs >= _MOST_RUNS or not self._lanes.has(self) or self.child.stale:
+            if self._runs >= _MOST_RUNS or not self._lanes.has(self):
                 return False
             guest.is_over = True
         guest.end.forget()  # the run itself, which may hold much
@@ -133,8 +133,8 @@ class Lane:
 
     def take(self) -> LaneGuest | None:
         """Return the next guest, for a run, if it is there."""
-        if self._fresh is None:
-            self.child.read_now()
+        while self._fresh is None and self.child.read_now():
+            pass
         fresh, self._fresh = self._fresh, None
         if fresh is not None:
             fresh.has_begun = True
@@ -152,7 +152,8 @@ class Lane:
         if "guest" in fact:
             channel, stdout, stderr = descriptors
             with self._lanes.lock:
-                self._fresh = LaneGuest(self, socket.socket(fileno=channel), stdout, stderr)
+                sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel)  # asks the kernel for none of it
+                self._fresh = LaneGuest(self, sock, stdout, stderr)
             self.guest.end.tell(Ending())
             return
         if "left" in fact:
