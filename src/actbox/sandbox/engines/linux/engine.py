@@ -337,13 +337,12 @@ class LinuxSandbox(LocalSandbox):
         """Return a guest that waits in a lane, and begin its run; `None` if there is none."""
         if not self._goes_in_lane(start):
             return None
-        assert self._lanes is not None and self._tree is not None
+        assert self._lanes is not None
         while (guest := self._lanes.take_ready()) is not None:
             try:
                 owed = self._debt.begin()
                 guest.stdin = file_with(start.stdin) if start.stdin else -1
-                machine = self._take_request["machine"]
-                if guest.begin({"machine": machine, "watched": self._tree.watched, "owed": owed}):
+                if guest.begin({"owed": owed}):
                     return guest
             except BaseException:
                 guest.kill()
