@@ -7,19 +7,15 @@ host's own limits (wall time, output, tool calls) and builds the result at the e
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
-import fcntl
-import functools
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from encodings.utf_8 import IncrementalDecoder
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
 from actbox.core import after_fork
 from actbox.core.errors import ErrorInfo, ErrorKind
@@ -38,7 +34,7 @@ from .dependencies import NOTHING, Provided
 from .guest import wire
 from .guest_process import GuestProcess
 from .nursery.passing import send_with
-from .readiness import Removal, when_readable
+from .output_stream import MOST_READ_BYTES, Stream
 from .requests import WallTime
 from .run_end import (
     Ending,
@@ -56,11 +52,9 @@ from .run_slots import slots
 from .taint import LabelRefused, Taint
 from .wall_clock import WallClock
 
-_READ_BYTES = 1024 * 1024
 _USUAL_PIPE_BYTES = 64 * 1024
-_MOST_UNREAD_BYTES = 4 * _READ_BYTES
+_MOST_UNREAD_BYTES = 4 * MOST_READ_BYTES
 """The most bytes of output that are not counted yet: those that both pipes hold, enlarged, and as many being read."""
-_SET_PIPE_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", 1031 if sys.platform == "linux" else None)
 SHORT_SECONDS = 0.003
 """Most programs this short print a line or two; waking the host for each line would take processor time from them.
 
@@ -80,42 +74,6 @@ _HANDS_OFF = "do not touch descriptors other than those that the program opened 
 
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
 NO_TOOLS: Final = Toolset.of(None)
-
-
-class Stream:
-    """One of the guest's output pipes: decodes the bytes as they arrive, and keeps the text for the result."""
-
-    def __init__(self, descriptor: int, name: Literal["stdout", "stderr"]) -> None:
-        self.descriptor = descriptor
-        self.name = name
-        self.open = True
-        self.stop_listening: Removal | None = None
-        self._wide = False
-        self.decoder: IncrementalDecoder | None = None
-        """Set with the first output; many programs write to one of the pipes only."""
-        self.parts: list[str] = []
-
-    def widen(self) -> None:
-        """Enlarge the pipe so that the guest writes more at once; a pipe that was full once will carry much output."""
-        if not self._wide and _SET_PIPE_SIZE is not None:
-            self._wide = True
-            with contextlib.suppress(OSError):  # this user has many pipes, and may enlarge no more
-                fcntl.fcntl(self.descriptor, _SET_PIPE_SIZE, _READ_BYTES)
-
-    def listen(self, loop: asyncio.AbstractEventLoop, read: Callable[[Stream], object]) -> None:
-        """Call `read(self)` in the event loop whenever the pipe has data."""
-        self.stop_listening = when_readable(loop, self.descriptor, functools.partial(read, self))
-
-    def leave(self) -> None:
-        """Stop calling `read` when data arrives."""
-        if self.stop_listening is not None:
-            self.stop_listening()
-            self.stop_listening = None
-
-    @property
-    def text(self) -> str:
-        """The text read from the pipe in this run."""
-        return "".join(self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,7 +417,7 @@ class Run:
     def _read(self, stream: Stream) -> bool:
         """Read once from a stream; return true if data was read."""
         try:
-            data = os.read(stream.descriptor, _READ_BYTES)
+            data = os.read(stream.descriptor, MOST_READ_BYTES)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -485,8 +443,7 @@ class Run:
                 pass
 
     def _say(self, stream: Stream, data: bytes, *, is_last: bool = False) -> None:
-        if stream.decoder is None:
-            stream.decoder = IncrementalDecoder("replace")
+        stream.decoder = stream.decoder or IncrementalDecoder("replace")
         if text := stream.decoder.decode(data, is_last):
             stream.parts.append(text)
             if self._queue is not None:
@@ -497,7 +454,7 @@ class Run:
         if stream.stop_listening is not None:
             stream.leave()
         os.close(stream.descriptor)
-        if stream.decoder is not None and stream.decoder.buffer:
+        if stream.decoder is not None and stream.decoder.buffer:  # the last character is not whole
             self._say(stream, b"", is_last=True)
 
     def on_message(self, message: Call | Done, size: int, weight: int) -> None:
