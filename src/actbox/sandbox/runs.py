@@ -467,7 +467,7 @@ class Run:
             if self._done is not None:
                 raise wire.ProtocolError("a message after the result")
             if isinstance(message, Call):
-                self._tool_calls().start(message, size, weight)
+                (self._calls or self._tool_calls()).start(message, size, weight)
                 return
             if message.run != self._number:
                 raise wire.ProtocolError("the result of another run")
