@@ -32,8 +32,11 @@ async def lane_is_ready(box: Sandbox) -> None:
 
 
 async def with_a_lane(ground: Ground, policy: Policy | None = None) -> Sandbox:
-    """Open a sandbox that has a lane, where the engine has lanes: the first sandboxes of a nursery make none."""
-    if policy is not None and not ground.traits.lanes:
+    """Open a sandbox that has a lane; the first sandboxes of a nursery make none.
+
+    Raises `NotApplicable` where the engine keeps one place for all runs of an open sandbox, and says so.
+    """
+    if not ground.traits.lanes:
         raise NotApplicable("the engine has no lanes")
     box = await ground.open(policy)
     lanes = box._lanes if isinstance(box, LinuxSandbox) else None

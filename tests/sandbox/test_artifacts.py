@@ -13,7 +13,7 @@ from actbox import Limits
 from actbox.sandbox import workspace
 from actbox.sandbox.guest import tree
 from actbox.sandbox.guest.beneath import read_file
-from actbox.sandbox.workspace import OutputFolder
+from actbox.sandbox.workspace import OutputFolder, Workspace
 from tests.descriptors import open_below
 
 Begin = Callable[..., OutputFolder]
@@ -28,9 +28,9 @@ def output(tmp_path: Path) -> Path:
 @pytest.fixture
 def begin(output: Path) -> Iterator[Begin]:
     """Return a function that takes note of what is there, as at the beginning of a run with these limits."""
-    descriptor = os.open(output.parent, os.O_RDONLY | os.O_DIRECTORY)
-    yield lambda **limits: OutputFolder(descriptor, Limits(**limits))
-    os.close(descriptor)
+    opened = Workspace(os.open(output.parent, os.O_RDONLY | os.O_DIRECTORY), "/workspace")
+    yield lambda **limits: opened.mark_output(Limits(**limits))
+    opened.close()
 
 
 def names(collected: tuple[list[workspace.Artifact], list[str]]) -> list[str]:

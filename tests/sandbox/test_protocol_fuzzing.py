@@ -256,7 +256,7 @@ async def what_comes_of(stream: bytes, tools: Tools, pieces: int = 1) -> Executi
                 await asyncio.sleep(0)
                 assert run._link is not None
                 assert run._link._reader.pending <= MOST_PENDING
-                assert len(run._calls._tasks) <= 1100
+                assert run._calls is None or len(run._calls._tasks) <= 1100
         except OSError:
             assert guest.ended  # the host ended it
         guest.end(Ending(exit_code=0))

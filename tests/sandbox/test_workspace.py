@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from actbox import FileError, InvalidValue, Limits
+from actbox import FileError, InvalidValue, Limits, SandboxStopped
+from actbox.sandbox.guest import beneath
 from actbox.sandbox.guest.beneath import read_file, set_folder_mode
 from actbox.sandbox.workspace import Workspace
 from tests.descriptors import open_below
+from tests.waiting import wait_until
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -298,6 +300,53 @@ def test_a_file_is_read_up_to_as_much_as_is_wanted_however_much_that_is(tmp_path
             assert read_file(folder, "a", most) == content[:most]
     finally:
         os.close(folder)
+
+
+def test_output_that_has_not_changed_since_it_was_empty_is_not_looked_into(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[tuple[int, str]] = []
+    is_empty = beneath.is_empty
+
+    def noted(descriptor: int, path: str) -> bool:
+        looks.append((descriptor, path))
+        return is_empty(descriptor, path)
+
+    monkeypatch.setattr(beneath, "is_empty", noted)
+    (folder / "output").mkdir()
+    workspace = Workspace(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), str(folder), in_memory=True)
+    wait_until(lambda: workspace.is_output_empty() and workspace._known_empty)  # not in the tick of the last change
+    looks.clear()
+    assert workspace.is_output_empty()
+    assert looks == []
+    (folder / "output/a").touch()
+    assert not workspace.is_output_empty()
+    (folder / "output/a").unlink()
+    looks.clear()
+    assert workspace.is_output_empty()
+    assert len(looks) == 1
+    (folder / "output").rmdir()
+    (folder / "output").symlink_to("..")
+    assert not workspace.is_output_empty()
+    workspace.close()
+
+
+def test_marked_output_is_collected_after_its_workspace_was_closed(folder: Path) -> None:
+    (folder / "output").mkdir()
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    workspace = Workspace(descriptor, str(folder))
+    output = workspace.mark_empty_output(Limits())
+    assert output is not None
+    workspace.write("output/a", b"1")
+    workspace.close()
+    with pytest.raises(SandboxStopped):
+        workspace.read("output/a")
+    assert [artifact.name for artifact in output.collect()[0]] == ["a"]
+    output.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    with pytest.raises(SandboxStopped):
+        workspace.hold()
 
 
 @pytest.fixture

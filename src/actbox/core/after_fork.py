@@ -14,20 +14,32 @@ def in_a_forked_child(function: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=function)
 
 
+process: object = object()
+"""Stands for this process; another object does in each forked child. Looking at it takes no system call."""
+
+
+def _be_another_process() -> None:
+    global process
+    process = object()
+
+
+in_a_forked_child(_be_another_process)
+
+
 class Owner:
     """The process that made an object; forked child processes must not use the object."""
 
     def __init__(self) -> None:
-        self._process = os.getpid()
+        self._process = process
 
     @property
     def is_here(self) -> bool:
         """Return True in the process that made the object."""
-        return os.getpid() == self._process
+        return self._process is process
 
     def check(self) -> None:
         """Raise `SandboxUnavailable` in any other process."""
-        if os.getpid() != self._process:
+        if self._process is not process:
             raise SandboxUnavailable(
                 "this sandbox belongs to the parent of this forked process; open a new sandbox in this process"
             )

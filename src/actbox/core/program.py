@@ -60,7 +60,7 @@ class Program:
             ("inputs", self.inputs, "{'rows': [1, 2]}"),
             ("files", self.files, "{'sales.csv': b'1,2'}"),
         ):
-            if not isinstance(given, Mapping):
+            if type(given) is not dict and not isinstance(given, Mapping):
                 raise InvalidValue(f"Program.{field_name} is a dict such as {example}, not {type(given).__name__}")
         inputs: dict[str, Any] = {}
         for name, value in self.inputs.items():
@@ -76,8 +76,7 @@ class Program:
             raise InvalidValue(f"Program.name must be a file name such as 'program.py', not {self.name!r}")
         if not isinstance(self.cwd, str) or "\0" in self.cwd or (self.cwd and not can_be_bytes(self.cwd)):
             raise InvalidValue(f"Program.cwd must be a path such as 'data', not {self.cwd!r}")
-        is_empty = isinstance(self.env, Mapping) and not self.env
-        object.__setattr__(self, "env", {} if is_empty else check_variables(self.env))
+        object.__setattr__(self, "env", {} if self.env == {} else check_variables(self.env))
         if self.dependencies != ():
             object.__setattr__(self, "dependencies", _requirements(self.dependencies))
         if self.label is not PUBLIC:

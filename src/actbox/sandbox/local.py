@@ -73,8 +73,6 @@ if TYPE_CHECKING:
 _MOST_ENDED_GUESTS = 64
 # Most kernels count whole ticks for the rlimit: on a busy machine a process seems to use a third more than it does.
 _ERROR_OF_TICKS = 1.5
-# The next run's guest is prepared when this run ends, or after this many seconds, whichever is first.
-_PREPARE_SECONDS = 0.01
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
 
@@ -446,9 +444,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 "variables": {**self._base_variables(), **resolved(self.policy.variables, self.guest_root)},
                 "message_bytes": self.policy.limits.message_bytes,
                 "workspace": self.guest_root,
+                "limits": self._guest_limits(),
                 **blocked_imports(self.policy, self._layer, self._packages_below()),
             }
-        message = {**message, **self._common, "limits": self._guest_limits()}
+        message = {**message, **self._common}
         if variables is not None:
             message["variables"] = {**self._base_variables(), **resolved(variables, self.guest_root)}
         self._show_packages(message, packages, PACKAGES)
@@ -486,7 +485,6 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             yield refused.result(self.traits.engine)
             return
         run.queues_from_now()
-        loop = asyncio.get_running_loop()
         output: Output | None = None
         try:
             async with slots():
@@ -509,12 +507,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                     yield self._cancelled()
                     return
                 self._add_guest(guest)
-                preparing = loop.call_later(_PREPARE_SECONDS, self._prepare_next)
-                async with run.over(guest, request, output.collect_if_any):
+                async with run.over(guest, request, output.collect_if_any, self._prepare_next):
                     yield None
-                preparing.cancel()
         finally:
-            loop.call_soon(self._prepare_next)
+            asyncio.get_running_loop().call_soon(self._prepare_next)
             request.packages.close()
             if output is not None:
                 output.close()

@@ -7,19 +7,17 @@ host's own limits (wall time, output, tool calls) and builds the result at the e
 from __future__ import annotations
 
 import asyncio
-import codecs
-import contextlib
-import fcntl
-import functools
+import contextvars
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, Final, Literal, Self
+from encodings.utf_8 import IncrementalDecoder
+from typing import Any, Final, Self
 
+from actbox.core import after_fork
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.labels import PUBLIC, Label
@@ -36,7 +34,7 @@ from .dependencies import NOTHING, Provided
 from .guest import wire
 from .guest_process import GuestProcess
 from .nursery.passing import send_with
-from .readiness import Removal, when_readable
+from .output_stream import MOST_READ_BYTES, Stream
 from .requests import WallTime
 from .run_end import (
     Ending,
@@ -54,13 +52,16 @@ from .run_slots import slots
 from .taint import LabelRefused, Taint
 from .wall_clock import WallClock
 
-_READ_BYTES = 1024 * 1024
 _USUAL_PIPE_BYTES = 64 * 1024
-_MOST_UNREAD_BYTES = 4 * _READ_BYTES
+_MOST_UNREAD_BYTES = 4 * MOST_READ_BYTES
 """The most bytes of output that are not counted yet: those that both pipes hold, enlarged, and as many being read."""
-_SET_PIPE_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", 1031 if sys.platform == "linux" else None)
 SHORT_SECONDS = 0.003
-"""Most programs this short print a line or two; waking the host for each line would take processor time from them."""
+"""Most programs this short print a line or two; waking the host for each line would take processor time from them.
+
+A run has no timer for its end before that.
+"""
+# The next run's guest is prepared when a run ends, or after this many seconds, whichever is first.
+_PREPARE_SECONDS = 0.01
 # How long a guest may live on after its channel is closed, before it is killed.
 _GRACE_SECONDS = 0.5
 # HTTP statuses from this one on mean that a proxy, ours or another, could not reach the server.
@@ -73,41 +74,6 @@ _HANDS_OFF = "do not touch descriptors other than those that the program opened 
 
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
 NO_TOOLS: Final = Toolset.of(None)
-
-
-class Stream:
-    """One of the guest's output pipes: decodes the bytes as they arrive, and keeps the text for the result."""
-
-    def __init__(self, descriptor: int, name: Literal["stdout", "stderr"]) -> None:
-        self.descriptor = descriptor
-        self.name = name
-        self.open = True
-        self.stop_listening: Removal | None = None
-        self._wide = False
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.parts: list[str] = []
-
-    def widen(self) -> None:
-        """Enlarge the pipe so that the guest writes more at once; a pipe that was full once will carry much output."""
-        if not self._wide and _SET_PIPE_SIZE is not None:
-            self._wide = True
-            with contextlib.suppress(OSError):  # this user has many pipes, and may enlarge no more
-                fcntl.fcntl(self.descriptor, _SET_PIPE_SIZE, _READ_BYTES)
-
-    def listen(self, loop: asyncio.AbstractEventLoop, read: Callable[[Stream], object]) -> None:
-        """Call `read(self)` in the event loop whenever the pipe has data."""
-        self.stop_listening = when_readable(loop, self.descriptor, functools.partial(read, self))
-
-    def leave(self) -> None:
-        """Stop calling `read` when data arrives."""
-        if self.stop_listening is not None:
-            self.stop_listening()
-            self.stop_listening = None
-
-    @property
-    def text(self) -> str:
-        """The text read from the pipe in this run."""
-        return "".join(self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,21 +141,29 @@ class Run:
         """Restart the measurement of the queue time, so that earlier work, such as placing files, does not count."""
         self._asked_at = time.perf_counter()
 
-    def over(self, guest: GuestProcess, request: Request, collect: Collector) -> Self:
+    def over(
+        self,
+        guest: GuestProcess,
+        request: Request,
+        collect: Collector,
+        prepare_next: Callable[[], object] | None = None,
+    ) -> Self:
         """Return this run, which runs the request on a guest for a block: `async with run.over(…)`.
 
         At the block's end the guest has ended, or is about to, and its descriptors are closed.
 
         `collect` is called after the end; it returns the artifacts and warnings about those that were left out.
+        `prepare_next` is called if the run takes long, so that the next one need not wait.
         """
         limits = request.limits
         self._guest = guest
-        self._process = os.getpid()
+        self._process = after_fork.process
         self._number = 0
         self._request = request
         self._limits = limits
         self._queue_ms = (time.perf_counter() - self._asked_at) * 1000
         self._collect = collect
+        self._prepare_next = prepare_next
         self._loop = asyncio.get_running_loop()
         self._streams = Stream(guest.stdout, "stdout"), Stream(guest.stderr, "stderr")
         self._output_left = limits.output_bytes
@@ -209,10 +183,10 @@ class Run:
             on_resume=lambda: slots().take_back(),
             on_overdue=self._on_overdue,
         )
-        self._calls = ToolCalls(
-            request.toolset, request.program.code if request.program else "", self._clock, limits, self, request.taint
-        )
-        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._calls: ToolCalls | None = None
+        self._context = contextvars.copy_context()
+        self._is_over = False
+        self._waiter: asyncio.Future[None] | None = None
         return self
 
     async def __aenter__(self) -> None:
@@ -223,21 +197,22 @@ class Run:
             raise
 
     async def __aexit__(self, *exc_info: object) -> None:
-        if os.getpid() == self._process:
+        if after_fork.process is self._process:
             await self._close()
         else:
             self._leave_to_parent()
 
     async def came_to(self) -> ExecutionResult:
         """Wait for the end of the run and return its result."""
-        await asyncio.shield(self._over)  # set at the end of the run, also if the caller has gone
+        await self._until_over()
         try:
             artifacts, warnings = await self._collect()
         except (OSError, RuntimeError) as error:  # the latter where no thread can be started
             artifacts, warnings = [], [f"output/ was not collected: {reason_of(error)}"]
         result = self._result(artifacts, warnings)
-        if self._request.taint is not None and self._request.taint.label != PUBLIC:
-            result = self._labelled(result, self._request.taint.label)
+        label = PUBLIC if self._request.taint is None else self._request.taint.label
+        if label is not PUBLIC and label != PUBLIC:
+            result = self._labelled(result, label)
         if self._guest.overlays is None:
             return result
         try:
@@ -246,19 +221,25 @@ class Run:
             changes, left_out = (), [f"changes of overlay mounts were not collected: {reason_of(error)}"]
         return replace(result, changes=changes, warnings=(*result.warnings, *left_out))
 
+    def _until_over(self) -> asyncio.Future[None]:
+        """Return a future to await the end of the run, which ends all the same if the future is cancelled."""
+        self._waiter = self._loop.create_future()
+        if self._is_over:
+            self._waiter.set_result(None)
+        return self._waiter
+
     def _begin(self) -> None:
         """Send the frame that says what to run, and start listening. A failure here becomes the run's result."""
         guest, frame = self._guest, self._request.frame
         guest.when_ended(self.on_ended)  # first, so that the end is noticed whatever fails here
         self._clock.start()
-        self._timers.append(self._loop.call_later(SHORT_SECONDS, self._listen))
+        self._listen_later()
         guest.hear_network(self._on_network)
         try:
             for stream in self._streams:
                 os.set_blocking(stream.descriptor, False)
             if guest.sock is not None:
                 self._link = Link(guest.sock, self._limits.message_bytes, self.on_message, self.on_lost)
-                self._calls.attach(self._link)
                 self._link.send(frame if guest.stdin < 0 else self._send_with_stdin(frame))
         except OSError as error:
             self._stop_for(host_failed(error))
@@ -284,25 +265,24 @@ class Run:
         open, because the child's event loop shares its listening mechanism with the parent.
         """
         self._cancel_timers()
-        self._calls.cancel()
+        if self._calls is not None:
+            self._calls.cancel()
 
     async def _close(self) -> None:
         """Kill the guest if it still runs, wait for its end, and close all descriptors and timers."""
-        if self._ending is None:
-            self._cancel_timers()
-            self._calls.cancel()
-            self._guest.kill()
         try:
             if self._ending is None:
-                # Shielded: a caller that is cancelled twice must not skip the wait for the guest's end.
-                await asyncio.shield(self._over)
+                self._cancel_timers()
+                self._tool_calls().cancel()
+                self._guest.kill()
+                await self._until_over()
         finally:
             for stream in self._streams:
-                if stream.open:
+                if stream.open:  # the caller was cancelled again
                     self._close_stream(stream)
-            if self._link is not None:
+            if self._link is not None and not self._is_over:
                 self._link.close()
-            elif self._guest.sock is not None:
+            if self._link is None and self._guest.sock is not None:
                 self._guest.sock.close()
             if self._guest.stdin >= 0:  # the descriptor was never sent
                 os.close(self._guest.stdin)
@@ -318,8 +298,19 @@ class Run:
 
     # While the run is under way
 
+    def _listen_later(self) -> None:
+        """Call `_listen` if the run takes longer than most; or once its time is over, if that is earlier."""
+        seconds = min(SHORT_SECONDS, self._request.wall.seconds)
+        self._timers.append(self._loop.call_later(seconds, self._listen))
+
     def _listen(self) -> None:
-        """Read output as it arrives from now on. A shorter run has its output read once, at its end."""
+        """Read output as it arrives from now on, and set the timers of a longer run.
+
+        A shorter run has its output read once, at its end.
+        """
+        self._clock.set_timer()
+        if self._prepare_next is not None:
+            self._timers.append(self._loop.call_later(_PREPARE_SECONDS - SHORT_SECONDS, self._prepare_next))
         for stream in self._streams:
             if stream.open:
                 stream.listen(self._loop, self._read)
@@ -328,7 +319,7 @@ class Run:
         """Finish the run after its guest's process tree has ended, once the rest of the channel is read."""
         if self._ending is not None:  # the run was over before its guest ended
             return
-        self._calls.withdraw()  # answers that arrive while the rest is read must start nothing new
+        self._tool_calls().withdraw()  # answers that arrive while the rest is read must start nothing new
         if self._link is not None and self._stop is None:  # after a stop the guest's result would not count
             self._link.drain(lambda: self._finish(ending))
         else:
@@ -341,21 +332,23 @@ class Run:
         self._ending = ending
         try:
             self._read_output()
+        finally:
             for stream in self._streams:
                 if stream.open:
                     self._close_stream(stream)
-            if self._guest.explain is not None:
-                self._ending = self._guest.explain(ending, self._streams[1].text)
-        finally:
             if self._link is not None:
                 self._link.close()  # nothing that the guest may still send counts
             self._conclude()
+        if self._guest.explain is not None:
+            self._ending = self._guest.explain(ending, self._streams[1].text)
 
     def _conclude(self) -> None:
         self._cancel_timers()  # a consumer that reads the end slowly must not change the result
-        self._calls.cancel()
-        if not self._over.done():
-            self._over.set_result(None)
+        if self._calls is not None:
+            self._calls.cancel()
+        self._is_over = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
         if self._queue is not None:
             self._queue.put_nowait(None)
 
@@ -373,6 +366,16 @@ class Run:
         if request.decision == "refused" or request.status >= _BAD_GATEWAY:
             self._refused = request
         self.tell(request)
+
+    def _tool_calls(self) -> ToolCalls:
+        """Return the answering of the program's tool calls, which most programs need not have."""
+        if self._calls is None:
+            request = self._request
+            code = request.program.code if request.program else ""
+            self._calls = ToolCalls(
+                request.toolset, code, self._clock, self._limits, self, self._link, self._context, request.taint
+            )
+        return self._calls
 
     @property
     def is_heard(self) -> bool:
@@ -406,17 +409,17 @@ class Run:
         if self._stop is None and (self._done is None or stop.kind in (ErrorKind.OUTPUT_LIMIT, ErrorKind.SANDBOX)):
             self._stop = stop
             self._clock.stop()
-            self._calls.withdraw()
+            self._tool_calls().withdraw()
         self._stop_program(stop.kind)
 
     def _stop_program(self, why: ErrorKind) -> None:
-        self._calls.cancel()  # its last request may still lie in the channel, and is dropped
+        self._tool_calls().cancel()  # its last request may still lie in the channel, and is dropped
         self._guest.kill()
 
     def _read(self, stream: Stream) -> bool:
         """Read once from a stream; return true if data was read."""
         try:
-            data = os.read(stream.descriptor, _READ_BYTES)
+            data = os.read(stream.descriptor, MOST_READ_BYTES)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -432,7 +435,7 @@ class Run:
             self._stop_for(too_much_output(self._limits))
         self._output_left -= len(data)
         if data:
-            self._say(stream, stream.decoder.decode(data))
+            self._say(stream, data)
         return True
 
     def _read_output(self) -> None:
@@ -441,8 +444,9 @@ class Run:
             while stream.open and self._stop is None and self._read(stream):
                 pass
 
-    def _say(self, stream: Stream, text: str) -> None:
-        if text:
+    def _say(self, stream: Stream, data: bytes, *, is_last: bool = False) -> None:
+        stream.decoder = stream.decoder or IncrementalDecoder("replace")
+        if text := stream.decoder.decode(data, is_last):
             stream.parts.append(text)
             if self._queue is not None:
                 self._queue.put_nowait(Output(stream.name, text))
@@ -452,8 +456,8 @@ class Run:
         if stream.stop_listening is not None:
             stream.leave()
         os.close(stream.descriptor)
-        if rest := stream.decoder.decode(b"", final=True):
-            self._say(stream, rest)
+        if stream.decoder is not None and stream.decoder.buffer:  # the last character is not whole
+            self._say(stream, b"", is_last=True)
 
     def on_message(self, message: Call | Done, size: int, weight: int) -> None:
         """Handle a message from the guest of `size` bytes, which may take `weight` bytes of memory once decoded."""
@@ -465,7 +469,7 @@ class Run:
             if self._done is not None:
                 raise wire.ProtocolError("a message after the result")
             if isinstance(message, Call):
-                self._calls.start(message, size, weight)
+                (self._calls or self._tool_calls()).start(message, size, weight)
                 return
             if message.run != self._number:
                 raise wire.ProtocolError("the result of another run")
@@ -559,7 +563,7 @@ class Run:
                 wall_ms=round(self._clock.ran_ms, 3),
                 cpu_ms=round(ending.cpu_ms or (done.cpu_ms if done else 0.0), 3),
                 max_rss_bytes=ending.max_rss_bytes or (done.max_rss_bytes if done else 0),
-                tool_calls=self._calls.count,
+                tool_calls=0 if self._calls is None else self._calls.count,
                 queue_ms=round(self._queue_ms, 3),
                 approval_ms=round(self._clock.stood_still_ms, 3),
                 install_ms=round(request.packages.install_ms, 3),
@@ -573,7 +577,7 @@ class Run:
 
     def _labelled(self, result: ExecutionResult, label: Label) -> ExecutionResult:
         """Return a result with a label above `public`, and its files with what the program claims of them."""
-        claims = self._calls.claims
+        claims = {} if self._calls is None else self._calls.claims
         files = tuple(replace(file, label=label, claimed=claims.get(file.name)) for file in result.artifacts)
         return replace(result, label=label, artifacts=files)
 

@@ -42,10 +42,11 @@ from .files import WorkspaceFiles
 from .guest import wire
 from .guest_process import GuestProcess
 from .languages import cannot_fork
+from .output_stream import Stream
 from .requests import WallTime, encode_program, wall_time
 from .run_end import STATE_LOST, Ending, Stop, verdict
 from .run_slots import slots
-from .runs import SHORT_SECONDS, Collector, Request, Run, Stream, ending_of, failed_result, reason_of
+from .runs import Collector, Request, Run, ending_of, failed_result, reason_of
 from .session_packages import InstallRequests, RunPackages, SessionPackages, is_install_request
 from .storage import Output, Storage
 from .taint import LabelRefused, Taint
@@ -487,9 +488,8 @@ class _SessionRun(Run):
         self._guest.hear_network(self._on_network)
         for stream in self._streams:
             stream.parts = []
-        self._timers.append(self._loop.call_later(SHORT_SECONDS, self._listen))
+        self._listen_later()
         self._link = self._live.link
-        self._calls.attach(self._link)
         if descriptors:
             try:
                 self._link.send_with(frame, descriptors)
@@ -520,12 +520,12 @@ class _SessionRun(Run):
 
     async def _close(self) -> None:
         """Interrupt an abandoned program and wait until the guest is ready for the next run, or has ended."""
-        if not self._over.done():
+        if not self._is_over:
             self._end(Stop(ErrorKind.CANCELLED, "the caller went away"))
         cancelled = False
-        while not self._over.done():  # even if the caller is cancelled again: the wait takes at most the grace
+        while not self._is_over:  # even if the caller is cancelled again: the wait takes at most the grace
             try:
-                await asyncio.shield(self._over)
+                await self._until_over()
             except asyncio.CancelledError:
                 cancelled = True
         if cancelled:
@@ -539,7 +539,7 @@ class _SessionRun(Run):
     def _stop_program(self, why: ErrorKind) -> None:
         if why not in _INTERRUPTING:
             super()._stop_program(why)
-        elif not self._interrupted and not self._over.done():
+        elif not self._interrupted and not self._is_over:
             self._interrupted = True
             self._timers.append(self._loop.call_later(GRACE_SECONDS, self._kill_stubborn))
             self._interrupt()
@@ -551,7 +551,7 @@ class _SessionRun(Run):
     def _interrupt(self) -> None:
         # Between two programs an interrupt does nothing. A guest that has called a tool must have read its program;
         # after that, unread data may be an answer, and a slow guest might have some at every check.
-        if not self._calls.count and self._link is not None and self._link.unheard:
+        if not self._tool_calls().count and self._link is not None and self._link.unheard:
             self._timers.append(self._loop.call_later(_LOOK_AGAIN_SECONDS, self._interrupt))
             return
         self._live.interrupts += 1

@@ -52,11 +52,16 @@ class WallClock:
         """The milliseconds that the clock was paused, when it was stopped."""
 
     def start(self) -> None:
-        """Start counting."""
+        """Start counting. It expires once `set_timer` was called; the watchdog watches from now on."""
         self._counting = True
         self._counted_at = self._loop.time()
-        self._timer = self._loop.call_later(self._seconds, self._on_expired)
         self._watch()
+
+    def set_timer(self) -> None:
+        """Have the event loop report the expiry; does nothing if it will, or while the clock is paused or stopped."""
+        self._count()
+        if self._counting and not self._pauses and self._timer is None:
+            self._timer = self._loop.call_later(max(self._seconds - self.ran_ms / 1000, 0.0), self._on_expired)
 
     def pause(self) -> None:
         """Pause the clock until `resume` has been called as often as this."""
@@ -64,6 +69,7 @@ class WallClock:
         self._pauses += 1
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         if self._counting:
             watchdog.WATCHDOG.forget(self)
         if self._pauses == 1 and self._on_pause is not None:
@@ -76,7 +82,7 @@ class WallClock:
         if not self._pauses and self._on_resume is not None:
             self._on_resume()
         if self._counting and not self._pauses:
-            self._timer = self._loop.call_later(max(self._seconds - self.ran_ms / 1000, 0.0), self._on_expired)
+            self.set_timer()
             self._watch()
 
     def stop(self) -> None:

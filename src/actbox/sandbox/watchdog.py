@@ -31,7 +31,8 @@ class Watchdog:
 
     def begin_anew(self) -> None:
         """Reset the watchdog to watch nothing, without a thread."""
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._due: dict[Hashable, tuple[float, Callable[[], None]]] = {}
         self._wakes_at = math.inf
         self._thread: threading.Thread | None = None
@@ -39,7 +40,7 @@ class Watchdog:
     def watch(self, run: Hashable, seconds: float, call: Callable[[], None]) -> None:
         """Call a function in this many seconds; each run has one entry, and the last call counts."""
         at = time.monotonic() + seconds
-        with self._changed:
+        with self._lock:
             self._due[run] = at, call
             if self._thread is None:
                 with contextlib.suppress(RuntimeError):  # no more threads may be started: the next run tries again
@@ -51,7 +52,7 @@ class Watchdog:
 
     def forget(self, run: Hashable) -> None:
         """Cancel a run's entry. The thread is not woken."""
-        with self._changed:
+        with self._lock:
             self._due.pop(run, None)
 
     def _serve(self) -> None:
@@ -64,7 +65,7 @@ class Watchdog:
 
     def _overdue(self) -> list[Callable[[], None]]:
         """Wait until an entry is overdue; remove and return the overdue functions."""
-        with self._changed:
+        with self._lock:
             while True:
                 now = time.monotonic()
                 over = [run for run, (at, _) in self._due.items() if at <= now]

@@ -13,7 +13,7 @@ import stat as stat_modes
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped
@@ -24,7 +24,7 @@ from .artifacts import MADE_ANEW, Candidate, LeftOut, choose, shown
 from .blocking import run_blocking
 from .files import info_of
 from .guest import beneath
-from .guest.beneath import is_empty, read_file
+from .guest.beneath import read_file
 from .guest.tree import TooMuch, Tree, mark_of
 from .paths import errors_naming, names_below, refuse_undecoded
 from .storage import FileInfo
@@ -32,6 +32,7 @@ from .storage import FileInfo
 if TYPE_CHECKING:
     from .guest.tree import Entry
 
+_STOPPED = "the sandbox was stopped meanwhile"
 _FOLDERS = (".", "input", "output")
 # The kernel's clock for file times advances in ticks, at least 100 a second. Linux shows that clock itself.
 _COARSE_NS = 20_000_000
@@ -51,12 +52,14 @@ class Workspace:
         input_descriptor: int | None = None,
         output_in: int | None = None,
         at: tuple[str, ...] = (),
+        in_memory: bool = False,
     ) -> None:
         """Take over the descriptors. `owner` is the uid and gid of new files, if not the host's own.
 
         `input_descriptor` is the directory `input` if it lies elsewhere; the one inside the workspace is then ignored.
         `output_in` is likewise the parent directory of `output`, if not the workspace. `at` is set for a workspace that
-        is part of a larger one: the names that lead to it from there, with which every path must begin.
+        is part of a larger one: the names that lead to it from there, with which every path must begin. `in_memory` is
+        set for a tmpfs, whose times are those of this kernel's clock.
         """
         self.root = root
         self._at = at
@@ -65,16 +68,38 @@ class Workspace:
         self._output_in = output_in
         self._has_output = descriptor if output_in is None else output_in
         self._owner = owner
-        self._closing = threading.Lock()
+        self._in_memory = in_memory
+        self._known_empty: tuple[int, ...] | None = None
+        """A change marker of `output` that it only has while it is empty; `None` if none is known."""
+        self._closing = threading.RLock()
+        self._is_closed = False
+        self._uses = 1
 
     def close(self) -> None:
-        """Close the descriptors; calls under way finish with their own duplicates, later calls raise."""
+        """Make later calls raise, and close the descriptors once no call or `OutputFolder` uses them any more."""
         with self._closing:
-            os.close(self._descriptor)
-            self._descriptor = -1
-            for apart in (self._input, self._output_in):
-                if apart is not None:
-                    os.close(apart)
+            self._is_closed = True
+            self.let_go()
+
+    def hold(self) -> int:
+        """Return the descriptor of the directory with `output`, which stays open until `let_go`.
+
+        Raises `SandboxStopped` if the descriptors are closed.
+        """
+        with self._closing:
+            if not self._uses:
+                raise SandboxStopped(_STOPPED)
+            self._uses += 1
+        return self._has_output
+
+    def let_go(self) -> None:
+        """End one use of the descriptors."""
+        with self._closing:
+            self._uses -= 1
+            if not self._uses:
+                for descriptor in (self._descriptor, self._input, self._output_in):
+                    if descriptor is not None:
+                        os.close(descriptor)
 
     def open(self) -> int:
         """Return a descriptor of the workspace directory, which the caller closes. Raises `SandboxStopped`."""
@@ -83,8 +108,8 @@ class Workspace:
     def _open(self, parts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
         """Return a descriptor of the directory where a path starts, for the caller to close, and the names below it."""
         with self._closing:
-            if self._descriptor < 0:
-                raise SandboxStopped("the sandbox was stopped meanwhile")
+            if self._is_closed:
+                raise SandboxStopped(_STOPPED)
             if self._input is not None and parts[:1] == ("input",):
                 return os.dup(self._input), parts[1:]
             if self._output_in is not None and parts[:1] == ("output",):
@@ -97,14 +122,27 @@ class Workspace:
         If an earlier program removed `output` or replaced it by something else, it is made anew, with a warning.
         """
         with self._tree(("output",)) as (tree, _):
-            return OutputFolder(tree.top, limits, made_anew=tree.make_output_anew())
+            made_anew = tree.make_output_anew()
+            return OutputFolder(self, limits, tree.marks(), made_anew=made_anew)
 
     def mark_empty_output(self, limits: Limits) -> OutputFolder | None:
         """Do as `mark_output` without blocking if `output` is empty; else return `None`."""
         with self._closing:
-            if self._descriptor < 0 or not beneath.is_empty(self._has_output, "output"):
-                return None
-            return OutputFolder(self._has_output, limits, known_empty=True)
+            return None if self._is_closed or not self.is_output_empty() else OutputFolder(self, limits, {})
+
+    def is_output_empty(self) -> bool:
+        """Return whether `output` is an empty directory, without a look into one that has not changed since it was."""
+        try:
+            status = os.stat("output", dir_fd=self._has_output, follow_symlinks=False)
+        except OSError:
+            return False
+        marker = (status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns)
+        if marker == self._known_empty:
+            return True
+        now = _file_clock_ns()  # changes after the look have this time at least
+        is_empty = beneath.is_empty(self._has_output, "output")
+        self._known_empty = marker if is_empty and self._in_memory and status.st_ctime_ns < now else None
+        return is_empty
 
     def trace(self) -> tuple[object, ...] | None:
         """Return a change marker (inodes, modes, times).
@@ -117,7 +155,7 @@ class Workspace:
         """
         try:
             with self._closing:
-                if self._descriptor < 0 or not beneath.is_empty(self._has_output, "output"):
+                if self._is_closed or not self.is_output_empty():
                     return None
                 seen = [os.stat(name, dir_fd=self._descriptor, follow_symlinks=False) for name in _FOLDERS]
                 if self._input is not None:
@@ -127,8 +165,7 @@ class Workspace:
         except OSError:
             return None
         newest = max([status.st_ctime_ns for status in seen])
-        now = time.time_ns() - _COARSE_NS if _FILE_CLOCK is None else time.clock_gettime_ns(_FILE_CLOCK)
-        if now <= newest:
+        if _file_clock_ns() <= newest:
             return None
         changes = [(status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns) for status in seen]
         return (seen[0].st_atime_ns, seen[1].st_atime_ns, *changes)
@@ -238,6 +275,11 @@ def open_folder(path: str) -> int:
     return beneath.open_folder(path, follow=True)
 
 
+def _file_clock_ns() -> int:
+    """Return the time that files changed from now on have at least."""
+    return time.time_ns() - _COARSE_NS if _FILE_CLOCK is None else time.clock_gettime_ns(_FILE_CLOCK)
+
+
 def _info(entry: Entry) -> FileInfo:
     info = info_of(entry)
     assert info is not None
@@ -247,45 +289,44 @@ def _info(entry: Entry) -> FileInfo:
 class OutputFolder:
     """The content of `/output` when a run began, so that only files created or changed since are collected."""
 
-    def __init__(self, workspace: int, limits: Limits, *, known_empty: bool = False, made_anew: bool = False) -> None:
-        # A duplicate of our own: `stop()` may close the sandbox's descriptor, and its number be reused, before we
-        # collect.
-        self._workspace = os.dup(workspace)
+    def __init__(
+        self, workspace: Workspace, limits: Limits, before: Mapping[str, tuple[int, int]], *, made_anew: bool = False
+    ) -> None:
+        """Hold the workspace. `before` are the marks of the files that are there."""
+        self._workspace = workspace
+        self._folder = workspace.hold()  # `stop()` may close the workspace before we collect
         self._closing = threading.Lock()
+        self._is_closed = False
         self._limits = limits
+        self._before = before
         self._warnings = [MADE_ANEW] if made_anew else []
-        try:
-            self._before = {} if known_empty else Tree(workspace).marks()
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
-        """Close the directory; a collection under way finishes with its own descriptor."""
+        """Let go of the workspace; a collection under way holds it too."""
         with self._closing:
-            os.close(self._workspace)
-            self._workspace = -1
+            self._is_closed = True
+        self._workspace.let_go()
 
     def collect(self) -> tuple[list[Artifact], list[str]]:
         """Return the new and changed files sorted by name, and one sentence for each omission."""
         with self._closing:
-            if self._workspace < 0:
+            if self._is_closed:
                 return [], ["output/ was not collected: nobody was left to have it"]
-            workspace = os.dup(self._workspace)
+            self._workspace.hold()
         try:
-            return self._collect(workspace)
+            return self._collect()
         finally:
-            os.close(workspace)
+            self._workspace.let_go()
 
     async def collect_if_any(self) -> tuple[list[Artifact], list[str]]:
         """Do as `collect` in a thread, or return at once if `output` is empty and there is no warning."""
-        if not self._warnings and is_empty(self._workspace, "output"):
+        if not self._warnings and self._workspace.is_output_empty():
             return [], []
         return await run_blocking(self.collect)
 
-    def _collect(self, workspace: int) -> tuple[list[Artifact], list[str]]:
+    def _collect(self) -> tuple[list[Artifact], list[str]]:
         left_out = LeftOut()
-        artifacts = choose(self._changed(_walk(workspace, left_out)), self._limits, left_out)
+        artifacts = choose(self._changed(_walk(self._folder, left_out)), self._limits, left_out)
         return artifacts, [*self._warnings, *left_out.warnings()]
 
     def _changed(self, found: Iterator[Found]) -> Iterator[Candidate]:

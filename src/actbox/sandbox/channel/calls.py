@@ -106,13 +106,18 @@ class ToolCalls:
         clock: WallClock,
         limits: Limits,
         run: CallingRun,
+        link: Answers | None,
+        context: contextvars.Context,
         taint: Taint | None = None,
     ) -> None:
+        """`link` sends the answers; `context` has the context variables of the run's caller."""
         self.count = 0
         self.claims: dict[str, Label] = {}
         """The labels that the program claims for files, by their paths below `/output`."""
         self._taint = taint
-        self._link: Answers | None = None
+        self._link = link
+        if link is not None:
+            link.on_drained = self._limit_flow
         self._run = run
         self._toolset = toolset
         self._clock = clock
@@ -125,8 +130,8 @@ class ToolCalls:
         self._asked_bytes = 0
         """The part of the pending bytes that belongs to calls waiting for approval."""
         self._over = False
-        self._context = contextvars.copy_context()
-        """The context variables of the run's caller, and those of its tools."""
+        self._context = context
+        """The context variables of the run's caller, and from the first call on those of its tools."""
         self._questions: Questions | None = None
         if toolset.requiring:
             from .questions import Questions
@@ -134,12 +139,6 @@ class ToolCalls:
             most_held = MESSAGES_HELD * self._max_bytes
             self._questions = Questions(toolset, program, clock, most_held, run.tell, self._limit_flow)
         self._in_thread: ThreadCalls | None = None
-
-    def attach(self, link: Answers) -> None:
-        """Use this link to send the answers."""
-        self._link = link
-        link.on_drained = self._limit_flow
-        self._context = contextvars.copy_context()
 
     def start(self, call: Call, size: int, weight: int) -> None:
         """Start answering a call whose message had `size` bytes, and which may take `weight` bytes of memory.

@@ -75,7 +75,7 @@ class Link:
         self._turn: asyncio.Handle | None = None
         """The scheduled turn in which this link continues with received data."""
         self._then: Callable[[], None] | None = None
-        self._spin = Spin(_SPIN_SECONDS)
+        self._spin: Spin | None = None
         self._lent: LentSocket | None = None
         self._lent_spin: Spin | None = None
         self._has_sent = False
@@ -242,6 +242,7 @@ class Link:
 
     def _await_next(self) -> None:
         """While the guest is answered at once and nothing else waits in the event loop, await its next call."""
+        self._spin = self._spin or Spin(_SPIN_SECONDS)
         for _ in range(_MOST_IN_A_ROW):
             if not self._is_answered_only():
                 return
@@ -308,7 +309,8 @@ class Link:
             self._lose(error)
         finally:
             self._working = False
-            self._listen()
+            if self._fd >= 0:
+                self._listen()
 
     def _go_on(self) -> None:
         self._turn = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +45,8 @@ class HostCalls:
         self._room = asyncio.Event()
         self._room.set()
         self._over = False
-        self._calls = ToolCalls(asked.toolset, asked.program.code, run.clock, limits, run)
-        self._calls.attach(self)
+        context = contextvars.copy_context()
+        self._calls = ToolCalls(asked.toolset, asked.program.code, run.clock, limits, run, self, context)
 
     @property
     def count(self) -> int:

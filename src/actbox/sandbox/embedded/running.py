@@ -222,6 +222,7 @@ class EmbeddedRun(ABC):
         engine = self.asked.engine
         self._task = asyncio.create_task(self._evaluate())
         self.clock.start()
+        self.clock.set_timer()
         try:
             outcome = await self._task
         except asyncio.CancelledError:

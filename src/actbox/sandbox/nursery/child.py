@@ -290,12 +290,8 @@ def _live(
                 if name.startswith("join"):
                     os.close(file)
 
-    def take_again(request: Dict[str, Any], descriptors: List[int]) -> None:
-        watcher.machine.begin(**request["machine"])
-        watcher.begin(request["watched"], request["owed"])
-
     _rehearse()
-    watch(family or one, control, watcher, lambda *asked: take_again(*asked) if one.lane else take(*asked))
+    watch(family or one, control, watcher, lambda *asked: one.lane.begin(*asked) if one.lane else take(*asked))
 
 
 def _rehearse() -> None:

@@ -104,6 +104,11 @@ class Lane:
         """End everything but this process. The guest itself has been reaped."""
         self._was_alone = _is_alone()
 
+    def begin(self, request: Dict[str, Any], _: List[int]) -> None:
+        """Start watching the next run, whose limits are those of the first."""
+        self._watcher.machine.begin(**self._request["machine"])
+        self._watcher.begin(self._request["watched"], request["owed"])
+
     def next_guest(self) -> int:
         """Make a guest for the next run, and give it to the host; return its process id.
 

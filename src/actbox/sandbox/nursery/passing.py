@@ -27,6 +27,8 @@ MAX_BYTES = 256 * 1024
 # The kernel passes at most 253 descriptors in one message.
 MAX_DESCRIPTORS = 250
 _SO_PASSRIGHTS = 83  # since Linux 6.16
+# As plain numbers: the operators of `enum` are several calls each.
+_CLOSE_ON_EXEC, _LOST = int(socket.MSG_CMSG_CLOEXEC), int(socket.MSG_CTRUNC)
 _raising = threading.Lock()
 
 
@@ -88,12 +90,12 @@ def receive(sock: socket.socket, flags: int = 0) -> Tuple[bytes, List[int]]:
     """
     descriptors = array.array("i")
     data, ancillary, flags, _ = sock.recvmsg(
-        MAX_BYTES, socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC | flags
+        MAX_BYTES, socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), _CLOSE_ON_EXEC | int(flags)
     )
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
-    if flags & socket.MSG_CTRUNC:
+    if flags & _LOST:
         for descriptor in descriptors:
             os.close(descriptor)
         raise DescriptorsLost()
@@ -102,4 +104,8 @@ def receive(sock: socket.socket, flags: int = 0) -> Tuple[bytes, List[int]]:
 
 def send(sock: socket.socket, message: Dict[str, Any], descriptors: List[int]) -> None:
     """Send one datagram with descriptors. Raises `OSError`, as `send_with` does."""
-    send_with(sock, json.dumps(message).encode(), descriptors)
+    data = json.dumps(message).encode()
+    if descriptors:
+        send_with(sock, data, descriptors)
+    else:
+        sock.send(data)

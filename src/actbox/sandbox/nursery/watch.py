@@ -46,6 +46,9 @@ if TYPE_CHECKING:
         def clear(self) -> None:
             """End everything but this process."""
 
+        def begin(self, request: dict[str, Any], _: list[int]) -> None:
+            """Start watching the next run."""
+
         def next_guest(self) -> int:
             """Make a guest for the next run, give it to the host, and return its process id; never returns if not."""
 

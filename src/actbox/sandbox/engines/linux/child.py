@@ -168,8 +168,8 @@ class Child(ToldGuest):
         """Call a function with each message of pid 1 that `read_now` finds; those left come when it has ended."""
         self._hear = hear
 
-    def read_now(self) -> bool:
-        """Read the messages that pid 1 has sent since, without waiting; return false if none can follow."""
+    def read_now(self, is_enough: Callable[[], bool] = lambda: False) -> bool:
+        """Read the messages that pid 1 has sent, without waiting, until `is_enough`; return false if none can follow."""
         with self._reading:
             while self._control.fileno() >= 0:
                 try:
@@ -184,6 +184,8 @@ class Child(ToldGuest):
                 if not data:
                     return False
                 self._take_in(data, descriptors)
+                if is_enough():
+                    return True
         return False
 
     def begin_again(self, request: dict[str, Any]) -> bool:

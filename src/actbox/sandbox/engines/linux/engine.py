@@ -195,7 +195,7 @@ class LinuxSandbox(LocalSandbox):
             useless.discard()
         if (lacking := stock.least - (stored.first_guest is not None)) > 0:
             self._pool.expect(lacking)
-        return Workspace(workspace, self.guest_root, self._file_owner)
+        return Workspace(workspace, self.guest_root, self._file_owner, in_memory=True)
 
     async def _find_workspace(self, stock: Stock) -> StoredWorkspace:
         """Return a workspace owned by a new user."""
@@ -218,7 +218,7 @@ class LinuxSandbox(LocalSandbox):
         except OSError as error:
             stored.discard()
             raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
-        return stored, Workspace(folder, self.guest_root, self._file_owner)
+        return stored, Workspace(folder, self.guest_root, self._file_owner, in_memory=True)
 
     def _workspace_size(self) -> tuple[int, bool]:
         """Return the size of a workspace in MiB, and whether all that a run writes shares it."""
@@ -381,11 +381,9 @@ class LinuxSandbox(LocalSandbox):
 
     def _begins_in_lane(self, guest: LaneGuest, start: GuestStart, owed: float) -> bool:
         """Begin a run with a guest; return false if its lane has ended."""
-        assert self._tree is not None
         try:
             guest.stdin = file_with(start.stdin) if start.stdin else -1
-            machine = self._take_request["machine"]
-            if guest.begin({"machine": machine, "watched": self._tree.watched, "owed": owed}):
+            if guest.begin({"owed": owed}):
                 self._open_gate(guest)
                 return True
         except BaseException:

@@ -122,7 +122,7 @@ class Lane:
         with self._lanes.lock:
             if self._runs == 1:
                 self.points = self._lanes.points()
-            if self.points is None or self._runs >= _MOST_RUNS or not self._lanes.has(self) or self.child.stale:
+            if self.points is None or self._runs >= _MOST_RUNS or not self._lanes.has(self):
                 return False
             guest.is_over = True
         guest.end.forget()  # the run itself, which may hold much
@@ -151,7 +151,7 @@ class Lane:
     def take(self) -> LaneGuest | None:
         """Return the next guest, for a run, if it is there."""
         if self._fresh is None:
-            self.child.read_now()
+            self.child.read_now(lambda: self._fresh is not None)
         fresh, self._fresh = self._fresh, None
         if fresh is not None:
             fresh.has_begun = True
@@ -169,7 +169,8 @@ class Lane:
         if "guest" in fact:
             channel, stdout, stderr = descriptors
             with self._lanes.lock:
-                self._fresh = LaneGuest(self, socket.socket(fileno=channel), stdout, stderr)
+                sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel)  # asks the kernel for none of it
+                self._fresh = LaneGuest(self, sock, stdout, stderr)
             self.guest.end.tell(Ending())
             return
         if "left" in fact:
