@@ -334,7 +334,7 @@ async def all_asleep() -> None:
 
 
 async def all_ready() -> None:
-    """Wait as `all_asleep` does, and until the waiting guest has rehearsed, for which it first waits some time itself."""
+    """Wait as `all_asleep` does, and until the waiting guest has rehearsed, which it does after some time."""
     await all_asleep()
     await asyncio.sleep(2 * SOON_MS / 1000)
     await all_asleep()

@@ -169,7 +169,7 @@ class Child(ToldGuest):
         self._hear = hear
 
     def read_now(self, is_enough: Callable[[], bool] = lambda: False) -> bool:
-        """Read the messages that pid 1 has sent, without waiting, until `is_enough`; return false if none can follow."""
+        """Read what pid 1 has sent, without waiting, until it `is_enough`; return false if nothing can follow."""
         with self._reading:
             while self._control.fileno() >= 0:
                 try:

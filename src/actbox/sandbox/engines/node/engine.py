@@ -18,9 +18,9 @@ from actbox.core.program import Program
 from actbox.sandbox.dependencies import NOTHING, Provided, layer_of
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.debt import Debt
+from actbox.sandbox.engines.linux.descriptors import close_all
 from actbox.sandbox.engines.linux.engine import FIRST_MOUNT, LinuxSandbox, TreeLimits
 from actbox.sandbox.engines.linux.interpreter import Base, environment_folders
-from actbox.sandbox.engines.linux.stored import close_all
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.requests import encode_program
