@@ -71,7 +71,6 @@ _LONG_GRACE_SECONDS = 5.0
 _WITHOUT_LABEL = "do without that data here, or without the mount that is written to"
 _HANDS_OFF = "do not touch descriptors other than those that the program opened itself"
 
-
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
 NO_TOOLS: Final = Toolset.of(None)
 
