@@ -73,7 +73,8 @@ def unless_one_of(values: tuple[int, ...], otherwise: int) -> Code:
         if first == last:
             code = [(_IF_EQUAL, past_the_rest, 0, first), *code]
         else:
-            code = [(_IF_GREATER_OR_EQUAL, 0, 1, first), (_IF_GREATER_OR_EQUAL, 0, past_the_rest, last + 1), *code]
+            from_first = [(_IF_GREATER_OR_EQUAL, 0, 1, first)] if first else []  # no value is below 0
+            code = [*from_first, (_IF_GREATER_OR_EQUAL, 0, past_the_rest, last + 1), *code]
     return code
 
 
