@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import actbox
-from actbox import SandboxUnavailable
+from actbox import Policy, SandboxUnavailable
 from actbox.sandbox.engines.linux import engine, family, nursery, pool, stock
 from actbox.sandbox.engines.linux.interpreter import Base, base_of
 from actbox.sandbox.engines.linux.pool import MOST_READY, Pool
@@ -281,6 +281,16 @@ async def test_a_copy_is_ended_from_a_thread_while_the_event_loop_is_blocked_and
             member._family._child.when_buried(lambda ending: buried.set())
             threading.Thread(target=member.kill_from_thread).start()
             assert buried.wait(60)  # without the event loop
+
+
+@pytest.mark.parametrize("namespaces", ["lane", "run"])
+async def test_runs_follow_after_the_directory_of_inputs_was_removed(linux_works: None, namespaces: Any) -> None:
+    async with actbox.open_sandbox("linux", policy=Policy(namespaces=namespaces)) as box:
+        for _ in range(4):
+            assert (await box.run("import os\nos.listdir('/input')")).value == []
+            await box.remove_file("/workspace/input", recursive=True)
+        await box.write_file("/input/again", b"x")
+        assert (await box.run("open('/input/again').read()")).value == "x"
 
 
 @pytest.mark.skipif(sys.version_info[:2] not in ((3, 12), (3, 13)), reason="no immortal objects before CPython 3.12")

@@ -28,6 +28,8 @@ RUNS_AHEAD = 12
 # Mounts are made ahead for at most this many simultaneous runs of one sandbox.
 _MOST_AHEAD = 8
 _BELOW = "/workspace/"
+# The place of the workspace's inputs among the mounts of a run.
+_INPUTS = 1
 
 
 class WorkspaceKeeper(Protocol):
@@ -123,8 +125,11 @@ class StoredWorkspace:
     def take_mounts(self) -> RunMounts | None:
         """Return the mount descriptors for one run if they were made ahead, else `None`; the caller closes them."""
         with self._lock:
-            if self.ahead:
-                return self.ahead.popleft()
+            while self.ahead:
+                made = self.ahead.popleft()
+                if self._has_inputs_of(made):
+                    return made
+                self._drop(made)
             self._wanted = min(2 * self._wanted, _MOST_AHEAD)
             return None
 
@@ -271,9 +276,19 @@ class StoredWorkspace:
 
     def _drop_mounts(self) -> None:
         while self.ahead:
-            made = self.ahead.popleft()
-            close_all(made)
-            self._free_runs += [made.run] if made.run else []
+            self._drop(self.ahead.popleft())
+
+    def _drop(self, made: RunMounts) -> None:
+        close_all(made)
+        self._free_runs += [made.run] if made.run else []
+
+    def _has_inputs_of(self, made: RunMounts) -> bool:
+        """Return whether the directory of inputs is still the one that was mounted."""
+        try:
+            now = os.stat("input", dir_fd=self.folder, follow_symlinks=False)
+        except OSError:  # it was removed, and the next mounts come with another one
+            return False
+        return os.path.samestat(now, os.fstat(made[_INPUTS]))
 
     def discard(self) -> None:
         """Remove the workspace with its files."""
