@@ -355,6 +355,8 @@ async def _(ground: Ground) -> Verdict:
         "first = here()\nwhile not send(): time.sleep(0.05)\n[first, here()]",
         tools=[here],
     )
+    if result.error is not None and result.error.kind is ErrorKind.PROTOCOL:
+        return stopped(result.error)
     if result.value is None:
         return unproven(result.error)
     first, after = result.value

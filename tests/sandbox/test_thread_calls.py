@@ -206,7 +206,7 @@ async def test_programs_of_a_session_call_one_after_the_other(box: Sandbox, pati
 def lent() -> Any:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    yield LentSocket(ours, Spin(0)), theirs
+    yield LentSocket(ours, ours.recv, Spin(0)), theirs
     ours.close()
     theirs.close()
 

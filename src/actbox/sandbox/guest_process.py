@@ -13,6 +13,7 @@ from actbox.core.errors import Unsupported
 from actbox.core.events import NetworkRequest
 from actbox.core.lazy_dataclass import dataclass
 
+from .channel.unasked_descriptors import close_channel
 from .overlays import OverlayChanges
 from .run_end import End, Ending, Stop
 from .storage import Storage
@@ -135,7 +136,7 @@ class GuestProcess(ABC):
         if self.stdin >= 0:
             os.close(self.stdin)
         if self.sock is not None:
-            self.sock.close()
+            close_channel(self.sock)
         self.let_go_of_overlays()
 
     def let_go_of_overlays(self) -> None:

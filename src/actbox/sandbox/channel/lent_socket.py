@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from actbox.sandbox.guest.spin import Spin
+from actbox.sandbox.guest.wire import ProtocolError
 
 _READ_BYTES = 64 * 1024
 
@@ -20,8 +21,9 @@ class LentSocket:
     closes no descriptor that the thread is about to use.
     """
 
-    def __init__(self, sock: socket.socket, spin: Spin) -> None:
+    def __init__(self, sock: socket.socket, read: Callable[[int], bytes], spin: Spin) -> None:
         self._sock = sock
+        self._read = read
         self._spin = spin
         self._readable = select.poll()
         self._readable.register(sock, select.POLLIN)
@@ -32,6 +34,8 @@ class LentSocket:
         """The bytes that the thread left to the link: received and not handled, and the rest of an answer."""
         self.is_back = False
         """True once the thread must not use the socket any more."""
+        self.broken: ProtocolError | None = None
+        """The error that the thread met, for which the link ends the guest."""
 
     def receive(self, seconds: float, take: Callable[[bytes], bool]) -> bool:
         """Wait for data and return whether `take` took it. If not, the link has the socket, and the data.
@@ -46,11 +50,13 @@ class LentSocket:
                 if self.is_back:
                     return True
                 try:
-                    data = self._sock.recv(_READ_BYTES)
+                    data = self._read(_READ_BYTES)
                 except (BlockingIOError, InterruptedError):
                     return False
                 except OSError:  # which the link meets too
                     data = b""
+                except ProtocolError as error:
+                    self.broken, data = error, b""
                 taken = bool(data) and take(data)
                 if not taken:
                     self._received = data

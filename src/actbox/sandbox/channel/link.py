@@ -18,6 +18,7 @@ from actbox.sandbox.readiness import Removal, when_readable, when_writable
 from .decoding import STEP_BYTES, VALUE_BYTES, count_values
 from .lent_socket import LentSocket
 from .messages import Call, Done, parse, take_in, unreadable
+from .unasked_descriptors import close_channel, reader_of
 
 _READ_BYTES = 64 * 1024
 # The most bytes decoded and delivered in one turn of the event loop, so that other work gets its turns.
@@ -56,6 +57,7 @@ class Link:
         sock.setblocking(False)
         self._sock = sock
         self._fd = sock.fileno()
+        self._read = reader_of(sock)
         self._loop = asyncio.get_running_loop()
         self._reader = wire.FrameReader(max_bytes + wire.ENVELOPE_BYTES)
         self._on_message = on_message
@@ -132,15 +134,19 @@ class Link:
         if is_busy or self._paused or self._ended or self._then is not None:
             return None
         self._lent_spin = self._lent_spin or Spin(_SPIN_SECONDS)
-        self._lent = LentSocket(self._sock, self._lent_spin)
+        self._lent = LentSocket(self._sock, self._read, self._lent_spin)
         self._listen()
         return self._lent
 
     def take_back(self) -> None:
         """Receive in the event loop again; does nothing if nothing is lent."""
-        if self._lent is None or (left := self._lent.take_back()) is None:
+        lent = self._lent
+        if lent is None or (left := lent.take_back()) is None:
             return
         self._lent = None
+        if lent.broken is not None:
+            self._lose(lent.broken)
+            return
         unsent, received = left
         if unsent:
             self.send(unsent)
@@ -219,7 +225,7 @@ class Link:
         self._together.clear()
         self._steps = None
         self._fd = -1
-        self._sock.close()
+        close_channel(self._sock)
         if self._then is not None:
             self._drain()
 
@@ -260,12 +266,12 @@ class Link:
     def _receive(self) -> bool:
         """Read once; return whether data was read."""
         try:
-            data = self._sock.recv(_READ_BYTES)
+            data = self._read(_READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return False
         except ConnectionError:
             data = b""
-        except OSError as error:
+        except (OSError, wire.ProtocolError) as error:
             self._lose(error)
             return False
         if not data:

@@ -29,6 +29,7 @@ from actbox.sandbox.guest_process import GuestProcess, two_pipes
 from actbox.sandbox.host_folders import make_folder, remove_folder
 from actbox.sandbox.host_python import HOST_PYTHON
 from actbox.sandbox.local import GuestStart, LocalSandbox
+from actbox.sandbox.nursery.passing import refuse_descriptors
 from actbox.sandbox.run_end import End, Ending
 from actbox.sandbox.traits import BY_HOST, BY_RLIMIT, NOTHING_AHEAD, EngineCheck, Traits, check_policy
 from actbox.sandbox.workspace import Workspace, open_folder
@@ -133,6 +134,7 @@ class _Subprocess(GuestProcess):
             self.sock, their_sock = socket.socketpair()
             ours.callback(self.sock.close)
             theirs.callback(their_sock.close)
+            refuse_descriptors(self.sock)
             self.stdout, their_stdout, self.stderr, their_stderr = two_pipes()
             for descriptor in (self.stdout, self.stderr):
                 ours.callback(os.close, descriptor)

@@ -50,7 +50,8 @@ def send_with(sock: socket.socket, data: bytes, descriptors: Sequence[int]) -> i
 def refuse_descriptors(sock: socket.socket) -> None:
     """Have the kernel refuse descriptors that are sent to a socket, which an older kernel (before 6.16) cannot.
 
-    Descriptors that come unasked are closed by whoever reads, and some take long to close.
+    Descriptors that come unasked are closed by whoever reads, and some take long to close. For older kernels see
+    `channel/unasked_descriptors.py`.
     """
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)

@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from actbox.sandbox.channel.unasked_descriptors import close_channel
 from actbox.sandbox.guest import frames
 from actbox.sandbox.guest_process import file_with, two_pipes
 from actbox.sandbox.nursery import linux
+from actbox.sandbox.nursery.passing import refuse_descriptors
 from actbox.sandbox.run_end import Ending, Stop
 
 from .agent_guest import AgentGuest, ending_of, ending_with_agent
@@ -130,6 +132,7 @@ class _LentEnds:
         self._connection = connection
         self.sock, channel = socket.socketpair()
         try:
+            refuse_descriptors(self.sock)
             self.stdout, stdout, self.stderr, stderr = two_pipes()
         except BaseException:
             self.sock.close()
@@ -173,7 +176,7 @@ class _LentEnds:
 
     def close(self) -> None:
         """Close the descriptors, if no run has taken them."""
-        self.sock.close()
+        close_channel(self.sock)
         os.close(self.stdout)
         os.close(self.stderr)
 
