@@ -207,10 +207,8 @@ def deny():
     [
         ("burn()\ndeny()", {1}),
         ("burn()\ndeny()\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))", {2}),
-        (
-            "burn()\ndeny()\nleave = os._exit\nos._exit = lambda code, leave=leave: leave(5)",
-            {1, 2},
-        ),  # pid 1 may end it before
+        # Pid 1 may end it before it ends itself in this way.
+        ("burn()\ndeny()\nleave = os._exit\nos._exit = lambda code, leave=leave: leave(5)", {1, 2}),
         ("deny()\nif os.fork() == 0:\n    while True:\n        pass\ntime.sleep(0.01)", {2}),
     ],
 )

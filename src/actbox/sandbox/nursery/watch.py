@@ -145,7 +145,12 @@ class Watcher:
         """Processes that may still be in the fork during which the tree was stopped, with their user ticks then."""
         self._forked_lately = False
         self._limits: dict[str, float] = {}
-        self._own_seconds: dict[tuple[int, int], float] = {}
+        self._listed: set[int] = set()
+        """The ids in the latest list of processes."""
+        self._own_seconds: dict[int, tuple[int, float]] = {}
+        """The start time and processor time of each process in that list, by its id."""
+        self._gone_seconds = 0.0
+        """The processor time of processes that were in earlier lists."""
         self._reaped_seconds = 0.0
         self._told_crowded = False
         self._used_seconds = 0.0
@@ -350,14 +355,23 @@ class Watcher:
         It is the larger of two counts that each miss some: a process that ignores its children's ends is not charged
         for them, and a process that begins and ends between two checks is never seen.
         """
-        self._own_seconds.update((process.key, process.own_seconds) for process in processes)
+        for process in processes:
+            pid, started = process.key
+            if pid in self._own_seconds and self._own_seconds[pid][0] != started:
+                self._gone_seconds += self._own_seconds[pid][1]
+            self._own_seconds[pid] = started, process.own_seconds
+        # Not those that could not be read: such a process may only be hidden for the moment, and is counted again.
+        for pid in self._own_seconds.keys() - self._listed:
+            self._gone_seconds += self._own_seconds.pop(pid)[1]
         charged = self._reaped_seconds + sum(process.own_seconds + process.children_seconds for process in processes)
-        return max(charged, sum(self._own_seconds.values()))
+        return max(charged, self._gone_seconds + sum(seconds for _, seconds in self._own_seconds.values()))
 
     def _processes(self) -> list[_Process]:
         """Return every process except pid 1."""
         found = []
-        for pid in self.pids():
+        pids = self.pids()
+        self._listed = set(pids)
+        for pid in pids:
             text = self._read("%d/stat" % pid)
             if text is None:
                 continue
