@@ -24,8 +24,9 @@ from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.hierarchies import support
 from actbox.sandbox.engines.linux.lanes import MOST_LANES, LaneGuest
 from actbox.sandbox.nursery.seccomp import allowed_names
+from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
 from tests.escape.planted import Change, changed_nursery
-from tests.sandbox.in_lanes import PLACE, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all tests here)
+from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all tests here)
 from tests.waiting import until
 
 
@@ -184,6 +185,56 @@ if os.fork() == 0:
             assert (await box.run(lie)).success
             (lane,) = [lane for lane in lanes_of(box)._all if lane.guest.is_over]
             await until(lambda: not used._descendants(used._pid_of(lane.child._pidfd)))
+
+
+# A program that computes for a quarter of a second, and then has its own process report none of it.
+DENY = """
+import os, socket, sys, time, types
+first = time.process_time()
+def burn():
+    while time.process_time() < first + 0.25:
+        pass
+def deny():
+    for name, module in list(sys.modules.items()):
+        if name.endswith("guest.main"):
+            module.time = types.SimpleNamespace(process_time=lambda first=first: first)
+            module.is_alone = lambda: True
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "times_begun"),
+    [
+        ("burn()\ndeny()", {1}),
+        ("burn()\ndeny()\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))", {2}),
+        # Pid 1 may end it before it ends itself in this way.
+        ("burn()\ndeny()\nleave = os._exit\nos._exit = lambda code, leave=leave: leave(5)", {1, 2}),
+        ("deny()\nif os.fork() == 0:\n    while True:\n        pass\ntime.sleep(0.01)", {2}),
+    ],
+)
+async def test_processor_time_that_a_program_denies_is_owed(
+    code: str, times_begun: set[int], begun: list[dict[str, Any]]
+) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert isinstance(box, LinuxSandbox)
+        await box.run("1")
+        await ready(box)
+        assert box._debt.look() < MOST_OWED_SECONDS / 2
+        assert (await box.run(DENY + code)).success
+        await ready(box)
+        await until(lambda: box._debt.look() == MOST_OWED_SECONDS)
+        await box.run("1")
+    assert len(begun) in times_begun
+
+
+async def test_a_run_of_which_pid_1_cannot_tell_owes_the_most() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert isinstance(box, LinuxSandbox)
+        with mock.patch.object(Child, "tell"):  # pid 1 never hears that it should go on
+            assert (await box.run("1")).success
+        assert box._debt.look() < MOST_OWED_SECONDS / 2
+        lane_of(box).child.kill()
+        await until(lambda: box._debt.look() == MOST_OWED_SECONDS)
 
 
 async def test_a_lane_keeps_nothing_of_a_run_that_is_over() -> None:

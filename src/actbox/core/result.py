@@ -104,6 +104,8 @@ class Usage:
     tool calls waited for approval, and is no part of `wall_ms`. `install_ms` is the time before all these in which the
     program's packages were resolved, approved and installed. If a program was stopped, `cpu_ms` lacks the time of
     processes that nobody waited for; if its session ended with it, both figures are those of the whole session.
+    If a program reached its end, both may be its own process's report, which a hostile program can falsify; the weight
+    of later runs in its lane (engine `linux`) depends on the kernel's figure. `docs/results.md` lists the cases.
     `sent_bytes` and `received_bytes` are those of its requests to the network, as `NetworkRequest` counts them.
     """
 

@@ -246,7 +246,7 @@ def _live(
     """Wait for a run, attach its mounts, let the guest go on, and watch until the guest has ended."""
     late = [path for path, _ in birth.late]
     family = Family(first, control, watcher, trees, late) if birth.forkable else None
-    one = OneGuest(first, control)
+    one = OneGuest(first, control, watcher)
 
     def take(request: Dict[str, Any], descriptors: List[int]) -> None:
         if (request["tmp_mib"], request["inodes"]) != (birth.tmp_mib, birth.inodes):

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import time
 
 from . import landlock, linux
 from .attach import mount_own
@@ -34,6 +35,8 @@ _LONGEST_TEXT = 4096
 _COUNTS = ("dev", "ip6_flowlabel")
 _LONGEST_BIRTH_MS = 2000
 _USED_UP = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM)
+# In the number of a process's clock, as `clock_getcpuclockid` makes it: the time that the scheduler has counted.
+_SCHEDULED = 2
 _LAST_PID = "sys/kernel/ns_last_pid"
 # Counters that only grow, by the name of the group's file: a limit was met, or the group was made to wait.
 _MET = {"memory_events": b"oom_kill ", "pids_events": b"max ", "cpu_stat": b"nr_throttled "}
@@ -99,6 +102,8 @@ class Lane:
         self._touched = _watch_own()
         self._was_alone = False
         """True once all processes of the last run were ended, and there were none but its guest."""
+        self._birth_seconds = 0.0
+        """Processor time of the guest's birth, which is no part of its run; of the first guest it is not known."""
 
     def clear(self) -> None:
         """End everything but this process. The guest itself has been reaped."""
@@ -113,11 +118,12 @@ class Lane:
         """Make a guest for the next run, and give it to the host; return its process id.
 
         The sandbox ends, with the reason for the host, if anything is not as it was at birth, and if the guest cannot
-        be walled in.
+        be walled in. The host also hears the processor time of the last run, because the guest could lie about it.
         """
+        used_ms = (self._watcher.seconds_of_ended() - self._birth_seconds) * 1000 if self._was_alone else None
         reason = self._difference()
         if reason:
-            self._control.say({"left": reason})
+            self._control.say({"left": reason, "used_ms": used_ms})
             os._exit(0)
         if self._has_read(self._touched):
             self._mount_anew()
@@ -138,8 +144,9 @@ class Lane:
         is_ready.register(ready, select.POLLIN)
         if not is_ready.poll(_LONGEST_BIRTH_MS) or not os.read(ready, 1):
             raise OSError(errno.ECHILD, "the next guest could not be walled in")
+        self._birth_seconds = time.clock_gettime(~guest << 3 | _SCHEDULED)
         ours = [channel.detach(), stdout, stderr]
-        self._control.say({"guest": guest}, ours)
+        self._control.say({"guest": guest, "used_ms": used_ms}, ours)
         for descriptor in (*ours, ready):
             os.close(descriptor)
         return guest

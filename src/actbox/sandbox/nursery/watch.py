@@ -145,9 +145,13 @@ class Watcher:
         """Processes that may still be in the fork during which the tree was stopped, with their user ticks then."""
         self._forked_lately = False
         self._limits: dict[str, float] = {}
-        self._own_seconds: dict[tuple[int, int], float] = {}
-        self._earlier_seconds = _seconds_of_reaped()
-        """The processor time of earlier runs' processes."""
+        self._listed: set[int] = set()
+        """The ids in the latest list of processes."""
+        self._own_seconds: dict[int, tuple[int, float]] = {}
+        """The start time and processor time of each process in that list, by its id."""
+        self._gone_seconds = 0.0
+        """The processor time of processes that were in earlier lists."""
+        self._reaped_seconds = 0.0
         self._told_crowded = False
         self._used_seconds = 0.0
         self._looks = self._idle_looks = 0
@@ -174,6 +178,14 @@ class Watcher:
     def has_met_limit(self) -> bool:
         """True if the tree was killed for a limit, or had all the processes that it may have."""
         return bool(self.passed) or self._told_crowded
+
+    def count_ended(self, ended: Ended) -> None:
+        """Count the processor time of processes that pid 1 has reaped, and of the children that they had reaped."""
+        self._reaped_seconds += sum(usage.ru_utime + usage.ru_stime for _, _, usage in ended)
+
+    def seconds_of_ended(self) -> float:
+        """Return the processor time, in seconds, of a run of which no process is left."""
+        return self._seconds([])
 
     def look(self, tell_crowded: Callable[[], None]) -> None:
         """Kill the tree if it has passed a limit; call `tell_crowded` once when it has all the processes allowed."""
@@ -343,15 +355,23 @@ class Watcher:
         It is the larger of two counts that each miss some: a process that ignores its children's ends is not charged
         for them, and a process that begins and ends between two checks is never seen.
         """
-        self._own_seconds.update((process.key, process.own_seconds) for process in processes)
-        charged = _seconds_of_reaped() - self._earlier_seconds
-        charged += sum(process.own_seconds + process.children_seconds for process in processes)
-        return max(charged, sum(self._own_seconds.values()))
+        for process in processes:
+            pid, started = process.key
+            if pid in self._own_seconds and self._own_seconds[pid][0] != started:
+                self._gone_seconds += self._own_seconds[pid][1]
+            self._own_seconds[pid] = started, process.own_seconds
+        # Not those that could not be read: such a process may only be hidden for the moment, and is counted again.
+        for pid in self._own_seconds.keys() - self._listed:
+            self._gone_seconds += self._own_seconds.pop(pid)[1]
+        charged = self._reaped_seconds + sum(process.own_seconds + process.children_seconds for process in processes)
+        return max(charged, self._gone_seconds + sum(seconds for _, seconds in self._own_seconds.values()))
 
     def _processes(self) -> list[_Process]:
         """Return every process except pid 1."""
         found = []
-        for pid in self.pids():
+        pids = self.pids()
+        self._listed = set(pids)
+        for pid in pids:
             text = self._read("%d/stat" % pid)
             if text is None:
                 continue
@@ -410,11 +430,6 @@ class Watcher:
             os.close(descriptor)
 
 
-def _seconds_of_reaped() -> float:
-    reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return reaped.ru_utime + reaped.ru_stime
-
-
 _text = bytearray(8192)  # several times the length that the kernel writes
 
 
@@ -440,9 +455,10 @@ def _state(stat: bytes) -> bytes:
 class OneGuest:
     """The single guest of an ordinary sandbox; with a lane, one after the other."""
 
-    def __init__(self, pid: int, control: Control) -> None:
+    def __init__(self, pid: int, control: Control, watcher: Watcher) -> None:
         self._pid = pid
         self._control = control
+        self._watcher = watcher
         self.lane: Lane | None = None
         """Set with the first run if the sandbox may go on after it."""
         self._ended: dict[str, Any] = {}
@@ -477,7 +493,7 @@ class OneGuest:
     def _make_way(self) -> None:
         if self._pid:  # it is just ending, or has lied
             os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+            self._watcher.count_ended([os.wait4(self._pid, 0)])
         self._pid = 0
         if self.lane is None:
             os._exit(0)
@@ -503,6 +519,7 @@ def watch(
         if signals in ready:
             os.read(signals, _SIGNALS_BYTES)
             ended = _reap()
+            watcher.count_ended(ended)
         is_asked = control.descriptor in ready
         # Also when a process has ended: a guest that was given a program got it after pid 1 was told of it.
         while (is_asked or ended) and (request := control.receive_now()) is not None:

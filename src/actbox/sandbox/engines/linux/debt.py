@@ -49,3 +49,12 @@ class Debt:
             self._owed = min(self._owed + used, MOST_OWED_SECONDS)
             self._runs -= 1
             self._idle_since = time.monotonic()
+
+    def correct(self, reported_ms: float, used_ms: float | None) -> None:
+        """Charge a dismissed run for the processor time that its guest did not report.
+
+        `used_ms` is the time that pid 1 knows from the kernel; `None` means unknown, which is charged the most.
+        """
+        missing = MOST_OWED_SECONDS if used_ms is None else max(used_ms - reported_ms, 0.0) / 1000
+        with self._lock:
+            self._owed = min(self._owed + missing, MOST_OWED_SECONDS)

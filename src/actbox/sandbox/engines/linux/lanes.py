@@ -61,7 +61,7 @@ class LaneGuest(ToldGuest):
         self._lane.kill(self)
 
     def dismiss(self, used_ms: float) -> bool:
-        if not self._lane.end_run(self):
+        if not self._lane.end_run(self, used_ms):
             return self._lane.child.dismiss(used_ms)
         self._lane.debt.end(Ending(), used_ms)
         return True
@@ -105,6 +105,8 @@ class Lane:
         """What was mounted upon in the workspace when its first run was over."""
         self.asked_at = 0.0
         """The time at which the latest guest was asked for."""
+        self._reported_ms: float | None = None
+        """The processor time that the latest guest reported at its dismissal, until pid 1 has told its own figure."""
         self.guest = LaneGuest(self, child.sock, child.stdout, child.stderr)
         self.guest.stdin = child.stdin
         self.guest.has_begun = True
@@ -117,7 +119,7 @@ class Lane:
             if guest is self.guest and not guest.ended:
                 self.child.kill()
 
-    def end_run(self, guest: LaneGuest) -> bool:
+    def end_run(self, guest: LaneGuest, used_ms: float) -> bool:
         """Have pid 1 end all that is left of a guest's run; return false if no other guest can follow."""
         with self._lanes.lock:
             if self._runs == 1:
@@ -125,6 +127,7 @@ class Lane:
             if self.points is None or self._runs >= _MOST_RUNS or not self._lanes.has(self):
                 return False
             guest.is_over = True
+            self._reported_ms = used_ms
         guest.end.forget()  # the run itself, which may hold much
         try:
             self.child.tell("clear")
@@ -165,16 +168,25 @@ class Lane:
             fresh.close()
         self.child.close_own()
 
+    def _settle(self, used_ms: float | None) -> None:
+        """Charge for the latest run that is over what it used; `None` if pid 1 could not tell."""
+        reported_ms, self._reported_ms = self._reported_ms, None
+        if reported_ms is not None:
+            self.debt.correct(reported_ms, used_ms)
+
     def _hear(self, fact: dict[str, Any], descriptors: list[int]) -> None:
         if "guest" in fact:
             channel, stdout, stderr = descriptors
             with self._lanes.lock:
                 sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel)  # asks the kernel for none of it
                 self._fresh = LaneGuest(self, sock, stdout, stderr)
+                self._settle(fact["used_ms"])
             self.guest.end.tell(Ending())
             return
         if "left" in fact:
             _log.debug("a lane ends, since a program has left something behind: %s", fact["left"])
+            with self._lanes.lock:
+                self._settle(fact["used_ms"])
         else:
             self.child.note(fact)
 
@@ -183,6 +195,7 @@ class Lane:
         guest, fresh = self._lanes.last_of(self)
         if guest.has_begun and not guest.is_over:
             self.debt.end(ending, self.child.dismissed_ms)
+        self._settle(None)
         guest.end.tell(ending)
         if fresh is not None:
             fresh.close()
