@@ -11,6 +11,9 @@ import time
 from actbox.sandbox.nursery.share_of_time import FORGIVEN_A_SECOND, MOST_OWED_SECONDS
 from actbox.sandbox.run_end import Ending
 
+# More than a guest needs, even on a slow machine, to take its program in, to tell the result, and to end.
+_OWN_MS = 10.0
+
 
 class Debt:
     """Seconds of processor time that a sandbox owes; the debt shrinks while none of its runs is under way."""
@@ -53,8 +56,9 @@ class Debt:
     def correct(self, reported_ms: float, used_ms: float | None) -> None:
         """Charge a dismissed run for the processor time that its guest did not report.
 
-        `used_ms` is the time that pid 1 knows from the kernel; `None` means unknown, which is charged the most.
+        `used_ms` is the time that pid 1 knows from the kernel; `None` means unknown, which is charged the most. What
+        each guest needs besides its program is free.
         """
-        missing = MOST_OWED_SECONDS if used_ms is None else max(used_ms - reported_ms, 0.0) / 1000
+        missing = MOST_OWED_SECONDS if used_ms is None else max(used_ms - reported_ms - _OWN_MS, 0.0) / 1000
         with self._lock:
             self._owed = min(self._owed + missing, MOST_OWED_SECONDS)
