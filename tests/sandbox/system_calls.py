@@ -15,12 +15,14 @@ from tests.sandbox.spending import GUEST, LOOP, MARK, PID_1, PROCESSES, THREADS,
 
 SYSTEM_CALLS: Final = "system calls"
 
-# A check lists the processes in `/proc`, which is descriptor 0 of pid 1, reads about them, and asks for the time that
-# ended ones have used. Then it writes what it found, may stop the guests to count their files, and waits again.
+# A check lists the processes in `/proc`, which is descriptor 0 of pid 1, and at once reads about each. Then it writes
+# what it found, may stop the guests to count their files, and waits again.
 _LISTS_PROCESSES = "0, F_DUPFD"
+_READS_PROCESS = re.compile(r'0, "\d+/stat"')
+_OF_A_LISTING: Final = {"fcntl", "newfstatat", "getdents64", "lseek", "close"}
 _OF_A_CHECK: Final = {
-    *("openat", "newfstatat", "ioctl", "fcntl", "getdents64", "lseek", "read", "pread64", "close", "statfs"),
-    *("getrusage", "pwrite64", "kill", "clock_gettime", "write", "rt_sigreturn", "wait4", "poll"),
+    *("openat", "newfstatat", "ioctl", "fcntl", "getdents64", "lseek", "read", "readv", "pread64", "close", "statfs"),
+    *("pwrite64", "kill", "clock_gettime", "write", "rt_sigreturn", "wait4", "poll"),
 }
 
 _CALL = re.compile(r"(\d+) +(\w+)\((.*)")
@@ -38,7 +40,7 @@ def samples_of(log: Iterable[str]) -> dict[str, list[Sample]]:
     calls: Counter[str] = Counter()
     loop_has_ended = False
     before_listing: dict[str, int] = {}
-    """The number of calls that each pid 1 had made when it last listed its processes."""
+    """The number of calls that each pid 1 had made when it began to list its processes, until it does more."""
     checking: set[str] = set()
     for line in lines:
         if mark := _MARK.search(line):
@@ -56,9 +58,11 @@ def samples_of(log: Iterable[str]) -> dict[str, list[Sample]]:
             if process == PID_1:
                 if name == "fcntl" and rest.startswith(_LISTS_PROCESSES):
                     before_listing[pid] = calls[pid]
-                elif name == "getrusage" and pid in before_listing:
-                    calls[pid] = before_listing.pop(pid)
-                    checking.add(pid)
+                elif pid in before_listing and name not in _OF_A_LISTING:
+                    before = before_listing.pop(pid)
+                    if name == "openat" and _READS_PROCESS.match(rest):
+                        calls[pid] = before
+                        checking.add(pid)
             if name not in _OF_A_CHECK:
                 checking.discard(pid)
             if pid not in checking and name != "futex" and not (process == LOOP and loop_has_ended):

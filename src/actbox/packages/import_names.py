@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import packages_distributions
 from typing import Final
 
@@ -165,6 +165,7 @@ for _module, _distribution in [
 ]:
     _MODULES.setdefault(normalized_name(_distribution), set()).add(_module)
 
+_LONGEST_FIELD: Final = 128 * 1024
 _MODULE_FILES: Final = (".py", ".pyc", ".so", ".pyd")
 
 
@@ -213,6 +214,14 @@ def is_namespace(module: str) -> bool:
     return any(name.startswith(f"{module}.") for name in DISTRIBUTIONS)
 
 
+def record_rows(lines: Iterable[str], *, strict: bool = False) -> Iterator[list[str]]:
+    """Yield the rows of a wheel's RECORD. Raises `csv.Error`, whatever limit of fields `csv` has in this process."""
+    for row in csv.reader(lines, strict=strict):
+        if any(len(field) > _LONGEST_FIELD for field in row):
+            raise csv.Error(f"field larger than {_LONGEST_FIELD:,} characters")
+        yield row
+
+
 def record_imports(lines: Iterable[str]) -> tuple[str, ...]:
     """Return the top-level modules and packages that a wheel brings, sorted, from the lines of its RECORD.
 
@@ -220,10 +229,10 @@ def record_imports(lines: Iterable[str]) -> tuple[str, ...]:
     """
     found = set()
     try:
-        paths = [row[0] for row in csv.reader(lines, strict=True) if row]
+        rows = [row for row in record_rows(lines, strict=True) if row]
     except csv.Error as error:
         raise InvalidValue(f"a RECORD is not CSV ({error}): the wheel is broken; choose another version") from None
-    for path in paths:
+    for path, *_ in rows:
         parts = path.split("/")
         if len(parts) > 2 and parts[0].endswith(".data") and parts[1] in ("purelib", "platlib"):
             parts = parts[2:]

@@ -32,6 +32,8 @@ from packaging.version import Version
 from actbox.core.errors import ActboxError
 from actbox.sandbox.guest import beneath
 
+from .import_names import record_rows
+
 SITE, SCRIPTS, DATA = "site", "bin", "data"
 """The directories of an unpacked wheel: what programs import, scripts, and files for the prefix."""
 
@@ -45,7 +47,6 @@ MOST_PATH_BYTES = 1024
 _PIECE = 2**20
 _MOST_ABOUT_BYTES = 64 * 2**20
 """The largest size of RECORD, METADATA and entry_points.txt, which are read whole."""
-_LONGEST_FIELD = 128 * 1024
 _ABOUT_FILES = ("RECORD", "METADATA", "entry_points.txt")
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 # Modules that the interpreter imports by itself at its start, or that are ours.
@@ -212,9 +213,7 @@ class _Wheel:
             self._fail("it has no RECORD of its files")
         found: dict[str, tuple[str, int]] = {}
         with self._archive.open(info) as file:
-            for row in csv.reader(io.TextIOWrapper(file, "utf-8", newline="")):
-                if any(len(field) > _LONGEST_FIELD for field in row):  # whatever limit csv has in this process
-                    raise csv.Error(f"field larger than {_LONGEST_FIELD:,} characters")
+            for row in record_rows(io.TextIOWrapper(file, "utf-8", newline="")):
                 if not row:
                     continue
                 if len(row) != 3 or row[0] in found:
