@@ -21,7 +21,7 @@ from actbox.sandbox.guest import wire
 
 SEND = (
     "import array, os, socket, stat\n"
-    "channel = next(n for n in range(3, 100) if os.path.exists(f'/proc/self/fd/{n}')"
+    "channel = next(n for n in map(int, os.listdir('/proc/self/fd')) if n > 2 and os.path.exists(f'/proc/self/fd/{n}')"
     " and stat.S_ISSOCK(os.fstat(n).st_mode))\n"
     "def send():\n"
     "    with socket.socket(fileno=os.dup(channel)) as sock:\n"
