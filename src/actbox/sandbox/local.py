@@ -101,6 +101,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     """True if everything a program can leave behind for the next one lies in the workspace."""
     _counts_processor_time = False
     """True if something beside the guest counts its processor time, and ends it; more exactly than the kernel does."""
+    _has_fixed_limits = True
+    """True if all runs of an open sandbox have the same `_guest_limits`."""
     guest_root: str = "/workspace"
     """The path of the workspace as the guest sees it."""
 
@@ -448,6 +450,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 **blocked_imports(self.policy, self._layer, self._packages_below()),
             }
         message = {**message, **self._common}
+        if not self._has_fixed_limits:
+            message["limits"] = self._guest_limits()
         if variables is not None:
             message["variables"] = {**self._base_variables(), **resolved(variables, self.guest_root)}
         self._show_packages(message, packages, PACKAGES)

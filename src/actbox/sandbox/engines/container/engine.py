@@ -76,6 +76,7 @@ class ContainerSandbox(AgentSandbox):
     """A sandbox whose programs are forks of a warm interpreter in a container."""
 
     watched = (*AgentSandbox.watched, "processes")
+    _has_fixed_limits = False  # a run that begins beside others is allowed theirs too
     _agent_place: Container | ExistingContainer | None = None
 
     def __init__(self, policy: Policy, options: Options, pool: ContainerPool | None = None) -> None:
