@@ -278,6 +278,21 @@ async def test_runs_at_once_never_share_a_lane() -> None:
             assert len({result.value for result in results}) == 5
 
 
+async def test_after_a_run_that_had_company_the_lane_goes_on_in_a_new_mount_namespace() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        alone = (await box.run(PLACE)).value
+        await ready(box)
+        assert (await box.run(PLACE)).value == alone
+        await ready(box)
+        async with box.session():
+            assert (await box.run(PLACE)).value == alone
+            await ready(box)
+        beside = (await box.run(PLACE)).value
+        assert beside[0] == alone[0] and beside[1] != alone[1]
+        await ready(box)
+        assert (await box.run(PLACE)).value == beside
+
+
 async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> None:
     seen = set()
     for _ in range(3):

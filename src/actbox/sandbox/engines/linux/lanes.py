@@ -12,11 +12,11 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.guest_process import ToldGuest
+from actbox.sandbox.guest_process import GuestProcess, ToldGuest
 from actbox.sandbox.run_end import Ending
 
 from .child import Child
@@ -44,6 +44,8 @@ class LaneGuest(ToldGuest):
         """True once a run has it, which then closes its descriptors."""
         self.is_over = False
         """True once its run is over and it was dismissed."""
+        self.had_company = False
+        """True if another process of a program could reach the workspace during its run."""
         self._lane = lane
         self._gate: Gate | None = None
 
@@ -140,7 +142,7 @@ class Lane:
         self._runs += 1
         self.asked_at = time.monotonic()
         try:
-            self.child.tell("next")
+            self.child.tell("next", anew=self.guest.had_company)
         except SandboxUnavailable:
             self.child.kill()
         else:
@@ -151,10 +153,14 @@ class Lane:
         fresh, self._fresh = self._fresh, None
         return fresh
 
-    def take(self) -> LaneGuest | None:
-        """Return the next guest, for a run, if it is there."""
+    def look(self) -> None:
+        """Read what pid 1 has sent, until the next guest is known to be there."""
         if self._fresh is None:
             self.child.read_now(lambda: self._fresh is not None)
+
+    def take(self) -> LaneGuest | None:
+        """Return the next guest, for a run, if it is there."""
+        self.look()
         fresh, self._fresh = self._fresh, None
         if fresh is not None:
             fresh.has_begun = True
@@ -204,10 +210,16 @@ class Lane:
 class Lanes:
     """The lanes of one open sandbox. Methods may be called from any thread."""
 
-    def __init__(self, debt: Debt, points: Callable[[], list[tuple[int, int]] | None]) -> None:
-        """`points` returns what is mounted upon in the workspace: `StoredWorkspace.points`."""
+    def __init__(
+        self, debt: Debt, points: Callable[[], list[tuple[int, int]] | None], *, have_company: bool = False
+    ) -> None:
+        """`points` returns what is mounted upon in the workspace: `StoredWorkspace.points`.
+
+        With `have_company` programs of other sandboxes may always meet those of this one, such as in a mount.
+        """
         self.is_open = True
         self.points = points
+        self._have_company = have_company
         self._debt = debt
         self.lock = threading.RLock()
         """Held before the locks of a lane's `Child`, never after."""
@@ -256,6 +268,22 @@ class Lanes:
                     self._idle.append(lane)
             self._last_want = time.monotonic()
         return None
+
+    def note_company(self, guests: Collection[GuestProcess]) -> None:
+        """Note which guests may meet, now that one of them begins; call it before that one gets its program.
+
+        By a local socket in the workspace a program can give away descriptors of its lane's directories. Whoever has
+        one would reach what later programs of the lane do in `/tmp`, so the lane then needs a mount namespace anew.
+        """
+        if len(guests) > 1:
+            with self.lock:
+                for lane in self._idle:
+                    lane.look()
+        together = [guest for guest in guests if not guest.ended]
+        if len(together) > 1 or self._have_company:
+            for guest in together:
+                if isinstance(guest, LaneGuest):
+                    guest.had_company = True
 
     def expect(self, lane: Lane) -> None:
         """Note that a lane will soon have its next guest."""
