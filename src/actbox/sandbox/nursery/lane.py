@@ -101,12 +101,15 @@ class Lane:
         self._touched = _watch_own()
         self._was_alone = False
         """True once all processes of the last run were ended, and there were none but its guest."""
+        self._alone_at = 0.0
+        """The time at which that was seen; the clock is the host's too."""
         self._birth_seconds = 0.0
         """Processor time of the guest's birth, which is no part of its run; of the first guest it is not known."""
 
     def clear(self) -> None:
         """End everything but this process. The guest itself has been reaped."""
         self._was_alone = _is_alone()
+        self._alone_at = time.monotonic()
 
     def begin(self, request: Dict[str, Any], _: List[int]) -> None:
         """Start watching the next run, whose limits are those of the first."""
@@ -148,7 +151,7 @@ class Lane:
             raise OSError(errno.ECHILD, "the next guest could not be walled in")
         self._birth_seconds = time.clock_gettime(~guest << 3 | _SCHEDULED)
         ours = [channel.detach(), stdout, stderr]
-        self._control.say({"guest": guest, "used_ms": used_ms}, ours)
+        self._control.say({"guest": guest, "used_ms": used_ms, "alone_at": self._alone_at}, ours)
         for descriptor in (*ours, ready):
             os.close(descriptor)
         return guest

@@ -44,8 +44,8 @@ class LaneGuest(ToldGuest):
         """True once a run has it, which then closes its descriptors."""
         self.is_over = False
         """True once its run is over and it was dismissed."""
-        self.had_company = False
-        """True if another process of a program could reach the workspace during its run."""
+        self.met_at: float | None = None
+        """The time from which it had company: another guest, whose program could reach the same workspace."""
         self._lane = lane
         self._gate: Gate | None = None
 
@@ -113,6 +113,8 @@ class Lane:
         self.guest.stdin = child.stdin
         self.guest.has_begun = True
         self._fresh: LaneGuest | None = None
+        self._is_anew = False
+        """True if the latest guest was asked for in a new mount namespace."""
         child.hear_when_read(self._hear)
 
     def kill(self, guest: LaneGuest) -> None:
@@ -142,7 +144,8 @@ class Lane:
         self._runs += 1
         self.asked_at = time.monotonic()
         try:
-            self.child.tell("next", anew=self.guest.had_company)
+            self._is_anew = self.guest.met_at is not None
+            self.child.tell("next", anew=self._is_anew)
         except SandboxUnavailable:
             self.child.kill()
         else:
@@ -185,8 +188,13 @@ class Lane:
             channel, stdout, stderr = descriptors
             with self._lanes.lock:
                 sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel)  # asks the kernel for none of it
-                self._fresh = LaneGuest(self, sock, stdout, stderr)
+                fresh = LaneGuest(self, sock, stdout, stderr)
                 self._settle(fact["used_ms"])
+                if self._met_before(fact["alone_at"]):
+                    self.child.kill()
+                    fresh.close()
+                else:
+                    self._fresh = fresh
             self.guest.end.tell(Ending())
             return
         if "left" in fact:
@@ -195,6 +203,13 @@ class Lane:
                 self._settle(fact["used_ms"])
         else:
             self.child.note(fact)
+
+    def _met_before(self, alone_at: float) -> bool:
+        """Return whether the last run had company after its result, but before its processes were gone.
+
+        A program that lied about its end could then still give descriptors away, and that was not known in time.
+        """
+        return not self._is_anew and self.guest.met_at is not None and self.guest.met_at <= alone_at
 
     def buried(self, ending: Ending) -> None:
         """In the reaper's thread, tell the run under way, and close what no run has."""
@@ -282,8 +297,8 @@ class Lanes:
         together = [guest for guest in guests if not guest.ended]
         if len(together) > 1 or self._have_company:
             for guest in together:
-                if isinstance(guest, LaneGuest):
-                    guest.had_company = True
+                if isinstance(guest, LaneGuest) and guest.met_at is None:
+                    guest.met_at = time.monotonic()
 
     def expect(self, lane: Lane) -> None:
         """Note that a lane will soon have its next guest."""
