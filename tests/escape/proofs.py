@@ -128,6 +128,7 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "come to its end at each instant of the handover",
             "have fewer walls as a later guest",
             "be in one place with a run at the same time",
+            "reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away",
         ),
     },
     "pid 1 shown": {

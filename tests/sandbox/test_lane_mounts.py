@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 from pathlib import Path
 
@@ -54,7 +55,10 @@ async def test_runs_with_a_mount_follow_one_another_in_one_place(folder: Path, p
         look = f"{PLACE} + [open('{path}/a.txt').read(), open('/tmp/x', 'w').write('x')]"
         seen = [await value_of(box, look) for _ in range(4)]
         assert len(lanes_of(box)._all) == 1
+    mounts = [place.pop(1) for place in seen]
     assert seen == [seen[0]] * 4
+    # Programs of other sandboxes could meet in a mount, but nobody reaches another by what lies at `/input`.
+    assert [one != other for one, other in itertools.pairwise(mounts)] == [path != "/input"] * 3
 
 
 async def test_a_read_only_mount_stays_so_and_a_writable_one_writes_to_the_host(folder: Path) -> None:

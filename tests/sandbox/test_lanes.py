@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import subprocess
 import sys
@@ -276,6 +277,33 @@ async def test_runs_at_once_never_share_a_lane() -> None:
         for _ in range(3):
             results = await asyncio.gather(*(box.run(code) for _ in range(5)))
             assert len({result.value for result in results}) == 5
+
+
+async def test_after_a_run_that_had_company_the_lane_goes_on_in_a_new_mount_namespace() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        alone = (await box.run(PLACE)).value
+        await ready(box)
+        assert (await box.run(PLACE)).value == alone
+        await ready(box)
+        async with box.session():
+            assert (await box.run(PLACE)).value == alone
+            await ready(box)
+        beside = (await box.run(PLACE)).value
+        assert beside[0] == alone[0] and beside[1] != alone[1]
+        await ready(box)
+        assert (await box.run(PLACE)).value == beside
+
+
+async def test_a_lane_ends_if_its_run_had_company_after_its_result_and_before_its_end() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        for met_at, goes_on in ((math.inf, True), (0.0, False)):
+            await box.run("1")
+            (lane,) = lanes_of(box)._all
+            lane.guest.met_at = met_at
+            await ready(box)
+            assert (await box.run("2")).value == 2
+            assert (lane in lanes_of(box)._all) is goes_on
+            await ready(box)
 
 
 async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> None:

@@ -299,7 +299,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         )
 
     def _entered(self, session: LocalSession, guest: GuestProcess) -> None:
-        self._guests.add(guest)
+        self._add_guest(guest)
         self._sessions.add(session)
 
     async def run(

@@ -1,7 +1,8 @@
 """The lane of an open sandbox: what its pid 1 keeps from run to run, so that a run needs only a fresh guest.
 
 Kept are the namespaces, the control group, the root and the attached workspace; new for each run are the guest's
-process, its channel and pipes, and `/tmp` and `/dev/shm` if an earlier program has touched them. Pid 1 goes on only
+process, its channel and pipes, and `/tmp` and `/dev/shm` if an earlier program has touched them. If it could have given
+descriptors of directories away, the mount namespace is new too, with what is there at `/tmp`. Pid 1 goes on only
 while everything that it keeps is as it was at its birth; otherwise it ends, and everything with it. All walls are built
 again around each guest.
 """
@@ -91,32 +92,34 @@ class Lane:
             for name in _COUNTS
             if os.access("self/net/" + name, os.R_OK, dir_fd=proc)
         ]
-        self._mounts = os.open("self/mounts", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+        self._proc = proc
         self._groups = groups
         self._network = self._look_at_network()
         self._most_left = request["machine"]["memory_mib"] * 2**20 // _MOST_LEFT
-        self._mount_events = select.poll()
-        self._mount_events.register(self._mounts, select.POLLPRI)
-        self._mount_events.poll(0)  # those until now
+        self._watch_mounts()
         self._seen = self._look_at_points()
         self._touched = _watch_own()
         self._was_alone = False
         """True once all processes of the last run were ended, and there were none but its guest."""
+        self._alone_at = 0.0
+        """The time at which that was seen; the clock is the host's too."""
         self._birth_seconds = 0.0
         """Processor time of the guest's birth, which is no part of its run; of the first guest it is not known."""
 
     def clear(self) -> None:
         """End everything but this process. The guest itself has been reaped."""
         self._was_alone = _is_alone()
+        self._alone_at = time.monotonic()
 
     def begin(self, request: Dict[str, Any], _: List[int]) -> None:
         """Start watching the next run, whose limits are those of the first."""
         self._watcher.machine.begin(**self._request["machine"])
         self._watcher.begin(self._request["watched"], request["owed"])
 
-    def next_guest(self) -> int:
+    def next_guest(self, anew: bool) -> int:
         """Make a guest for the next run, and give it to the host; return its process id.
 
+        With `anew` the run may have given away descriptors of directories, which then lead to nothing of the next one.
         The sandbox ends, with the reason for the host, if anything is not as it was at birth, and if the guest cannot
         be walled in. The host also hears the processor time of the last run, because the guest could lie about it.
         """
@@ -125,7 +128,9 @@ class Lane:
         if reason:
             self._control.say({"left": reason, "used_ms": used_ms})
             os._exit(0)
-        if self._has_read(self._touched):
+        if anew:
+            self._leave_mounts()
+        if anew or self._has_read(self._touched):
             self._mount_anew()
         self._watcher.begin_anew()
         self._watcher.machine.begin(**self._request["machine"])
@@ -146,7 +151,7 @@ class Lane:
             raise OSError(errno.ECHILD, "the next guest could not be walled in")
         self._birth_seconds = time.clock_gettime(~guest << 3 | _SCHEDULED)
         ours = [channel.detach(), stdout, stderr]
-        self._control.say({"guest": guest, "used_ms": used_ms}, ours)
+        self._control.say({"guest": guest, "used_ms": used_ms, "alone_at": self._alone_at}, ours)
         for descriptor in (*ours, ready):
             os.close(descriptor)
         return guest
@@ -188,6 +193,19 @@ class Lane:
             if line.startswith(_MET[name]):
                 return int(line.split()[1])
         return 0
+
+    def _watch_mounts(self) -> None:
+        """Watch the mount table of this namespace from now on."""
+        self._mounts = os.open("self/mounts", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
+        self._mount_events = select.poll()
+        self._mount_events.register(self._mounts, select.POLLPRI)
+        self._mount_events.poll(0)  # those until now
+
+    def _leave_mounts(self) -> None:
+        """Go on in a copy of the mount namespace; the kernel takes the one that nobody is in apart."""
+        linux.unshare(linux.CLONE_NEWNS)
+        os.close(self._mounts)
+        self._watch_mounts()
 
     def _mount_anew(self) -> None:
         """Replace `/tmp` and `/dev/shm` by empty ones, and the Landlock rules by rules about these."""

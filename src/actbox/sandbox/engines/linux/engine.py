@@ -180,7 +180,8 @@ class LinuxSandbox(LocalSandbox):
             raise
         self._stock, self._stored = stock, stored
         if self._may_have_lanes():
-            self._lanes = Lanes(self._debt, stored.points)
+            meet = any(mount["mode"] in ("ro", "rw") and mount["is_folder"] for mount in self._mounts)
+            self._lanes = Lanes(self._debt, stored.points, have_company=meet)
             stock.lanes.add(self._lanes)
         self._tree = TreeLimits.of(self.policy.limits)
         self._warnings = stock.nursery.warnings
@@ -332,6 +333,12 @@ class LinuxSandbox(LocalSandbox):
                 continue
             return self._family_of(child, stock) if start.forkable else begun
         raise SandboxUnavailable(reason)
+
+    def _add_guest(self, guest: GuestProcess) -> None:
+        super()._add_guest(guest)
+        if self._lanes is not None:
+            self._forget_ended()
+            self._lanes.note_company(list(self._guests))
 
     def _goes_in_lane(self, start: GuestStart) -> bool:
         # A command leaves a lane with nothing to go on with, and a session keeps its guest.

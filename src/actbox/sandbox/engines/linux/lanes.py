@@ -12,11 +12,11 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.sandbox.guest_process import ToldGuest
+from actbox.sandbox.guest_process import GuestProcess, ToldGuest
 from actbox.sandbox.run_end import Ending
 
 from .child import Child
@@ -44,6 +44,8 @@ class LaneGuest(ToldGuest):
         """True once a run has it, which then closes its descriptors."""
         self.is_over = False
         """True once its run is over and it was dismissed."""
+        self.met_at: float | None = None
+        """The time from which it had company: another guest, whose program could reach the same workspace."""
         self._lane = lane
         self._gate: Gate | None = None
 
@@ -111,6 +113,8 @@ class Lane:
         self.guest.stdin = child.stdin
         self.guest.has_begun = True
         self._fresh: LaneGuest | None = None
+        self._is_anew = False
+        """True if the latest guest was asked for in a new mount namespace."""
         child.hear_when_read(self._hear)
 
     def kill(self, guest: LaneGuest) -> None:
@@ -140,7 +144,8 @@ class Lane:
         self._runs += 1
         self.asked_at = time.monotonic()
         try:
-            self.child.tell("next")
+            self._is_anew = self.guest.met_at is not None
+            self.child.tell("next", anew=self._is_anew)
         except SandboxUnavailable:
             self.child.kill()
         else:
@@ -151,10 +156,14 @@ class Lane:
         fresh, self._fresh = self._fresh, None
         return fresh
 
-    def take(self) -> LaneGuest | None:
-        """Return the next guest, for a run, if it is there."""
+    def look(self) -> None:
+        """Read what pid 1 has sent, until the next guest is known to be there."""
         if self._fresh is None:
             self.child.read_now(lambda: self._fresh is not None)
+
+    def take(self) -> LaneGuest | None:
+        """Return the next guest, for a run, if it is there."""
+        self.look()
         fresh, self._fresh = self._fresh, None
         if fresh is not None:
             fresh.has_begun = True
@@ -179,8 +188,13 @@ class Lane:
             channel, stdout, stderr = descriptors
             with self._lanes.lock:
                 sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel)  # asks the kernel for none of it
-                self._fresh = LaneGuest(self, sock, stdout, stderr)
+                fresh = LaneGuest(self, sock, stdout, stderr)
                 self._settle(fact["used_ms"])
+                if self._met_before(fact["alone_at"]):
+                    self.child.kill()
+                    fresh.close()
+                else:
+                    self._fresh = fresh
             self.guest.end.tell(Ending())
             return
         if "left" in fact:
@@ -189,6 +203,13 @@ class Lane:
                 self._settle(fact["used_ms"])
         else:
             self.child.note(fact)
+
+    def _met_before(self, alone_at: float) -> bool:
+        """Return whether the last run had company after its result, but before its processes were gone.
+
+        A program that lied about its end could then still give descriptors away, and that was not known in time.
+        """
+        return not self._is_anew and self.guest.met_at is not None and self.guest.met_at <= alone_at
 
     def buried(self, ending: Ending) -> None:
         """In the reaper's thread, tell the run under way, and close what no run has."""
@@ -204,10 +225,16 @@ class Lane:
 class Lanes:
     """The lanes of one open sandbox. Methods may be called from any thread."""
 
-    def __init__(self, debt: Debt, points: Callable[[], list[tuple[int, int]] | None]) -> None:
-        """`points` returns what is mounted upon in the workspace: `StoredWorkspace.points`."""
+    def __init__(
+        self, debt: Debt, points: Callable[[], list[tuple[int, int]] | None], *, have_company: bool = False
+    ) -> None:
+        """`points` returns what is mounted upon in the workspace: `StoredWorkspace.points`.
+
+        With `have_company` programs of other sandboxes may always meet those of this one, such as in a mount.
+        """
         self.is_open = True
         self.points = points
+        self._have_company = have_company
         self._debt = debt
         self.lock = threading.RLock()
         """Held before the locks of a lane's `Child`, never after."""
@@ -256,6 +283,22 @@ class Lanes:
                     self._idle.append(lane)
             self._last_want = time.monotonic()
         return None
+
+    def note_company(self, guests: Collection[GuestProcess]) -> None:
+        """Note which guests may meet, now that one of them begins; call it before that one gets its program.
+
+        By a local socket in the workspace a program can give away descriptors of its lane's directories. Whoever has
+        one would reach what later programs of the lane do in `/tmp`, so the lane then needs a mount namespace anew.
+        """
+        if len(guests) > 1:
+            with self.lock:
+                for lane in self._idle:
+                    lane.look()
+        together = [guest for guest in guests if not guest.ended]
+        if len(together) > 1 or self._have_company:
+            for guest in together:
+                if isinstance(guest, LaneGuest) and guest.met_at is None:
+                    guest.met_at = time.monotonic()
 
     def expect(self, lane: Lane) -> None:
         """Note that a lane will soon have its next guest."""
