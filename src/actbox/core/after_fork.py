@@ -15,7 +15,7 @@ def in_a_forked_child(function: Callable[[], object]) -> None:
 
 
 process: object = object()
-"""Stands for this process; another object does in each forked child. Looking at it takes no system call."""
+"""An object that stands for this process, another one in each forked child; comparing it takes no system call."""
 
 
 def _be_another_process() -> None:

@@ -104,7 +104,7 @@ class Lane:
         self._lanes = lanes
         self._runs = 1
         self.points: list[tuple[int, int]] | None = None
-        """What was mounted upon in the workspace when its first run was over."""
+        """The files and directories of the workspace that were mounted upon when the lane's first run was over."""
         self.asked_at = 0.0
         """The time at which the latest guest was asked for."""
         self._reported_ms: float | None = None
