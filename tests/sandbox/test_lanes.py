@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,6 +26,7 @@ from actbox.sandbox.engines.linux.hierarchies import support
 from actbox.sandbox.engines.linux.lanes import MOST_LANES, LaneGuest
 from actbox.sandbox.nursery.seccomp import allowed_names
 from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
+from actbox.sandbox.siblings import MOST_UNTOUCHED
 from tests.escape.planted import Change, changed_nursery
 from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all tests here)
 from tests.waiting import until
@@ -319,12 +320,42 @@ async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> N
     assert len(seen) == 3
 
 
-async def test_programs_of_map_and_run_alone_have_no_lane(begun: list[dict[str, Any]]) -> None:
+async def test_programs_of_one_call_follow_one_another_until_one_touches_its_workspace(
+    begun: list[dict[str, Any]],
+) -> None:
+    async def programs(codes: list[str]) -> AsyncIterator[str]:
+        for code in codes:
+            await untouched_are_quiet(box)
+            yield code
+
     async with actbox.open_sandbox("linux") as box:
+        codes = [PLACE, PLACE, f"open('left', 'w').close()\n{PLACE}", "import os\nassert not os.path.exists('left')"]
+        first = [result.value async for result in box.map(programs(codes), concurrency=1)]
+        second = [result.value async for result in box.map(programs(codes), concurrency=1)]
         for _ in range(2):
             assert (await box.run_alone("1 + 1")).value == 2
-        assert [result.value async for result in box.map(["1", "2", "3"])] == [1, 2, 3]
-    assert not any("lane" in request for request in begun)
+    assert first[:2] == [first[2]] * 2
+    assert second[:2] == [second[2]] * 2
+    assert [request.get("lane", False) for request in begun] == [True] * 4 + [False] * 2
+
+
+async def untouched_are_quiet(box: Sandbox) -> None:
+    assert isinstance(box, LinuxSandbox)
+    await until(lambda: all(idle.sibling.is_quiet for idle in box._siblings._untouched))
+
+
+async def test_siblings_of_a_call_that_is_over_make_room(begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert isinstance(box, LinuxSandbox)
+        calls = [box.run_alone_of_one_call() for _ in range(MOST_UNTOUCHED + 1)]
+        for run_alone in calls:
+            assert (await run_alone("1")).value == 1
+        kept = [idle.sibling for idle in box._siblings._untouched]
+        assert len(kept) == MOST_UNTOUCHED
+        await untouched_are_quiet(box)
+        assert (await calls[-1]("2")).value == 2
+        assert box._siblings._untouched[-1].sibling is kept[-1]
+    assert len(begun) == MOST_UNTOUCHED + 1
 
 
 async def test_commands_and_sessions_leave_a_lane_alone(begun: list[dict[str, Any]]) -> None:

@@ -15,9 +15,8 @@ from typing import Final
 from actbox.core.errors import InvalidValue
 from actbox.core.policy import Policy
 from actbox.core.result import ExecutionResult
-from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.languages import ENGINES_OF, language_of
-from actbox.sandbox.mapping import default_concurrency, result_of
+from actbox.sandbox.mapping import RunAlone, default_concurrency, result_of
 from actbox.sandbox.parallel import in_parallel
 
 from .arguments import limits_from
@@ -127,10 +126,11 @@ async def _map(request: MapRequest, source: int, results: ResultsFile, tally: Ta
     finished: dict[int, tuple[Job, ExecutionResult]] = {}  # by line number, until it is written
 
     async def call(job: Job) -> int:
-        finished[job.line] = job, await result_of(_run(box, job), box.traits.engine)
+        finished[job.line] = job, await result_of(_run(run_alone, job), box.traits.engine)
         return job.line
 
     async with request.opening.open(request.policy) as box:
+        run_alone = box.run_alone_of_one_call()
         if not box.traits.isolated:
             _say(f"warning: {no_isolation(box.traits)}")
         jobs = jobs_to_do(read_jobs(source, request.language), results.done, skip)
@@ -147,10 +147,10 @@ async def _map(request: MapRequest, source: int, results: ResultsFile, tally: Ta
                 write(*finished[line])
 
 
-async def _run(box: Sandbox, job: Job) -> ExecutionResult:
+async def _run(run_alone: RunAlone, job: Job) -> ExecutionResult:
     if job.program is None:
         raise InvalidValue(job.problem)
-    return await box.run_alone(job.program, timeout=job.timeout)
+    return await run_alone(job.program, timeout=job.timeout)
 
 
 def _say(text: str) -> None:

@@ -19,7 +19,7 @@ from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
-from .mapping import Programs, map_programs, without_index
+from .mapping import Programs, RunAlone, map_programs, without_index
 from .storage import Files
 from .traits import Traits
 
@@ -248,6 +248,14 @@ class Sandbox(Files):
         `SandboxUnavailable` if there is no room for another workspace.
         """
 
+    def run_alone_of_one_call(self) -> RunAlone:
+        """Return `run_alone` for the programs of one call, such as `map`.
+
+        They may follow one another behind the same walls, as the runs of an open sandbox do where an engine has lanes.
+        Programs that must not, because different callers gave them, need `run_alone` itself.
+        """
+        return self.run_alone
+
     def map(
         self,
         programs: Programs,
@@ -290,7 +298,7 @@ class Sandbox(Files):
         The index counts the programs from 0.
         """
         return map_programs(
-            self.run_alone,
+            self.run_alone_of_one_call(),
             programs,
             engine=self.traits.engine,
             tools=Toolset.for_run(tools),

@@ -119,7 +119,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def _begin_in_this_process(self) -> None:
         self._owner = Owner()
         self._guests: set[GuestProcess] = set()
-        self._siblings: Siblings[LocalSandbox] = Siblings(self._sibling)
+        self._siblings: Siblings[LocalSandbox] = Siblings(self._sibling, self._sibling_of_one_call)
         # `stop()` may be called in another event loop than the one that runs programs.
         self._starting = Slots(1, tools_wait=True)
         self._sessions: set[LocalSession] = set()
@@ -159,6 +159,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def _sibling(self) -> Self:
         """Return another sandbox with the same policy."""
         return type(self)(self.policy)
+
+    def _sibling_of_one_call(self) -> Self:
+        """Return another sandbox with the same policy, for programs that one caller gives."""
+        return self._sibling()
 
     @abstractmethod
     def _base_variables(self) -> Mapping[str, str]:

@@ -7,7 +7,8 @@ import threading
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from actbox.core.events import Event
 from actbox.core.program import Program
@@ -15,6 +16,7 @@ from actbox.core.result import ExecutionResult
 
 from .cancellation import whole
 from .contract import Sandbox, Tools
+from .mapping import RunAlone
 
 MOST_UNTOUCHED: Final = 8
 """The most siblings kept for the next programs, if the last ones left their workspaces untouched."""
@@ -45,27 +47,41 @@ class Sibling(Protocol):
 S = TypeVar("S", bound=Sibling)
 
 
+class _Idle(NamedTuple, Generic[S]):
+    """A sibling that no program has."""
+
+    sibling: S
+    trace: object
+    """The change marker that its workspace must still have."""
+    call: object
+    """The call that its programs are of."""
+
+
 class Siblings(Generic[S]):
     """Makes siblings of a sandbox, lends each to one program at a time, and stops them.
 
     A sibling with an untouched workspace is as good as new, and is lent again, within a second or so, because making
-    and removing a workspace takes longer than most programs.
+    and removing a workspace takes longer than most programs. The programs of one call of `map` may follow one another
+    in what an engine keeps from run to run (`Traits.lanes`), so their siblings are lent to no other programs.
     """
 
-    def __init__(self, make: Callable[[], S]) -> None:
+    def __init__(self, make: Callable[[], S], make_of_one_call: Callable[[], S] | None = None) -> None:
+        """`make_of_one_call` makes the siblings whose programs are all of one call, if these differ."""
         self._make = make
+        self._make_of_one_call = make_of_one_call or make
         self._lock = threading.Lock()  # event loops of several threads may want one at once
         self._all: set[S] = set()
-        self._untouched: list[tuple[S, object]] = []
-        """The idle siblings, each with the change marker that its workspace must still have."""
+        self._untouched: list[_Idle[S]] = []
+        """The idle siblings with untouched workspaces, the latest last."""
         self._endings: set[asyncio.Task[None]] = set()
         self._stops = 0
 
     @asynccontextmanager
-    async def one(self) -> AsyncGenerator[S]:
-        """Lend a sibling for a block. Raises the errors of starting it."""
+    async def one(self, call: object = None) -> AsyncGenerator[S]:
+        """Lend a sibling for a block, to a program of this call or of none. Raises the errors of starting it."""
         stops = self._stops
-        sibling, trace = self._take() or (self._make(), None)
+        make = self._make if call is None else self._make_of_one_call
+        sibling, trace, _ = self._take(call) or _Idle(make(), None, call)
         self._all.add(sibling)
         try:
             if trace is None:
@@ -74,14 +90,11 @@ class Siblings(Generic[S]):
             yield sibling
         finally:
             is_untouched = trace is not None and sibling.trace() == trace
-            with self._lock:
-                is_kept = is_untouched and self._stops == stops and len(self._untouched) < MOST_UNTOUCHED
-                if is_kept:
-                    self._untouched.append((sibling, trace))
-            if is_kept:
+            ends = self._keep(_Idle(sibling, trace, call)) if is_untouched and self._stops == stops else sibling
+            if ends is not sibling:
                 asyncio.get_running_loop().call_later(UNTOUCHED_SECONDS, self._let_go, sibling)
-            else:
-                await self._end(sibling)
+            if ends is not None:
+                await self._end(ends)
 
     async def stop(self) -> None:
         """Stop all siblings; new ones can be made afterwards."""
@@ -94,14 +107,28 @@ class Siblings(Generic[S]):
         await asyncio.gather(*(task for task in self._endings if task.get_loop() is loop))
         self._all.difference_update(there)
 
-    def _take(self) -> tuple[S, object] | None:
-        """Return an idle sibling with an untouched workspace and no processes, and its change marker; or `None`."""
+    def _keep(self, idle: _Idle[S]) -> S | None:
+        """Keep a sibling for the next program; return the one that has to end, as there may be no more."""
         with self._lock:
-            for place, (sibling, trace) in enumerate(self._untouched):
-                if sibling.is_quiet and sibling.trace() == trace:
+            if len(self._untouched) < MOST_UNTOUCHED:
+                self._untouched.append(idle)
+                return None
+            for place, other in enumerate(self._untouched):
+                if other.call is not idle.call:  # a call that may be over
+                    del self._untouched[place]
+                    self._untouched.append(idle)
+                    return other.sibling
+        return idle.sibling
+
+    def _take(self, call: object) -> _Idle[S] | None:
+        """Return an idle sibling of this call with an untouched workspace and no processes, or `None`."""
+        with self._lock:
+            for place, idle in enumerate(self._untouched):
+                sibling = idle.sibling
+                if idle.call is call and sibling.is_quiet and sibling.trace() == idle.trace:
                     del self._untouched[place]
                     sibling.forget_label()
-                    return sibling, trace
+                    return idle
         return None
 
     async def _end(self, sibling: S) -> None:
@@ -111,7 +138,7 @@ class Siblings(Generic[S]):
     def _let_go(self, sibling: S) -> None:
         """Stop a sibling, unless a program has taken it meanwhile."""
         with self._lock:
-            others = [entry for entry in self._untouched if entry[0] is not sibling]
+            others = [idle for idle in self._untouched if idle.sibling is not sibling]
             is_there = len(others) < len(self._untouched)
             self._untouched = others
         if is_there:
@@ -143,7 +170,16 @@ class AloneInSiblings(Sandbox):
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
         """See `Sandbox.run_alone`."""
+        return await self._run_in_sibling(None, program, tools=tools, timeout=timeout)
+
+    def run_alone_of_one_call(self) -> RunAlone:
+        """See `Sandbox.run_alone_of_one_call`."""
+        return partial(self._run_in_sibling, object())
+
+    async def _run_in_sibling(
+        self, call: object, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
         self._running()
-        async with self._siblings.one() as sibling:
+        async with self._siblings.one(call) as sibling:
             result: ExecutionResult = await sibling.run(program, tools=tools, timeout=timeout)
             return result

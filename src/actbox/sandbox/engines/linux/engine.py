@@ -264,6 +264,17 @@ class LinuxSandbox(LocalSandbox):
         sibling._has_lanes = False  # its next program may be another caller's
         return sibling
 
+    def _sibling_of_one_call(self) -> LinuxSandbox:
+        sibling = self._sibling()
+        sibling._has_lanes = self._has_lanes
+        return sibling
+
+    @property
+    def is_quiet(self) -> bool:
+        if self._lanes is not None:
+            self._lanes.look()
+        return super().is_quiet
+
     def _guest_limits(self) -> Mapping[str, float]:
         limits = self.policy.limits
         return {

@@ -284,6 +284,12 @@ class Lanes:
             self._last_want = time.monotonic()
         return None
 
+    def look(self) -> None:
+        """Read what the lanes without a run have told, so that the runs before are known to be over."""
+        with self.lock:
+            for lane in self._idle:
+                lane.look()
+
     def note_company(self, guests: Collection[GuestProcess]) -> None:
         """Note which guests may meet, now that one of them begins; call it before that one gets its program.
 
@@ -291,9 +297,7 @@ class Lanes:
         one would reach what later programs of the lane do in `/tmp`, so the lane then needs a mount namespace anew.
         """
         if len(guests) > 1:
-            with self.lock:
-                for lane in self._idle:
-                    lane.look()
+            self.look()
         together = [guest for guest in guests if not guest.ended]
         if len(together) > 1 or self._have_company:
             for guest in together:
