@@ -155,7 +155,7 @@ async def test_a_lane_ends_where_its_control_group_is_not_as_it_was(
 async def test_runs_go_on_in_lanes_where_this_user_may_watch_no_more_files() -> None:
     used_up = Change(
         "sandbox/nursery/linux.py",
-        '    watching = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")\n',
+        '    return _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")\n',
         "    raise OSError(errno.EMFILE, 'none is left')\n",
     )
     with changed_nursery([used_up]):

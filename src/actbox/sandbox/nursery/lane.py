@@ -98,7 +98,8 @@ class Lane:
         self._most_left = request["machine"]["memory_mib"] * 2**20 // _MOST_LEFT
         self._watch_mounts()
         self._seen = self._look_at_points()
-        self._touched = _watch_own()
+        self._own = _Own()
+        self._own.watch()
         self._was_alone = False
         """True once all processes of the last run were ended, and there were none but its guest."""
         self._alone_at = 0.0
@@ -130,7 +131,7 @@ class Lane:
             os._exit(0)
         if anew:
             self._leave_mounts()
-        if anew or self._has_read(self._touched):
+        if anew or self._own.is_touched():
             self._mount_anew()
         self._watcher.begin_anew()
         self._watcher.machine.begin(**self._request["machine"])
@@ -209,35 +210,54 @@ class Lane:
 
     def _mount_anew(self) -> None:
         """Replace `/tmp` and `/dev/shm` by empty ones, and the Landlock rules by rules about these."""
-        if self._touched >= 0:
-            os.close(self._touched)
-        for place in _OWN:
-            linux.umount(place, linux.MNT_DETACH)
+        self._own.unmount()
         os.chdir("/")
         mount_own(self._request["tmp_mib"], self._request["inodes"])
         self._mount_events.poll(0)  # our own
-        self._touched = _watch_own()
+        self._own.watch()
         if self._rules >= 0:
             os.close(self._rules)
             self._rules = landlock.standing_rules(self._readable, -1)
             landlock.allow_run(self._rules, self._request, self._mounted)
 
-    @staticmethod
-    def _has_read(watching: int) -> bool:
+
+class _Own:
+    """A watch over `/tmp` and `/dev/shm`, which are mounted anew after a program has touched them."""
+
+    def __init__(self) -> None:
+        self._watching = -1  # kept, as to close it takes longer than a run
+        self._watches: List[int] = []
+
+    def watch(self) -> None:
+        """Watch both from now on. Where this user may have no more watches, they count as touched."""
+        while self._has_read():  # of earlier ones, and of their unmounting
+            pass
         try:
-            return watching < 0 or bool(os.read(watching, _LONGEST_TEXT))
+            if self._watching < 0:
+                self._watching = linux.watching()
+            for place in _OWN:
+                self._watches.append(linux.watch_folder(self._watching, place))
+        except OSError as error:
+            if error.errno not in _USED_UP:
+                raise
+
+    def is_touched(self) -> bool:
+        """Return whether anything was done in one of them, or may have been."""
+        return len(self._watches) < len(_OWN) or self._has_read()
+
+    def unmount(self) -> None:
+        """Unmount both; who has been given a descriptor of one causes no more events."""
+        for number in self._watches:
+            linux.unwatch(self._watching, number)
+        self._watches = []
+        for place in _OWN:
+            linux.umount(place, linux.MNT_DETACH)
+
+    def _has_read(self) -> bool:
+        try:
+            return self._watching >= 0 and bool(os.read(self._watching, _LONGEST_TEXT))
         except BlockingIOError:
             return False
-
-
-def _watch_own() -> int:
-    """Watch `/tmp` and `/dev/shm`; return -1 where this user may have no more watches: then they count as touched."""
-    try:
-        return linux.watch_folders(*_OWN)
-    except OSError as error:
-        if error.errno not in _USED_UP:
-            raise
-        return -1
 
 
 def _identity(path: str) -> Optional[Tuple[int, int]]:

@@ -369,22 +369,26 @@ def receive_signals() -> int:
     return _check(_libc.signalfd(-1, _EVERY_SIGNAL, flags), "signalfd")
 
 
-def watch_folders(*folders: str) -> int:
-    """Return a non-blocking descriptor (inotify) that is readable once anything was done in one of these directories.
+def watching() -> int:
+    """Return a non-blocking descriptor (inotify) that is readable once anything was done that it watches.
+
+    To close it takes the kernel up to some tens of milliseconds.
+    """
+    return _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
+
+
+def watch_folder(watching: int, folder: str) -> int:
+    """Watch a directory; return the number of the watch.
 
     Reading and opening the directory itself count too; what happens in directories below it does not. Only the first
     event is told, so that nobody can fill the queue, whose memory is this process's.
     """
-    watching = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
-    try:
-        for folder in folders:
-            _check(
-                _libc.inotify_add_watch(watching, os.fsencode(folder), _EVERYTHING_ONCE), "inotify_add_watch", folder
-            )
-    except OSError:
-        os.close(watching)
-        raise
-    return watching
+    return _check(_libc.inotify_add_watch(watching, os.fsencode(folder), _EVERYTHING_ONCE), "inotify_add_watch", folder)
+
+
+def unwatch(watching: int, number: int) -> None:
+    """End a watch, unless it has ended with its first event."""
+    _libc.inotify_rm_watch(watching, number)
 
 
 def pidfd_open(pid: int) -> int:
