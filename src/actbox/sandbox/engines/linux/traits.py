@@ -55,9 +55,10 @@ def _enforced(groups: Support | None) -> dict[str, str]:
     def group_or(controller: str, other: str) -> str:
         return (groups.enforcer(controller) if groups else "") or other
 
+    counter = groups.time_counter if groups else ""
     return {
         "wall_seconds": "host timer",
-        "cpu_seconds": "pid 1 and rlimit",
+        "cpu_seconds": "pid 1" + (f", {counter}" if counter else "") + " and rlimit",
         "cpus": group_or("cpu", "pid 1"),
         "memory_mib": f"{group_or('memory', 'pid 1')} and rlimit",
         "processes": f"{group} and rlimit" if (group := group_or("pids", "")) else "rlimit",
@@ -81,6 +82,11 @@ def _notes(groups: Support | None) -> tuple[str, ...]:
         notes.append(
             "without a memory cgroup, pid 1 counts memory now and then, so a program may have more for a moment; "
             "what closed local sockets have sent and nobody has read it estimates" + uncounted
+        )
+    if groups is None or not groups.time_counter:
+        notes.append(
+            "without a cgroup that counts processor time, Limits.cpu_seconds misses short processes whose parent "
+            "ignores their ends (SIGCHLD)"
         )
     if groups is None or not groups.enforcer("cpu"):
         notes.append("without a cpu cgroup, Limits.cpus holds on average: pid 1 stops a program that is ahead of it")
