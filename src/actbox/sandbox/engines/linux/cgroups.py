@@ -146,6 +146,16 @@ class RunGroup:
         controller = next(controller for controller, known in self._folders.items() if known == folder)
         return "cgroup.procs" if self._versions[controller] == 2 else "tasks"
 
+    def used_ms(self) -> float:
+        """Return the milliseconds of processor time that the group has used; 0 if nothing counts them here."""
+        if CPUACCT in self._folders:
+            with open(self._path(CPUACCT, "cpuacct.usage")) as file:
+                return int(file.read()) / 1e6
+        for controller, version in self._versions.items():
+            if version == 2:
+                return self._counter(controller, "cpu.stat", "usage_usec") / 1e3
+        return 0.0
+
     def limit_reached(self) -> str:
         """Return the limit for which the kernel killed or refused a process, or ""."""
         if "memory" in self._folders and self._counter("memory", self._memory_events, "oom_kill"):
