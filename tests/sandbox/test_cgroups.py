@@ -70,6 +70,29 @@ def test_version_2_tells_which_limit_the_kernel_enforced(groups_of_version_2: Su
     assert group.limit_reached() == "memory_mib"
 
 
+@pytest.mark.parametrize(
+    ("places", "files", "opened", "counter"),
+    [
+        ({"pids": 2}, ["cgroup.procs", "pids.events", "cpu.stat"], "join0 pids_events cpu_usage", "cgroup v2"),
+        ({"cpuacct": 1}, ["tasks", "cpuacct.usage"], "join0 cpuacct_usage", "cgroup v1"),
+        ({"pids": 1}, ["tasks", "pids.events"], "join0 pids_events", ""),
+    ],
+)
+def test_processor_time_is_read_wherever_the_kernel_counts_it(
+    places: dict[str, int], files: list[str], opened: str, counter: str, tmp_path: Path
+) -> None:
+    found = Support({name: Place(version, tmp_path) for name, version in places.items()})
+    assert found.time_counter == counter
+    group = RunGroup(found, Limits())
+    (folder,) = group.folders
+    for name in files:
+        Path(folder, name).touch()
+    descriptors = group.open_files()
+    for descriptor in descriptors.values():
+        os.close(descriptor)
+    assert sorted(descriptors) == sorted(opened.split())
+
+
 def test_what_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> None:
     missing = Support({"memory": Place(1, tmp_path), "pids": Place(1, tmp_path / "missing")})
     with pytest.raises(OSError, match="missing"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import actbox
@@ -69,6 +71,15 @@ def test_a_run_that_was_dismissed_owes_what_it_said(debt: Debt) -> None:
     debt.begin()
     debt.end(Ending(signal=9), dismissed_ms=3)
     assert debt.begin() == pytest.approx(0.003, abs=1e-4)
+
+
+@pytest.mark.parametrize(("counted_ms", "owed"), [(0, 0.03), (39, 0.03), (50, 0.04), (math.inf, MOST_OWED_SECONDS)])
+def test_time_of_a_dismissed_run_that_only_its_control_group_tells_is_owed(
+    debt: Debt, counted_ms: float, owed: float
+) -> None:
+    debt.begin()
+    debt.end(Ending(signal=9), dismissed_ms=30, counted_ms=counted_ms)
+    assert debt.begin() == pytest.approx(owed)
 
 
 @pytest.mark.parametrize(("used_ms", "owed"), [(50, 0.04), (39, 0.03), (3, 0.03), (None, MOST_OWED_SECONDS)])

@@ -231,6 +231,19 @@ async def test_processor_time_that_a_program_denies_is_owed(
     assert len(begun) in times_begun
 
 
+async def test_processor_time_that_a_program_without_a_lane_denies_is_owed_where_a_control_group_counts_it() -> None:
+    groups = support()
+    async with actbox.open_sandbox("linux", policy=Policy(namespaces="run")) as box:
+        assert isinstance(box, LinuxSandbox)
+        assert (await box.run("1")).success
+        await until(lambda: box._debt._runs == 0)
+        assert box._debt.look() < MOST_OWED_SECONDS / 2
+        assert (await box.run(DENY + "burn()\ndeny()")).success
+        await until(lambda: box._debt._runs == 0)
+        is_owed = box._debt.look() == MOST_OWED_SECONDS
+    assert is_owed == (groups is not None and bool(groups.time_counter))
+
+
 async def test_a_run_of_which_pid_1_cannot_tell_owes_the_most() -> None:
     async with actbox.open_sandbox("linux") as box:
         assert isinstance(box, LinuxSandbox)

@@ -5,11 +5,26 @@ from __future__ import annotations
 import pytest
 
 import actbox
-from actbox import Limits, Policy
+from actbox import ErrorKind, Limits, Policy
+from actbox.sandbox.engines.linux.hierarchies import support
 from tests.conftest import engine_check
 from tests.sandbox.remote.remote_box import RemoteBox
 
 POLICY = Policy(limits=Limits(cpu_seconds=2.0))
+# Each child ends before the clock of `/proc` has ticked once for it, and nobody waits for it.
+_UNSEEN = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(100):
+    if os.fork() == 0:
+        while time.process_time() < 0.005: pass
+        os._exit(0)
+    try:
+        os.wait()
+    except ChildProcessError:  # it has ended
+        pass
+signal.pause()
+"""
 CODE = "import resource\nresource.getrlimit(resource.RLIMIT_CPU)"
 
 
@@ -24,6 +39,21 @@ async def test_where_we_count_it_the_kernel_is_a_second_wall_with_room_for_its_e
 async def test_where_nobody_else_counts_it_the_kernels_limit_is_the_limit() -> None:
     async with actbox.open_sandbox("process", policy=POLICY, allow_unisolated=True) as box:
         assert (await box.run(CODE)).value == (2, 3)
+
+
+async def test_short_processes_whose_parent_ignores_their_ends_count_where_control_groups_count_them() -> None:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+    async with actbox.open_sandbox("linux", policy=Policy(limits=Limits(cpu_seconds=0.3))) as box:
+        groups = support()
+        if groups is None or not groups.time_counter:
+            assert any("SIGCHLD" in note for note in box.traits.notes)
+            return
+        assert groups.time_counter in box.traits.enforced["cpu_seconds"]
+        result = await box.run(_UNSEEN)
+    assert result.error is not None
+    assert (result.error.kind, result.error.limit) == (ErrorKind.TIMEOUT, "cpu_seconds")
 
 
 @pytest.mark.slow

@@ -40,7 +40,12 @@ _USED_UP = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM)
 _SCHEDULED = 2
 _LAST_PID = "sys/kernel/ns_last_pid"
 # Counters that only grow, by the name of the group's file: a limit was met, or the group was made to wait.
-_MET = {"memory_events": b"oom_kill ", "pids_events": b"max ", "cpu_stat": b"nr_throttled "}
+_MET = {
+    "memory_events": b"oom_kill ",
+    "pids_events": b"max ",
+    "cpu_stat": b"nr_throttled ",
+    "cpu_usage": b"nr_throttled ",
+}
 
 
 def can_begin(proc: int, late: List[str]) -> bool:
@@ -124,7 +129,7 @@ class Lane:
         The sandbox ends, with the reason for the host, if anything is not as it was at birth, and if the guest cannot
         be walled in. The host also hears the processor time of the last run, because the guest could lie about it.
         """
-        used_ms = (self._watcher.seconds_of_ended() - self._birth_seconds) * 1000 if self._was_alone else None
+        used_ms = self._watcher.seconds_of_ended(self._birth_seconds) * 1000 if self._was_alone else None
         reason = self._difference()
         if reason:
             self._control.say({"left": reason, "used_ms": used_ms})

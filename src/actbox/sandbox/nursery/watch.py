@@ -21,6 +21,7 @@ from .charged_memory import ChargedMemory
 from .control import Control
 from .counted_memory import CountedMemory
 from .counted_objects import CountedObjects
+from .counted_time import CountedTime
 from .share_of_time import Share, Weight
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -71,6 +72,9 @@ _TICKS_BEYOND_A_FORK = 2
 # The kernel writes a child's id into its memory.
 _FAULTS_OF_A_FORK = 1
 _TICK = os.sysconf("SC_CLK_TCK")
+# A tree that has used no more since the last check counts as idle. What `/proc` tells grows by whole ticks, what a
+# control group tells by every wake-up.
+_IDLE_SECONDS_USED = 0.5 / _TICK
 _SIGNALS_BYTES = 128 * 64  # of 64 signals
 
 
@@ -147,11 +151,7 @@ class Watcher:
         self._limits: dict[str, float] = {}
         self._listed: set[int] = set()
         """The ids in the latest list of processes."""
-        self._own_seconds: dict[int, tuple[int, float]] = {}
-        """The start time and processor time of each process in that list, by its id."""
-        self._gone_seconds = 0.0
-        """The processor time of processes that were in earlier lists."""
-        self._reaped_seconds = 0.0
+        self._time = CountedTime(self._groups)
         self._told_crowded = False
         self._used_seconds = 0.0
         self._looks = self._idle_looks = 0
@@ -166,6 +166,7 @@ class Watcher:
         self._limits = limits
         self._told_crowded = False
         self.weight.begin(time.monotonic(), owed)
+        self._time.begin()
         if "cpus" in limits:
             self._share = Share(limits["cpus"], self._seconds(self._processes()), time.monotonic())
 
@@ -181,11 +182,11 @@ class Watcher:
 
     def count_ended(self, ended: Ended) -> None:
         """Count the processor time of processes that pid 1 has reaped, and of the children that they had reaped."""
-        self._reaped_seconds += sum(usage.ru_utime + usage.ru_stime for _, _, usage in ended)
+        self._time.count_ended(usage for _, _, usage in ended)
 
-    def seconds_of_ended(self) -> float:
-        """Return the processor time, in seconds, of a run of which no process is left."""
-        return self._seconds([])
+    def seconds_of_ended(self, birth_seconds: float) -> float:
+        """Return the processor time of a run of which no process is left, in seconds, without its guest's birth."""
+        return self._time.seconds_of_ended(birth_seconds)
 
     def look(self, tell_crowded: Callable[[], None]) -> None:
         """Kill the tree if it has passed a limit; call `tell_crowded` once when it has all the processes allowed."""
@@ -220,7 +221,7 @@ class Watcher:
         if self._was_killed_for_memory() or self._sockets_hold_too_much() or self._uses_too_much_memory(processes):
             return "memory_mib"
         used = self._seconds(processes)
-        self._idle_looks = self._idle_looks + 1 if used == self._used_seconds else 0
+        self._idle_looks = self._idle_looks + 1 if used - self._used_seconds < _IDLE_SECONDS_USED else 0
         self.weight.note(used, any(self._wants_processor(process) for process in processes), time.monotonic())
         self._used_seconds = used
         self.machine.update(sum(process.pages for process in processes), used)
@@ -350,21 +351,8 @@ class Watcher:
         return self.memory.passes(int(self._limits["memory_mib"] * 2**20), processes)
 
     def _seconds(self, processes: list[_Process]) -> float:
-        """Return the processor time, in seconds, that the tree has certainly used.
-
-        It is the larger of two counts that each miss some: a process that ignores its children's ends is not charged
-        for them, and a process that begins and ends between two checks is never seen.
-        """
-        for process in processes:
-            pid, started = process.key
-            if pid in self._own_seconds and self._own_seconds[pid][0] != started:
-                self._gone_seconds += self._own_seconds[pid][1]
-            self._own_seconds[pid] = started, process.own_seconds
-        # Not those that could not be read: such a process may only be hidden for the moment, and is counted again.
-        for pid in self._own_seconds.keys() - self._listed:
-            self._gone_seconds += self._own_seconds.pop(pid)[1]
-        charged = self._reaped_seconds + sum(process.own_seconds + process.children_seconds for process in processes)
-        return max(charged, self._gone_seconds + sum(seconds for _, seconds in self._own_seconds.values()))
+        """Return the processor time, in seconds, that the tree has certainly used."""
+        return self._time.seconds(processes, self._listed)
 
     def _processes(self) -> list[_Process]:
         """Return every process except pid 1."""

@@ -1,4 +1,4 @@
-"""A run's control group, where this process may make one: limits memory, processes and processor time of the tree.
+"""A run's control group, where this process may make one: it limits the tree's memory, processes and processors.
 
 `hierarchies.py` finds out where groups can be made. Elsewhere rlimits and pid 1 keep the limits.
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 from actbox.core.limits import Limits
 
-from .hierarchies import Support
+from .hierarchies import CPUACCT, Support
 
 _PROCESSORS: Final = os.cpu_count() or 1
 _numbers = itertools.count(1)
@@ -101,25 +101,18 @@ class RunGroup:
         """Return descriptors of the group's files, by name.
 
         The guest joins by writing 0 to each `joinN`. Pid 1 does not join: it reads `memory_events` and `memory_usage`,
-        `pids_events` and `cpu_stat`, and, where sockets are counted apart, `memory_sockets` and `memory_stat`. It
-        writes the run's weight against other processes to `cpu_shares` (version 1, default 1024) or `cpu_weight`
-        (version 2, default 100).
+        `pids_events`, and, where sockets are counted apart, `memory_sockets` and `memory_stat`. In version 1 it reads
+        processor time from `cpuacct_usage` and pauses from `cpu_stat`, in version 2 both from `cpu_usage`. It writes
+        the run's weight against other processes to `cpu_shares` (version 1, default 1024) or `cpu_weight` (version 2,
+        default 100).
         """
         files: dict[str, int] = {}
         try:
             for number, folder in enumerate(sorted(self.folders)):
                 files[f"join{number}"] = os.open(f"{folder}/{self._join_key(folder)}", os.O_WRONLY | os.O_CLOEXEC)
-            if "memory" in self._folders:
-                usage = "memory.current" if self._versions["memory"] == 2 else "memory.usage_in_bytes"
-                read = {"memory_events": self._memory_events, "memory_usage": usage}
-                if self._counts_sockets_apart:
-                    read |= {"memory_sockets": _SOCKETS_USAGE, "memory_stat": "memory.stat"}
-                for name, key in read.items():
-                    files[name] = os.open(self._path("memory", key), os.O_RDONLY | os.O_CLOEXEC)
-            if "pids" in self._folders:
-                files["pids_events"] = os.open(self._path("pids", "pids.events"), os.O_RDONLY | os.O_CLOEXEC)
+            for name, (controller, key) in self._counters().items():
+                files[name] = os.open(self._path(controller, key), os.O_RDONLY | os.O_CLOEXEC)
             if "cpu" in self._folders:
-                files["cpu_stat"] = os.open(self._path("cpu", "cpu.stat"), os.O_RDONLY | os.O_CLOEXEC)
                 key = "cpu.weight" if self._versions["cpu"] == 2 else "cpu.shares"
                 files[key.replace(".", "_")] = os.open(self._path("cpu", key), os.O_WRONLY | os.O_CLOEXEC)
         except BaseException:
@@ -128,11 +121,42 @@ class RunGroup:
             raise
         return files
 
+    def _counters(self) -> dict[str, tuple[str, str]]:
+        """Return the files that pid 1 reads, by name: their controller and their name in its directory."""
+        files: dict[str, tuple[str, str]] = {}
+        if "memory" in self._folders:
+            usage = "memory.current" if self._versions["memory"] == 2 else "memory.usage_in_bytes"
+            files |= {"memory_events": ("memory", self._memory_events), "memory_usage": ("memory", usage)}
+            if self._counts_sockets_apart:
+                files |= {"memory_sockets": ("memory", _SOCKETS_USAGE), "memory_stat": ("memory", "memory.stat")}
+        if "pids" in self._folders:
+            files["pids_events"] = ("pids", "pids.events")
+        if self._versions.get("cpu") == 1:
+            files["cpu_stat"] = ("cpu", "cpu.stat")
+        if CPUACCT in self._folders:
+            files["cpuacct_usage"] = (CPUACCT, "cpuacct.usage")
+        for controller, version in self._versions.items():
+            if version == 2:  # whichever it is: all have the same directory
+                files["cpu_usage"] = (controller, "cpu.stat")
+        return files
+
     def _join_key(self, folder: str) -> str:
         # In version 1 a single thread moves without the lock that a whole process waits for, for milliseconds. The
-        # guest has one thread when it joins.
+        # guest has one thread when it joins. In version 2 it waits (`traits._slow_moves`), although `clone3` could make
+        # it in the group: that is no fork of the C library, whose handlers (`pthread_atfork`) preloaded libraries rely
+        # on, such as to seed their random numbers anew. Where the groups are root's, the kernel would refuse it to pid 1.
         controller = next(controller for controller, known in self._folders.items() if known == folder)
         return "cgroup.procs" if self._versions[controller] == 2 else "tasks"
+
+    def used_ms(self) -> float:
+        """Return the milliseconds of processor time that the group has used; 0 if nothing counts them here."""
+        if CPUACCT in self._folders:
+            with open(self._path(CPUACCT, "cpuacct.usage")) as file:
+                return int(file.read()) / 1e6
+        for controller, version in self._versions.items():
+            if version == 2:
+                return self._counter(controller, "cpu.stat", "usage_usec") / 1e3
+        return 0.0
 
     def limit_reached(self) -> str:
         """Return the limit for which the kernel killed or refused a process, or ""."""

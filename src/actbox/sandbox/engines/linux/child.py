@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import logging
+import math
 import os
 import signal
 import socket
@@ -85,6 +86,10 @@ class Child(ToldGuest):
         """True once everything that belonged to the sandbox has been removed."""
         self.dismissed_ms: float | None = None
         """Milliseconds of processor time that its guest reported at its dismissal; `None` if it was not dismissed."""
+        self._group_ms_before: float | None = None
+        """The processor time of its control group when its only run began; `None` in a lane, where pid 1 counts."""
+        self.counted_ms = 0.0
+        """Milliseconds of processor time that its control group counted in a run that was dismissed; 0 without one."""
         reaper().watch(self._pidfd, self._bury)
 
     @property
@@ -102,6 +107,8 @@ class Child(ToldGuest):
         try:
             if self._group is not None:
                 self._group.set_limits(limits)
+                if "lane" not in request:
+                    self._group_ms_before = self._group.used_ms()
             send(self._control, {"op": "take", **request}, mounts)
         except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
             raise ChildEnded("a sandbox that waited for a run has died") from error
@@ -273,6 +280,8 @@ class Child(ToldGuest):
             ending = self._find_ending()
         except Exception as error:
             ending = Ending(failure=f"{type(error).__name__}: {error}")
+        if self.dismissed_ms is not None:
+            self.counted_ms = self._count_ms()
         if self.remove_left is not None and self._has_left_files():
             try:  # so that the ends of other sandboxes do not wait for it
                 threading.Thread(target=self._remove_and_tell_end, args=(ending,), daemon=True).start()
@@ -286,6 +295,14 @@ class Child(ToldGuest):
         if self._group is not None:
             self._group.remove()
         self.buried = True
+
+    def _count_ms(self) -> float:
+        if self._group is None or self._group_ms_before is None:
+            return 0.0
+        try:
+            return self._group.used_ms() - self._group_ms_before
+        except OSError:  # such as too many open files in this process: then it may have been anything
+            return math.inf
 
     def _has_left_files(self) -> bool:
         try:

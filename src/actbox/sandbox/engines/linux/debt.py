@@ -37,13 +37,15 @@ class Debt:
         with self._lock:
             return self._owed
 
-    def end(self, ending: Ending, dismissed_ms: float | None = None) -> None:
+    def end(self, ending: Ending, dismissed_ms: float | None = None, counted_ms: float = 0.0) -> None:
         """End a run: add the time it used, as its guest reported at dismissal or as pid 1 reported of its end.
 
-        A run that was killed, or met a limit, is charged the most, because its processes' total is unknown.
+        `counted_ms` is the time of a dismissed run that its control group counted: a guest may report less, and what
+        each needs besides its program is free. A run that was killed, or met a limit, is charged the most, because its
+        processes' total is unknown.
         """
         if dismissed_ms is not None:
-            used = dismissed_ms / 1000
+            used = max(dismissed_ms, counted_ms - _OWN_MS) / 1000
         elif ending.limit or ending.signal is not None:
             used = MOST_OWED_SECONDS
         else:

@@ -489,7 +489,7 @@ class LinuxSandbox(LocalSandbox):
     def _owe(self, child: Child) -> float:
         """Return the sandbox's debt of processor time as a run begins, and register the run's own use to be added."""
         owed = self._debt.begin()
-        child.when_buried(lambda ending: self._debt.end(ending, child.dismissed_ms))
+        child.when_buried(lambda ending: self._debt.end(ending, child.dismissed_ms, child.counted_ms))
         return owed
 
     def _prepare_next(self) -> None:

@@ -1,8 +1,8 @@
 """Finds where this process may make control groups, by making a trial group and having a process join it.
 
-Each controller (memory, pids, cpu) belongs to one hierarchy: one of version 1, or the one of version 2. In version 1
-groups are made below our own group. In version 2 a group with processes cannot have child groups with limits, except
-the root group ("no internal processes" in the kernel's documentation of cgroup v2), so there are three ways:
+Each controller (memory, pids, cpu, cpuacct) belongs to one hierarchy: one of version 1, or the one of version 2. In
+version 1 groups are made below our own group. In version 2 a group with processes cannot have child groups with limits,
+except the root group ("no internal processes" in the kernel's documentation of cgroup v2), so there are three ways:
 
 1. Our own group already passes the controllers on to groups below it.
 2. All processes in our own group are ours, as where it was delegated to us (`systemd-run --user --scope -p
@@ -24,10 +24,17 @@ from pathlib import Path
 
 from actbox.core.lazy_dataclass import dataclass
 
-CONTROLLERS = ("memory", "pids", "cpu")
-# The file that sets the limit; a kernel built without the file does not enforce the limit.
+CPUACCT = "cpuacct"
+"""A controller of version 1 alone, which counts processor time and limits nothing. Version 2 counts it in any group."""
+CONTROLLERS = ("memory", "pids", "cpu", CPUACCT)
+# The file that sets the limit, or has the count; a kernel built without the file does neither.
 _LIMIT_FILES = {
-    1: {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"},
+    1: {
+        "memory": "memory.limit_in_bytes",
+        "pids": "pids.max",
+        "cpu": "cpu.cfs_quota_us",
+        CPUACCT: "cpuacct.usage",
+    },
     2: {"memory": "memory.max", "pids": "pids.max", "cpu": "cpu.max"},
 }
 _WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
@@ -56,6 +63,11 @@ class Support:
         place = self.places.get(controller)
         return f"cgroup v{place.version}" if place else ""
 
+    @property
+    def time_counter(self) -> str:
+        """The groups in which the kernel counts processor time, such as `cgroup v2`; "" if there are none."""
+        return "cgroup v2" if any(place.version == 2 for place in self.places.values()) else self.enforcer(CPUACCT)
+
 
 @functools.cache
 def support() -> Support | None:
@@ -81,7 +93,8 @@ def find(controllers: Iterable[str], own: str, mounts: str) -> Support:
     if "" in folders:
         for controller, folder in _version_2(folders[""], wanted).items():
             places[controller] = Place(2, folder)
-    others = [name for name in wanted if name in folders and name not in places]
+    needless = {*places, CPUACCT} if places else set()
+    others = [name for name in wanted if name in folders and name not in needless]
     for controller, usable in zip(others, _try([(folders[name], 1, [name]) for name in others]), strict=True):
         if usable:
             places[controller] = Place(1, folders[controller])
