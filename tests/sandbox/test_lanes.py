@@ -182,9 +182,10 @@ if os.fork() == 0:
     async with actbox.open_sandbox("linux") as box:
         await box.run("1")
         await ready(box)
+        lane = lane_of(box)
         with mock.patch.object(LaneGuest, "released"):  # however long the caller takes to read the result
             assert (await box.run(lie)).success
-            (lane,) = [lane for lane in lanes_of(box)._all if lane.guest.is_over]
+            assert lane.guest.is_over
             await until(lambda: not used._descendants(used._pid_of(lane.child._pidfd)))
 
 
@@ -327,15 +328,71 @@ async def test_programs_of_map_and_run_alone_have_no_lane(begun: list[dict[str, 
     assert not any("lane" in request for request in begun)
 
 
-async def test_commands_and_sessions_leave_a_lane_alone(begun: list[dict[str, Any]]) -> None:
+async def test_commands_and_programs_follow_one_another_in_one_lane(begun: list[dict[str, Any]]) -> None:
+    look = "readlink /proc/self/ns/pid /proc/self/ns/mnt /proc/self/ns/net; echo $$ | cat; ls -A /tmp /dev/shm; "
+    async with actbox.open_sandbox("linux") as box:
+        seen = set()
+        for code in (231, 0, 3):  # the first of them is what a program's guest ends with
+            result = await box.execute(look + f"cat; touch /tmp/x /dev/shm/x; exit {code}", stdin=b"given")
+            assert result.exit_code == code
+            seen.add(result.stdout)
+            await ready(box)
+            assert (await box.run("import os\n[os.getpid(), os.listdir('/tmp')]")).value == [2, []]
+            await ready(box)
+        assert (await box.execute("no-such-command")).exit_code == 127
+        await ready(box)
+        assert (await box.run("1 + 1")).value == 2
+    assert len(seen) == 1
+    assert len(begun) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code"),
+    [("sleep 60 & sleep 0.01", 0), ("kill -9 $$", 137), ("echo x > /dev/udp/127.0.0.1/9", 0)],
+)
+async def test_a_lane_ends_after_a_command_that(command: str, exit_code: int, begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert (await box.execute(["bash", "-c", command])).exit_code == exit_code
+        await ready(box)
+        assert (await box.execute("echo x")).stdout == "x\n"
+    assert len(begun) == 2
+
+
+async def test_a_command_in_a_lane_can_be_stopped_and_meets_limits(begun: list[dict[str, Any]]) -> None:
+    wait = "mkfifo never; exec 3<>never; sleep 60 & one=$!; sleep 60 & two=$!\n"
+    wait += "until [ -e go ]; do read -t 0.02 -u 3; done; kill $one $two; wait; exit 3"
+    async with actbox.open_sandbox("linux", policy=Policy(limits=Limits(processes=3))) as box:
+        await box.execute("true")
+        await ready(box)
+        met = asyncio.create_task(box.execute(["bash", "-c", wait]))
+        await until(lambda: any(lane.child._heard.get("limit") for lane in lanes_of(box)._all))
+        await box.write_file("go", b"")
+        error = (await met).error
+        assert error is not None and error.limit == "processes"
+        assert (await box.execute("true")).success
+        await ready(box)
+        assert (await box.execute("sleep 60", timeout=0.1)).exit_code == 124
+        assert (await box.execute("true")).success
+    assert len(begun) == 3
+
+
+async def test_the_processor_time_of_a_command_is_owed_once() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert isinstance(box, LinuxSandbox)
+        used_ms = (await box.execute("true")).usage.cpu_ms
+        for _ in range(2):
+            assert box._debt.look() == pytest.approx(used_ms / 1000, abs=1e-5)
+            await ready(box)
+
+
+async def test_sessions_leave_a_lane_alone(begun: list[dict[str, Any]]) -> None:
     async with actbox.open_sandbox("linux") as box:
         assert (await box.run("1")).value == 1
-        assert (await box.execute("echo x")).stdout == "x\n"
         async with box.session() as session:
             assert (await session.run("2")).value == 2
         await ready(box)
         assert (await box.run("3")).value == 3
-    assert [request.get("lane", False) for request in begun] == [True, False, False]
+    assert [request.get("lane", False) for request in begun] == [True, False]
 
 
 async def test_a_run_in_a_lane_has_standard_input_and_can_be_stopped() -> None:
