@@ -82,6 +82,20 @@ async def test_commands_follow_one_another_with_a_network_and_inputs(tmp_path: P
         assert (await box.execute("cat /input/given")).stdout == "x"
 
 
+async def test_a_session_in_a_lane_has_its_network_and_sees_inputs_that_were_added(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    policy = Policy(domains=POLICY.domains, mounts=[FileMount(tmp_path, "/input")])
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        assert await asked_by(box, "1") == (1, [])
+        lane = lane_of(box)
+        async with box.session() as session:
+            assert lane not in lanes_of(box)._all
+            assert (await session.run("import os\nos.path.exists('/input/given')")).value is False
+            (tmp_path / "given").write_text("x")
+            assert (await session.run("os.path.exists('/input/given')")).value is True
+            assert [(await session.run(asking("two.example"))).value for _ in range(2)] == [403, 403]
+
+
 async def test_runs_of_several_event_loops_have_their_network_in_one_lane() -> None:
     async with actbox.open_sandbox("linux", policy=POLICY) as box:
 

@@ -23,7 +23,7 @@ from actbox.sandbox.engines.linux import used
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.hierarchies import support
-from actbox.sandbox.engines.linux.lanes import MOST_LANES, LaneGuest
+from actbox.sandbox.engines.linux.lanes import MOST_LANES, Lane, LaneGuest
 from actbox.sandbox.nursery.seccomp import allowed_names
 from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
 from tests.escape.planted import Change, changed_nursery
@@ -286,7 +286,7 @@ async def test_after_a_run_that_had_company_the_lane_goes_on_in_a_new_mount_name
         await ready(box)
         assert (await box.run(PLACE)).value == alone
         await ready(box)
-        async with box.session():
+        async with box.session(forkable=True):
             assert (await box.run(PLACE)).value == alone
             await ready(box)
         beside = (await box.run(PLACE)).value
@@ -385,12 +385,36 @@ async def test_the_processor_time_of_a_command_is_owed_once() -> None:
             await ready(box)
 
 
-async def test_sessions_leave_a_lane_alone(begun: list[dict[str, Any]]) -> None:
+async def test_a_session_takes_over_the_guest_that_waits_in_a_lane(begun: list[dict[str, Any]]) -> None:
+    def capabilities(lane: Lane) -> str:
+        status = Path(f"/proc/{used._pid_of(lane.child._pidfd)}/status").read_text()
+        return next(line for line in status.splitlines() if line.startswith("CapPrm"))
+
+    async with actbox.open_sandbox("linux") as box:
+        place = (await box.run(PLACE)).value
+        await ready(box)
+        lane = lane_of(box)
+        before = capabilities(lane)
+        async with box.session() as session:
+            assert (await session.run(PLACE + "[0]")).value == place[0]
+            assert int(before.split()[1], 16) and not int(capabilities(lane).split()[1], 16)
+            assert not lanes_of(box)._all
+            assert (await session.run("kept = 1\nwhile True: pass", timeout=0.1)).exit_code == 124
+            assert (await session.run("kept")).value == 1
+            assert (await box.run(PLACE + "[0]")).value != place[0]
+            ended = await session.run("import os\nos._exit(231)")
+            assert ended.exit_code == 231 and not session.alive
+        assert lane.child.buried
+        assert lane not in lanes_of(box)._all
+    assert [request.get("lane", False) for request in begun] == [True, True]
+
+
+async def test_forkable_sessions_leave_a_lane_alone(begun: list[dict[str, Any]]) -> None:
     async with actbox.open_sandbox("linux") as box:
         assert (await box.run("1")).value == 1
-        async with box.session() as session:
-            assert (await session.run("2")).value == 2
         await ready(box)
+        async with box.session(forkable=True) as session:
+            assert (await session.run("2")).value == 2
         assert (await box.run("3")).value == 3
     assert [request.get("lane", False) for request in begun] == [True, False]
 

@@ -108,6 +108,8 @@ class Lane:
         """Processor time of the guest's birth, which is no part of its run; of the first guest it is not known."""
         self._is_command = "command" in request
         """True if a command replaces the guest, as the host has said: its end is told by this process."""
+        self._is_last = False
+        """True if the sandbox ends with this guest, which is a session's."""
 
     def goes_on_after(self, ended: Dict[str, Any]) -> bool:
         """Return whether the sandbox may go on after a guest that ended so; of a command tell the host then.
@@ -115,7 +117,7 @@ class Lane:
         A program's guest says by its exit code that it has told the host itself. No process of a command may be left.
         """
         if not self._is_command:
-            return ended.get("exit_code") == EXIT_TOLD
+            return ended.get("exit_code") == EXIT_TOLD and not self._is_last
         if "exit_code" not in ended or not _is_alone() or self._has_met_limit():
             return False
         self._control.say({"ended": ended, "used_ms": self._used_ms()})
@@ -129,8 +131,19 @@ class Lane:
     def begin(self, request: Dict[str, Any], _: List[int]) -> None:
         """Start watching the next run, whose limits are those of the first."""
         self._is_command = "command" in request
+        if "session" in request:
+            self._make_last()
         self._watcher.machine.begin(**self._request["machine"])
         self._watcher.begin(self._request["watched"], request["owed"])
+
+    def _make_last(self) -> None:
+        """Give up what only another guest would need: this one is a session's."""
+        self._is_last = True
+        linux.keep_capabilities(frozenset())
+        joins = [file for name, file in self._groups.items() if name.startswith("join")]
+        for descriptor in (self._touched, self._rules, *joins):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def next_guest(self, anew: bool) -> int:
         """Make a guest for the next run, and give it to the host; return its process id.

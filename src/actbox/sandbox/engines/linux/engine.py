@@ -343,8 +343,8 @@ class LinuxSandbox(LocalSandbox):
             self._lanes.note_company(list(self._guests))
 
     def _goes_in_lane(self, start: GuestStart) -> bool:
-        # A session keeps its guest, and packages are mounted for one run.
-        return not start.session and start.packages is None and self._lanes is not None
+        # What a copy of a session needs, and packages, must be there when pid 1 takes its first run.
+        return not start.forkable and start.packages is None and self._lanes is not None
 
     async def _guest_in_checked_lane(self, stock: Stock, start: GuestStart) -> LaneGuest | None:
         """Return a guest as `_guest_in_lane` does, once what the policy mounts is known to be what it sees.
@@ -391,7 +391,12 @@ class LinuxSandbox(LocalSandbox):
         """Begin a run with a guest; return false if its lane has ended."""
         try:
             guest.stdin = file_with(start.stdin) if start.stdin else -1
-            if guest.begin({"owed": owed, "command": True} if start.command else {"owed": owed}):
+            request: dict[str, Any] = {"owed": owed}
+            if start.command:
+                request["command"] = True
+            elif start.session:
+                request["session"] = True
+            if guest.begin(request):
                 self._open_gate(guest)
                 return True
         except BaseException:
@@ -430,7 +435,7 @@ class LinuxSandbox(LocalSandbox):
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> GuestProcess:
         asked = [] if start.packages is None else [packages_mount(start.packages)]
-        lanes = self._lanes if self._goes_in_lane(start) and child.shares_memory else None
+        lanes = self._lanes if self._goes_in_lane(start) and not start.session and child.shares_memory else None
         lanes = lanes if lanes is not None and not lanes.is_full else None
         if self._keeps_changes:
             mounts, overlays = part_overlays(mounts, self.policy.mounts, len(asked))

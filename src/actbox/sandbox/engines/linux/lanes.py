@@ -54,6 +54,8 @@ class LaneGuest(ToldGuest):
         """Tell pid 1 of the run; return false if the lane has ended."""
         if "command" in request:
             self._lane.read_until({"ended"})
+        elif "session" in request:
+            self._lane.leave()
         return self._lane.child.begin_again(request)
 
     def interrupt(self) -> None:
@@ -156,6 +158,10 @@ class Lane:
         with self._lanes.lock:
             if self.child.read_now() and facts:
                 self.child.when_sent(partial(self._read_expected, facts))
+
+    def leave(self) -> None:
+        """Stop being one of the lanes, because its guest is a session's from now on."""
+        self._lanes.forget(self)
 
     def go_on(self) -> None:
         """Ask pid 1 for the next guest."""
@@ -329,6 +335,11 @@ class Lanes:
         with self.lock:
             if self.has(lane):
                 self._idle.append(lane)
+
+    def forget(self, lane: Lane) -> None:
+        """Let go of a lane that goes on for one caller only; its guest has to be ended like any other."""
+        with self.lock:
+            self._all.discard(lane)
 
     def last_of(self, lane: Lane) -> tuple[LaneGuest, LaneGuest | None]:
         """Remove a lane that has ended; return its latest run's guest, and the one that no run has taken."""
