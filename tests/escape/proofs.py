@@ -119,6 +119,8 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "leave the mode of /tmp changed",
             "leave the times of /tmp changed",
             "leave the times of a directory that is empty again",
+            "shift the numbers of processes, as a command",
+            "leave files in /tmp and in shared memory, as a command",
             "leave a connection that lingers",
             "leave packets that were counted",
             "leave packets that were counted in the second protocol",

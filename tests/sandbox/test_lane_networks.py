@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
 import actbox
-from actbox import AllowedDomain, ErrorKind, NetworkRequest, Policy, Sandbox, Secret, tool
+from actbox import AllowedDomain, ErrorKind, FileMount, NetworkRequest, Policy, Sandbox, Secret, tool
 from actbox.sandbox.contract import closing
 from actbox.sandbox.egress.gate import Gate
 from actbox.sandbox.engines.linux import lane_sockets
@@ -64,6 +65,35 @@ async def test_a_run_that_used_its_network_ends_its_lane_and_each_has_its_own_re
         assert await asked_by(box, "3") == (3, [])
         assert await asked_by(box, asking("four.example")) == (403, ["four.example"])
         assert await asked_by(box, "5") == (5, [])
+
+
+async def test_commands_follow_one_another_with_a_network_and_inputs(tmp_path: Path) -> None:
+    (tmp_path / "given").write_text("x")
+    policy = Policy(domains=POLICY.domains, mounts=[FileMount(tmp_path, "/input")])
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        for _ in range(3):
+            assert (await box.execute("cat /input/given; grep -c allowed.example /etc/hosts")).stdout == "x1\n"
+            await ready(box)
+        assert await asked_by(box, "4") == (4, [])
+        first = lane_of(box)
+        asked = await box.execute(["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/80"])
+        assert asked.success
+        await until(lambda: first.child.buried)
+        assert (await box.execute("cat /input/given")).stdout == "x"
+
+
+async def test_a_session_in_a_lane_has_its_network_and_sees_inputs_that_were_added(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    policy = Policy(domains=POLICY.domains, mounts=[FileMount(tmp_path, "/input")])
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        assert await asked_by(box, "1") == (1, [])
+        lane = lane_of(box)
+        async with box.session() as session:
+            assert lane not in lanes_of(box)._all
+            assert (await session.run("import os\nos.path.exists('/input/given')")).value is False
+            (tmp_path / "given").write_text("x")
+            assert (await session.run("os.path.exists('/input/given')")).value is True
+            assert [(await session.run(asking("two.example"))).value for _ in range(2)] == [403, 403]
 
 
 async def test_runs_of_several_event_loops_have_their_network_in_one_lane() -> None:

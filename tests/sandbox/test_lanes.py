@@ -24,7 +24,7 @@ from actbox.sandbox.engines.linux import used
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.hierarchies import support
-from actbox.sandbox.engines.linux.lanes import MOST_LANES, LaneGuest
+from actbox.sandbox.engines.linux.lanes import MOST_LANES, Lane, LaneGuest
 from actbox.sandbox.nursery.seccomp import allowed_names
 from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
 from actbox.sandbox.siblings import MOST_UNTOUCHED
@@ -184,6 +184,7 @@ if os.fork() == 0:
     async with actbox.open_sandbox("linux") as box:
         await box.run("1")
         await ready(box)
+        lane = lane_of(box)
         with mock.patch.object(LaneGuest, "released"):  # however long the caller takes to read the result
             lane = lane_of(box)  # it may be gone by the time of the result
             assert (await box.run(lie)).success
@@ -310,7 +311,7 @@ async def test_after_a_run_that_had_company_the_lane_goes_on_in_a_new_mount_name
         await ready(box)
         assert (await box.run(PLACE)).value == alone
         await ready(box)
-        async with box.session():
+        async with box.session(forkable=True):
             assert (await box.run(PLACE)).value == alone
             await ready(box)
         beside = (await box.run(PLACE)).value
@@ -381,15 +382,95 @@ async def test_siblings_of_a_call_that_is_over_make_room(begun: list[dict[str, A
     assert len(begun) == MOST_UNTOUCHED + 1
 
 
-async def test_commands_and_sessions_leave_a_lane_alone(begun: list[dict[str, Any]]) -> None:
+async def test_commands_and_programs_follow_one_another_in_one_lane(begun: list[dict[str, Any]]) -> None:
+    look = "readlink /proc/self/ns/pid /proc/self/ns/mnt /proc/self/ns/net; echo $$ | cat; ls -A /tmp /dev/shm; "
+    async with actbox.open_sandbox("linux") as box:
+        seen = set()
+        for code in (231, 0, 3):  # the first of them is what a program's guest ends with
+            result = await box.execute(look + f"cat; touch /tmp/x /dev/shm/x; exit {code}", stdin=b"given")
+            assert result.exit_code == code
+            seen.add(result.stdout)
+            await ready(box)
+            assert (await box.run("import os\n[os.getpid(), os.listdir('/tmp')]")).value == [2, []]
+            await ready(box)
+        assert (await box.execute("no-such-command")).exit_code == 127
+        await ready(box)
+        assert (await box.run("1 + 1")).value == 2
+    assert len(seen) == 1
+    assert len(begun) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code"),
+    [("sleep 60 & sleep 0.01", 0), ("kill -9 $$", 137), ("echo x > /dev/udp/127.0.0.1/9", 0)],
+)
+async def test_a_lane_ends_after_a_command_that(command: str, exit_code: int, begun: list[dict[str, Any]]) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert (await box.execute(["bash", "-c", command])).exit_code == exit_code
+        await ready(box)
+        assert (await box.execute("echo x")).stdout == "x\n"
+    assert len(begun) == 2
+
+
+async def test_a_command_in_a_lane_can_be_stopped_and_meets_limits(begun: list[dict[str, Any]]) -> None:
+    wait = "mkfifo never; exec 3<>never; sleep 60 & one=$!; sleep 60 & two=$!\n"
+    wait += "until [ -e go ]; do read -t 0.02 -u 3; done; kill $one $two; wait; exit 3"
+    async with actbox.open_sandbox("linux", policy=Policy(limits=Limits(processes=3))) as box:
+        await box.execute("true")
+        await ready(box)
+        met = asyncio.create_task(box.execute(["bash", "-c", wait]))
+        await until(lambda: any(lane.child._heard.get("limit") for lane in lanes_of(box)._all))
+        await box.write_file("go", b"")
+        error = (await met).error
+        assert error is not None and error.limit == "processes"
+        assert (await box.execute("true")).success
+        await ready(box)
+        assert (await box.execute("sleep 60", timeout=0.1)).exit_code == 124
+        assert (await box.execute("true")).success
+    assert len(begun) == 3
+
+
+async def test_the_processor_time_of_a_command_is_owed_once() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert isinstance(box, LinuxSandbox)
+        used_ms = (await box.execute("true")).usage.cpu_ms
+        for _ in range(2):
+            assert box._debt.look() == pytest.approx(used_ms / 1000, abs=1e-5)
+            await ready(box)
+
+
+async def test_a_session_takes_over_the_guest_that_waits_in_a_lane(begun: list[dict[str, Any]]) -> None:
+    def capabilities(lane: Lane) -> str:
+        status = Path(f"/proc/{used._pid_of(lane.child._pidfd)}/status").read_text()
+        return next(line for line in status.splitlines() if line.startswith("CapPrm"))
+
+    async with actbox.open_sandbox("linux") as box:
+        place = (await box.run(PLACE)).value
+        await ready(box)
+        lane = lane_of(box)
+        before = capabilities(lane)
+        async with box.session() as session:
+            assert (await session.run(PLACE + "[0]")).value == place[0]
+            assert int(before.split()[1], 16) and not int(capabilities(lane).split()[1], 16)
+            assert not lanes_of(box)._all
+            assert (await session.run("kept = 1\nwhile True: pass", timeout=0.1)).exit_code == 124
+            assert (await session.run("kept")).value == 1
+            assert (await box.run(PLACE + "[0]")).value != place[0]
+            ended = await session.run("import os\nos._exit(231)")
+            assert ended.exit_code == 231 and not session.alive
+        assert lane.child.buried
+        assert lane not in lanes_of(box)._all
+    assert [request.get("lane", False) for request in begun] == [True, True]
+
+
+async def test_forkable_sessions_leave_a_lane_alone(begun: list[dict[str, Any]]) -> None:
     async with actbox.open_sandbox("linux") as box:
         assert (await box.run("1")).value == 1
-        assert (await box.execute("echo x")).stdout == "x\n"
-        async with box.session() as session:
-            assert (await session.run("2")).value == 2
         await ready(box)
+        async with box.session(forkable=True) as session:
+            assert (await session.run("2")).value == 2
         assert (await box.run("3")).value == 3
-    assert [request.get("lane", False) for request in begun] == [True, False, False]
+    assert [request.get("lane", False) for request in begun] == [True, False]
 
 
 async def test_a_run_in_a_lane_has_standard_input_and_can_be_stopped() -> None:

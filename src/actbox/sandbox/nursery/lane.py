@@ -17,6 +17,7 @@ import signal
 import socket
 import time
 
+from ..guest.wire import EXIT_TOLD
 from . import landlock, linux
 from .attach import mount_own
 from .passing import refuse_descriptors
@@ -111,6 +112,22 @@ class Lane:
         """The time at which that was seen; the clock is the host's too."""
         self._birth_seconds = 0.0
         """Processor time of the guest's birth, which is no part of its run; of the first guest it is not known."""
+        self._is_command = "command" in request
+        """True if a command replaces the guest, as the host has said: its end is told by this process."""
+        self._is_last = False
+        """True if the sandbox ends with this guest, which is a session's."""
+
+    def goes_on_after(self, ended: Dict[str, Any]) -> bool:
+        """Return whether the sandbox may go on after a guest that ended so; of a command tell the host then.
+
+        A program's guest says by its exit code that it has told the host itself. No process of a command may be left.
+        """
+        if not self._is_command:
+            return ended.get("exit_code") == EXIT_TOLD and not self._is_last
+        if "exit_code" not in ended or not _is_alone() or self._has_met_limit():
+            return False
+        self._control.say({"ended": ended, "used_ms": self._used_ms()})
+        return True
 
     def clear(self) -> None:
         """End everything but this process. The guest itself has been reaped."""
@@ -119,8 +136,20 @@ class Lane:
 
     def begin(self, request: Dict[str, Any], _: List[int]) -> None:
         """Start watching the next run, whose limits are those of the first."""
+        self._is_command = "command" in request
+        if "session" in request:
+            self._make_last()
         self._watcher.machine.begin(**self._request["machine"])
         self._watcher.begin(self._request["watched"], request["owed"])
+
+    def _make_last(self) -> None:
+        """Give up what only another guest would need: this one is a session's."""
+        self._is_last = True
+        linux.keep_capabilities(frozenset())
+        joins = [file for name, file in self._groups.items() if name.startswith("join")]
+        for descriptor in (self._rules, *joins):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def next_guest(self, anew: bool) -> int:
         """Make a guest for the next run, and give it to the host; return its process id.
@@ -129,7 +158,7 @@ class Lane:
         The sandbox ends, with the reason for the host, if anything is not as it was at birth, and if the guest cannot
         be walled in. The host also hears the processor time of the last run, because the guest could lie about it.
         """
-        used_ms = self._watcher.seconds_of_ended(self._birth_seconds) * 1000 if self._was_alone else None
+        used_ms = self._used_ms() if self._was_alone else None
         reason = self._difference()
         if reason:
             self._control.say({"left": reason, "used_ms": used_ms})
@@ -172,7 +201,7 @@ class Lane:
         # A program that renames a directory above a mount moves that with it, which is no event.
         if self._mount_events.poll(0) or self._look_at_points() != self._seen:
             return "mounts"
-        if self._watcher.has_met_limit or any(self._counter(name) for name in _MET):
+        if self._has_met_limit():
             return "limits"
         if self._watcher.has_read_names:
             return "names"
@@ -180,6 +209,13 @@ class Lane:
         if usage >= 0 and int(os.pread(usage, 32, 0)) > self._most_left:
             return "memory"
         return ""
+
+    def _used_ms(self) -> float:
+        """Return the processor time, in milliseconds, of a run of which no process is left."""
+        return self._watcher.seconds_of_ended(self._birth_seconds) * 1000
+
+    def _has_met_limit(self) -> bool:
+        return self._watcher.has_met_limit or any(self._counter(name) for name in _MET)
 
     def _look_at_network(self) -> List[bytes]:
         """Return what the kernel has of this network: its sockets, those of TCP that linger, packets, flow labels."""

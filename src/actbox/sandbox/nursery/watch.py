@@ -15,7 +15,6 @@ import select
 import signal
 import time
 
-from ..guest.wire import EXIT_TOLD
 from . import linux
 from .charged_memory import ChargedMemory
 from .control import Control
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
 
     class Lane(Protocol):
         """The means to go on after a run: `nursery.lane.Lane`."""
+
+        def goes_on_after(self, ended: dict[str, Any]) -> bool:
+            """Return whether the host knows, or is told now, of a guest's end, and may have the sandbox go on."""
 
         def clear(self) -> None:
             """End everything but this process."""
@@ -450,7 +452,7 @@ class OneGuest:
         self.lane: Lane | None = None
         """Set with the first run if the sandbox may go on after it."""
         self._ended: dict[str, Any] = {}
-        """The end of the guest, if it said that it had told the host."""
+        """The end of the guest, if the host has been told of it, or the guest said so."""
 
     def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
         """Interrupt or kill the guest, or end all that is left of it, or make the next one, as the host asks."""
@@ -470,7 +472,7 @@ class OneGuest:
         if pid != self._pid:
             return
         ended = describe_end(status, usage, limit)
-        if self.lane is None or limit or ended.get("exit_code") != EXIT_TOLD:
+        if self.lane is None or limit or not self.lane.goes_on_after(ended):
             self._say_end(ended)
         self._pid, self._ended = 0, ended
 

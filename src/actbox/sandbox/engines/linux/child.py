@@ -72,7 +72,8 @@ class Child(ToldGuest):
         """The listening sockets that its lane keeps, if it has a network."""
         self.input_folder: InputFolder | None = None
         """The guest's view of `/input`; set if `/input` is a host directory and several programs will run."""
-        self._expected: set[str] = set()
+        self.expected: set[str] = set()
+        """The facts that pid 1 of a lane has yet to tell, and for which the reaper's thread reads."""
         self._heard: dict[str, Any] = {}
         self._begun = self._killed = False
         self._used = Used()
@@ -124,7 +125,7 @@ class Child(ToldGuest):
         """Connect the guest to the network's proxy for its lifetime. Call it before `begin` asks pid 1 to listen."""
         self._gate = gate
         self.when_ended(lambda ending: gate.end())
-        self._listen_meanwhile()
+        self.listen_meanwhile()
 
     async def close_network(self) -> None:
         if self._gate is not None:
@@ -134,33 +135,28 @@ class Child(ToldGuest):
         """Keep the sockets on which pid 1 will listen for the runs of a lane. Call it before `begin` asks for them."""
         self.sockets = sockets = LaneSockets(self._refuse)
         self.when_buried(lambda ending: sockets.close())
-        self.expect("listening")
 
-    def expect(self, fact: str) -> None:
-        """Read what pid 1 of a lane sends until it has told this, in the reaper's thread.
-
-        Later messages are read when the next run begins.
-        """
-        self._expected.add(fact)
-        descriptor = self._control.fileno()
-        if self._hear is None and descriptor >= 0:  # else it has ended already, which `_bury` reports
-            reaper().listen(descriptor, self._on_expected)
-        self.hear_when_read(lambda fact, descriptors: self.note(fact))
+    def when_sent(self, call: Callable[[], None]) -> None:
+        """Call a function once, in the reaper's thread, as soon as pid 1 of a lane has sent something or has ended."""
+        with self._reading:
+            descriptor = self._control.fileno()
+            if descriptor >= 0:  # else it has ended already, which `_bury` reports
+                reaper().watch(descriptor, call)
 
     def hold_input_folder(self, folder: InputFolder) -> None:
         """Keep the handle on the guest's `/input` for its lifetime.
 
-        Call it before `begin` asks pid 1 for its descriptor.
+        Call it before `begin` asks pid 1 for its descriptor, and `listen_meanwhile` if it begins no lane.
         """
         self.input_folder = folder
         self.when_buried(lambda ending: folder.close())
-        self._listen_meanwhile()
 
     async def see_inputs_anew(self) -> None:
         if self.input_folder is not None:
             await self.input_folder.look_anew()
 
-    def _listen_meanwhile(self) -> None:
+    def listen_meanwhile(self) -> None:
+        """Read what pid 1 sends in the reaper's thread, and keep its facts."""
         if self._hear is None:
             self.listen(lambda fact, descriptors: self._heard.update(fact))
 
@@ -355,10 +351,7 @@ class Child(ToldGuest):
                 return {**facts, "refused": f"how the run ended could not be read: {error.strerror}"}
             if not data:
                 return facts
-            if self._hear is not None:
-                self._take_in(data, descriptors)
-            else:
-                facts |= json.loads(data)
+            self._take_in(data, descriptors)
 
     def _on_control(self) -> bool:
         try:
@@ -373,9 +366,6 @@ class Child(ToldGuest):
             self._take_in(data, descriptors)
         return bool(data)
 
-    def _on_expected(self) -> bool:
-        return self.read_now() and bool(self._expected)
-
     def _refuse(self, why: str) -> None:
         """End the sandbox for a reason that is its run's error."""
         self._heard["refused"] = why
@@ -383,7 +373,7 @@ class Child(ToldGuest):
 
     def _take_in(self, data: bytes, descriptors: list[int]) -> None:
         fact = json.loads(data)
-        self._expected.difference_update(fact)
+        self.expected.difference_update(fact)
         if "listening" in fact and (gate := self.sockets or self._gate) is not None:
             gate.open_soon(descriptors)
         elif "input" in fact and self.input_folder is not None:
@@ -392,3 +382,5 @@ class Child(ToldGuest):
             self._heard |= fact
         elif self._hear is not None:
             self._hear(fact, descriptors)
+        else:
+            self.note(fact)

@@ -52,6 +52,8 @@ _WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
 # Signals with a queue, and timers, which the kernel counts by user. Ordinary signals need none.
 _PENDING_SIGNALS = 256
 _SECONDS_TO_SAY_WHY = 5.0
+# The facts that pid 1 of a lane tells at once, or at the end of a command, by what a request asks.
+_TOLD = {"listen": "listening", "hold_input": "input", "command": "ended"}
 # A run attaches its workspace and the workspace's inputs first, and then the mounts.
 FIRST_MOUNT = 2
 
@@ -352,9 +354,8 @@ class LinuxSandbox(LocalSandbox):
             self._lanes.note_company(list(self._guests))
 
     def _goes_in_lane(self, start: GuestStart) -> bool:
-        # A command leaves a lane with nothing to go on with, and a session keeps its guest.
-        is_program = not (start.command or start.session or start.packages is not None)
-        return is_program and self._lanes is not None
+        # What a copy of a session needs, and packages, must be there when pid 1 takes its first run.
+        return not start.forkable and start.packages is None and self._lanes is not None
 
     async def _guest_in_checked_lane(self, stock: Stock, start: GuestStart) -> LaneGuest | None:
         """Return a guest as `_guest_in_lane` does, once what the policy mounts is known to be what it sees.
@@ -401,7 +402,12 @@ class LinuxSandbox(LocalSandbox):
         """Begin a run with a guest; return false if its lane has ended."""
         try:
             guest.stdin = file_with(start.stdin) if start.stdin else -1
-            if guest.begin({"owed": owed}):
+            request: dict[str, Any] = {"owed": owed}
+            if start.command:
+                request["command"] = True
+            elif start.session:
+                request["session"] = True
+            if guest.begin(request):
                 self._open_gate(guest)
                 return True
         except BaseException:
@@ -440,7 +446,7 @@ class LinuxSandbox(LocalSandbox):
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> GuestProcess:
         asked = [] if start.packages is None else [packages_mount(start.packages)]
-        lanes = self._lanes if self._goes_in_lane(start) and child.shares_memory else None
+        lanes = self._lanes if self._goes_in_lane(start) and not start.session and child.shares_memory else None
         lanes = lanes if lanes is not None and not lanes.is_full else None
         if self._keeps_changes:
             mounts, overlays = part_overlays(mounts, self.policy.mounts, len(asked))
@@ -458,12 +464,14 @@ class LinuxSandbox(LocalSandbox):
                 request = {**self._take_request, "watched": tree.watched, "owed": owed}
                 if lanes is not None:
                     request["lane"] = True
+                    if start.command:
+                        request["command"] = True
                 if asked:
                     request["mounts"] = [*asked, *self._mounts]
                 if self._at_input and (start.session or lanes is not None):
-                    if lanes is not None:
-                        child.expect("input")
                     child.hold_input_folder(InputFolder(self._open()[0].forget_names))
+                    if lanes is None:
+                        child.listen_meanwhile()
                     request["hold_input"] = True
                 given = file_with(start.stdin) if start.stdin else -1
             except BaseException:
@@ -478,7 +486,7 @@ class LinuxSandbox(LocalSandbox):
             raise
         if lanes is None:
             return child
-        guest = lanes.begin_one(child)
+        guest = lanes.begin_one(child, {fact for key, fact in _TOLD.items() if key in request})
         self._open_gate(guest)
         return guest
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.errors import SandboxUnavailable
@@ -43,7 +44,7 @@ class LaneGuest(ToldGuest):
         self.has_begun = False
         """True once a run has it, which then closes its descriptors."""
         self.is_over = False
-        """True once its run is over and it was dismissed."""
+        """True once its run is over and pid 1 was told to make way for another guest."""
         self.met_at: float | None = None
         """The time from which it had company: another guest, whose program could reach the same workspace."""
         self._lane = lane
@@ -51,6 +52,10 @@ class LaneGuest(ToldGuest):
 
     def begin(self, request: dict[str, Any]) -> bool:
         """Tell pid 1 of the run; return false if the lane has ended."""
+        if "command" in request:
+            self._lane.read_until({"ended"})
+        elif "session" in request:
+            self._lane.leave()
         return self._lane.child.begin_again(request)
 
     def interrupt(self) -> None:
@@ -65,7 +70,7 @@ class LaneGuest(ToldGuest):
     def dismiss(self, used_ms: float) -> bool:
         if not self._lane.end_run(self, used_ms):
             return self._lane.child.dismiss(used_ms)
-        self._lane.debt.end(Ending(), used_ms)
+        self.end.forget()  # the run itself, which may hold much
         return True
 
     def open_gate(self, gate: Gate) -> None:
@@ -97,8 +102,8 @@ class LaneGuest(ToldGuest):
 class Lane:
     """A sandbox that goes on from run to run."""
 
-    def __init__(self, lanes: Lanes, child: Child, debt: Debt) -> None:
-        """Take over a sandbox whose first run has just begun."""
+    def __init__(self, lanes: Lanes, child: Child, debt: Debt, facts: set[str]) -> None:
+        """Take over a sandbox whose first run has just begun; pid 1 is about to tell these facts."""
         self.child = child
         self.debt = debt
         self._lanes = lanes
@@ -116,6 +121,8 @@ class Lane:
         self._is_anew = False
         """True if the latest guest was asked for in a new mount namespace."""
         child.hear_when_read(self._hear)
+        if facts:
+            self.read_until(facts)
 
     def kill(self, guest: LaneGuest) -> None:
         """End the lane, unless it is another guest's by now."""
@@ -132,12 +139,29 @@ class Lane:
                 return False
             guest.is_over = True
             self._reported_ms = used_ms
-        guest.end.forget()  # the run itself, which may hold much
+        self.debt.end(Ending(), used_ms)
         try:
             self.child.tell("clear")
         except SandboxUnavailable:
             self.child.kill()
         return True
+
+    def read_until(self, facts: set[str]) -> None:
+        """Read what pid 1 sends until it has told these facts, in the reaper's thread.
+
+        Later messages are read when the next run begins.
+        """
+        self.child.expected = facts
+        self.child.when_sent(partial(self._read_expected, facts))
+
+    def _read_expected(self, facts: set[str]) -> None:
+        with self._lanes.lock:
+            if self.child.read_now() and facts:
+                self.child.when_sent(partial(self._read_expected, facts))
+
+    def leave(self) -> None:
+        """Stop being one of the lanes, because its guest is a session's from now on."""
+        self._lanes.forget(self)
 
     def go_on(self) -> None:
         """Ask pid 1 for the next guest."""
@@ -196,6 +220,12 @@ class Lane:
                 else:
                     self._fresh = fresh
             self.guest.end.tell(Ending())
+            return
+        if "ended" in fact:  # the guest became a command, so that pid 1 tells of its end
+            guest = self.guest
+            if not self.end_run(guest, fact["used_ms"]):
+                self.child.dismiss(fact["used_ms"])
+            guest.end.tell(Ending(**fact["ended"]))
             return
         if "left" in fact:
             _log.debug("a lane ends, since a program has left something behind: %s", fact["left"])
@@ -257,10 +287,10 @@ class Lanes:
         """Return whether a lane has not ended, and may go on."""
         return self.is_open and lane in self._all
 
-    def begin_one(self, child: Child) -> LaneGuest:
-        """Make a lane of a sandbox whose first run has begun; return its guest."""
+    def begin_one(self, child: Child, facts: set[str]) -> LaneGuest:
+        """Make a lane of a sandbox whose first run has begun, and read these facts of its pid 1; return its guest."""
         with self.lock:
-            lane = Lane(self, child, self._debt)
+            lane = Lane(self, child, self._debt, facts)
             self._all.add(lane)
         child.when_buried(lane.buried)
         return lane.guest
@@ -309,6 +339,11 @@ class Lanes:
         with self.lock:
             if self.has(lane):
                 self._idle.append(lane)
+
+    def forget(self, lane: Lane) -> None:
+        """Let go of a lane that goes on for one caller only; its guest has to be ended like any other."""
+        with self.lock:
+            self._all.discard(lane)
 
     def last_of(self, lane: Lane) -> tuple[LaneGuest, LaneGuest | None]:
         """Remove a lane that has ended; return its latest run's guest, and the one that no run has taken."""

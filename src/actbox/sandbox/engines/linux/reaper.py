@@ -37,10 +37,13 @@ class Reaper:
             threading.Thread(target=self._serve, name="actbox-reaper", daemon=True).start()
             undo.pop_all()
 
-    def watch(self, pidfd: int, ended: Callable[[], None]) -> None:
-        """Call `ended` when the process of this pidfd has ended; the caller then closes the pidfd."""
-        self._calls[pidfd] = ended
-        self._register(pidfd)
+    def watch(self, descriptor: int, ready: Callable[[], None]) -> None:
+        """Call `ready` once, as soon as the descriptor has something to read: a pidfd has when its process has ended.
+
+        A call for a descriptor that is watched already takes the place of the earlier one.
+        """
+        self._calls[descriptor] = ready
+        self._register(descriptor)
 
     def listen(self, descriptor: int, ready: Callable[[], bool]) -> None:
         """Call `ready` whenever the descriptor has data to read, until it returns false."""
@@ -48,14 +51,18 @@ class Reaper:
         self._register(descriptor)
 
     def forget(self, descriptor: int) -> None:
-        """Stop listening to a descriptor, which the caller then closes. Call it in the reaper's thread only."""
-        if self._listeners.pop(descriptor, None) is not None:
+        """Call no function for a descriptor, which the caller then closes. Call it in the reaper's thread only."""
+        if self._listeners.pop(descriptor, None) is not None or self._calls.pop(descriptor, None) is not None:
             self._unregister(descriptor)
             self._forgotten.add(descriptor)
 
     def _register(self, descriptor: int) -> None:
+        if descriptor in self._polled:
+            return
         try:
             self._epoll.register(descriptor, select.EPOLLIN)
+        except FileExistsError:
+            return
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.ENOMEM):
                 self._calls.pop(descriptor, None)
