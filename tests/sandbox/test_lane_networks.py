@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
+import threading
 from typing import Any
 from unittest import mock
 
@@ -15,6 +17,9 @@ from actbox import AllowedDomain, ErrorKind, NetworkRequest, Policy, Sandbox, Se
 from actbox.sandbox.contract import closing
 from actbox.sandbox.egress.gate import Gate
 from actbox.sandbox.engines.linux import lane_sockets
+from actbox.sandbox.engines.linux.lane_sockets import LaneSockets
+from actbox.sandbox.engines.linux.lanes import Lane
+from actbox.sandbox.engines.linux.reaper import reaper
 from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all here)
 from tests.waiting import until
 
@@ -64,6 +69,33 @@ async def test_a_run_that_used_its_network_ends_its_lane_and_each_has_its_own_re
         assert await asked_by(box, "3") == (3, [])
         assert await asked_by(box, asking("four.example")) == (403, ["four.example"])
         assert await asked_by(box, "5") == (5, [])
+
+
+async def test_whoever_takes_a_lanes_sockets_in_late_does_not_hear_of_its_next_guest() -> None:
+    """The reaper's thread would wait for the lock of all lanes, whose holder waits for the reaper's."""
+    is_taking, may_take = threading.Event(), threading.Event()
+    open_soon, hear = LaneSockets.open_soon, Lane._hear
+    heard_by: list[threading.Thread] = []
+
+    def open_late(self: LaneSockets, descriptors: list[int]) -> None:
+        is_taking.set()
+        may_take.wait(60)
+        open_soon(self, descriptors)
+
+    def note(self: Lane, fact: dict[str, Any], descriptors: list[int]) -> None:
+        heard_by.append(threading.current_thread())
+        hear(self, fact, descriptors)
+
+    with mock.patch.object(LaneSockets, "open_soon", open_late), mock.patch.object(Lane, "_hear", note):
+        async with actbox.open_sandbox("linux", policy=POLICY) as box:
+            assert (await box.run("1")).value == 1
+            control = lane_of(box).child._control
+            await until(is_taking.is_set)
+            await until(lambda: bool(select.select([control], [], [], 0)[0]))  # the next guest is there
+            may_take.set()
+            await until(lambda: control.fileno() not in reaper()._listeners)
+            assert (await box.run("2")).value == 2
+            assert heard_by == [threading.current_thread()]
 
 
 async def test_runs_of_several_event_loops_have_their_network_in_one_lane() -> None:

@@ -172,6 +172,8 @@ class Child(ToldGuest):
         """Read what pid 1 has sent, without waiting, until it `is_enough`; return false if nothing can follow."""
         with self._reading:
             while self._control.fileno() >= 0:
+                if is_enough():
+                    return True
                 try:
                     data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
                 except DescriptorsLost as error:
@@ -184,8 +186,6 @@ class Child(ToldGuest):
                 if not data:
                     return False
                 self._take_in(data, descriptors)
-                if is_enough():
-                    return True
         return False
 
     def begin_again(self, request: dict[str, Any]) -> bool:
@@ -357,7 +357,8 @@ class Child(ToldGuest):
         return bool(data)
 
     def _on_expected(self) -> bool:
-        return self.read_now() and bool(self._expected)
+        # And no further: a lane hears of its next guest with the lock of all lanes held, whose holders wait for ours.
+        return self.read_now(lambda: not self._expected) and bool(self._expected)
 
     def _refuse(self, why: str) -> None:
         """End the sandbox for a reason that is its run's error."""
