@@ -35,6 +35,10 @@ LANES_NOT_LOOKED_AT = (
     Change("sandbox/nursery/lane.py", '        os.pwrite(self._last_pid, b"1", 0)\n'),
 )
 
+PROJECT_IDS_LEFT = Change(
+    "sandbox/nursery/identity.py", '        _write("/proc/%d/projid_map" % pid, "%d %d 1" % (GUEST_ID, host_id))\n'
+)
+
 PID_1_SHOWN = (
     Change("sandbox/nursery/child.py", "        linux.set_dumpable(False)\n", "        linux.set_dumpable(True)\n"),
     Change("sandbox/nursery/machine_files.py", '"subset=pid,hidepid=invisible"', '""'),

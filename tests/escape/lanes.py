@@ -194,6 +194,10 @@ _RESIDUE: dict[str, tuple[str, str]] = {
         "import os\nfor _ in range(20):\n    if os.fork() == 0: os._exit(0)\n    os.wait()",
         "verdict(os.getpid() != 2, os.getpid())",
     ),
+    "leave a map of project ids": (
+        "try: open('/proc/self/projid_map', 'w').write('1111111111 2222222222 1\\n')\nexcept OSError as error: print(error)",
+        "held = open('/proc/self/projid_map').read()\nverdict('1111111111' in held, held)",
+    ),
     "leave a signal that waits": (
         "import os, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\nos.kill(os.getpid(), signal.SIGUSR1)",
         "import signal\nverdict(bool(signal.sigpending() or signal.pthread_sigmask(signal.SIG_BLOCK, [])), signal.sigpending())",
@@ -499,7 +503,8 @@ async def _(ground: Ground) -> Verdict:
     code = (
         "import fcntl, os, socket\none, other = socket.socketpair()\n"
         "for number in (*range(1, 9), *range(10, 19), *range(20, 32), 34, 40, 64):\n"
-        "    fcntl.fcntl(one, fcntl.F_SETOWN, 1)\n    fcntl.fcntl(one, 10, number)\n"
+        "    try: fcntl.fcntl(one, fcntl.F_SETOWN, 1)\n    except PermissionError as error: print(error)\n"
+        "    fcntl.fcntl(one, 10, number)\n"
         "    fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)\n    other.send(b'x')\n"
     )
     results = []

@@ -18,6 +18,7 @@ GROUP = Group(
             "queue a signal for a thread of pid 1",
             "signal pid 1 by a number with a second half",
             "interrupt pid 1 as the owner of a descriptor",
+            "signal the process group of pid 1 as the owner of a descriptor",
             "leave pid 1 a child that interrupts it when it ends",
             "put pid 1 into its own process group",
             "signal every process",
@@ -101,11 +102,15 @@ GROUP.programs(
         ),
         # Pid 1 has the guest's own user, so that the kernel by itself would deliver it.
         "interrupt pid 1 as the owner of a descriptor": (
-            "import fcntl, signal, time\nours, theirs = socket.socketpair()\n"
-            "fcntl.fcntl(ours, fcntl.F_SETOWN, 1)\nfcntl.fcntl(ours, 10, int(signal.SIGINT))\n"
+            "import fcntl, signal, time\nours, theirs = socket.socketpair()\nrefused(lambda: fcntl.fcntl(ours, fcntl.F_SETOWN, 1))\n"
+            "fcntl.fcntl(ours, 10, int(signal.SIGINT))\n"
             "fcntl.fcntl(ours, fcntl.F_SETFL, fcntl.fcntl(ours, fcntl.F_GETFL) | fcntl.FASYNC)\n"
             "theirs.send(b'x')\ntime.sleep(0.3)\n"
             "verdict(False, 'pid 1 must be alive: it is what keeps this process')"
+        ),
+        # In its group is, for a moment, each process that it makes.
+        "signal the process group of pid 1 as the owner of a descriptor": (
+            "import fcntl\nread, _ = os.pipe()\nrefused(lambda: fcntl.fcntl(read, fcntl.F_SETOWN, -1))"
         ),
         "leave pid 1 a child that interrupts it when it ends": (
             "import time\nfor number in (2, 15, 9):\n    if os.fork() == 0:\n"
@@ -154,6 +159,9 @@ GROUP.programs(
         "have a table of descriptors that pid 1 does not look at": "denied(syscall('close_range', 250, 255, 2), ('EINVAL',))",
         # Flags that the kernel would refuse in another way: a thread that it made would run on this one's stack.
         "start a thread with a table of descriptors of its own": "denied(syscall('clone', 0x10000, 0, 0, 0, 0))",
+        "own a descriptor's signals for pid 1, as memory says": (
+            "import fcntl\nread, _ = os.pipe()\nrefused(lambda: fcntl.fcntl(read, 15, struct.pack('ii', 1, 1)))"
+        ),
         "get a descriptor of pid 1's": "denied(syscall('pidfd_getfd', 0, 0, 0))",
     },
     Bare.GETS_THROUGH,

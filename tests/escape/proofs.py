@@ -13,6 +13,8 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
         "processes": (
             "signal pid 1 by a descriptor",
             "let a process of its own be traced by any other",
+            "interrupt pid 1 as the owner of a descriptor",
+            "signal the process group of pid 1 as the owner of a descriptor",
             "slow pid 1 down",
             "slow all of the user's processes down",
             "slow pid 1's reading down",
@@ -133,6 +135,7 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away",
         ),
     },
+    "project ids left to guests": {"lanes": ("leave a map of project ids",)},
     "pid 1 shown": {
         "files": (
             "read the kernel's symbols",

@@ -43,6 +43,7 @@ from tests.escape.changes import (
     NO_LANDLOCK,
     NOT_SEALED,
     PID_1_SHOWN,
+    PROJECT_IDS_LEFT,
     RESULTS_BELIEVED,
     TREES_OPEN,
     UNCOUNTED,
@@ -293,6 +294,12 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "lanes not looked at",
         "Landlock, that a lane goes on only as it was at birth, and that /tmp and the next process id are new",
         (NO_LANDLOCK, *LANES_NOT_LOOKED_AT),
+    ),
+    Weakness(
+        "project ids left to guests",
+        "that the map of project ids has been written",
+        (PROJECT_IDS_LEFT,),
+        only_root=True,
     ),
     Weakness("a network", "that there is no route: each address of the world is one of the sandbox's own", A_NETWORK),
     Weakness(

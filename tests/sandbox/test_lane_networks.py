@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
+import threading
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,6 +18,9 @@ from actbox import AllowedDomain, ErrorKind, FileMount, NetworkRequest, Policy, 
 from actbox.sandbox.contract import closing
 from actbox.sandbox.egress.gate import Gate
 from actbox.sandbox.engines.linux import lane_sockets
+from actbox.sandbox.engines.linux.lane_sockets import LaneSockets
+from actbox.sandbox.engines.linux.lanes import Lane
+from actbox.sandbox.engines.linux.reaper import reaper
 from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all here)
 from tests.waiting import until
 
@@ -94,6 +99,33 @@ async def test_a_session_in_a_lane_has_its_network_and_sees_inputs_that_were_add
             (tmp_path / "given").write_text("x")
             assert (await session.run("os.path.exists('/input/given')")).value is True
             assert [(await session.run(asking("two.example"))).value for _ in range(2)] == [403, 403]
+
+
+async def test_whoever_takes_a_lanes_sockets_in_late_does_not_hear_of_its_next_guest() -> None:
+    """The reaper's thread would wait for the lock of all lanes, whose holder waits for the reaper's."""
+    is_taking, may_take = threading.Event(), threading.Event()
+    open_soon, hear = LaneSockets.open_soon, Lane._hear
+    heard_by: list[threading.Thread] = []
+
+    def open_late(self: LaneSockets, descriptors: list[int]) -> None:
+        is_taking.set()
+        may_take.wait(60)
+        open_soon(self, descriptors)
+
+    def note(self: Lane, fact: dict[str, Any], descriptors: list[int]) -> None:
+        heard_by.append(threading.current_thread())
+        hear(self, fact, descriptors)
+
+    with mock.patch.object(LaneSockets, "open_soon", open_late), mock.patch.object(Lane, "_hear", note):
+        async with actbox.open_sandbox("linux", policy=POLICY) as box:
+            assert (await box.run("1")).value == 1
+            control = lane_of(box).child._control
+            await until(is_taking.is_set)
+            await until(lambda: bool(select.select([control], [], [], 0)[0]))  # the next guest is there
+            may_take.set()
+            await until(lambda: control.fileno() not in reaper()._calls)
+            assert (await box.run("2")).value == 2
+            assert heard_by == [threading.current_thread()]
 
 
 async def test_runs_of_several_event_loops_have_their_network_in_one_lane() -> None:

@@ -8,6 +8,7 @@ belongs to the suite; the long one (`make test-long`) sends more than a million 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import random
@@ -30,6 +31,7 @@ from actbox.sandbox.channel.messages import Call, Done, parse
 from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.channel import ChannelClosed, HostChannel, ToolError
 from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.output_stream import MOST_PARTS
 from actbox.sandbox.requests import WallTime
 from actbox.sandbox.run_end import Ending
 from actbox.sandbox.runs import Request, Run
@@ -264,6 +266,36 @@ async def what_comes_of(stream: bytes, tools: Tools, pieces: int = 1) -> Executi
     assert unhandled == []
     check(result)
     return result
+
+
+async def test_a_guest_that_prints_while_its_output_is_read_does_not_keep_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guest, reads, read = HostileGuest(), 0, os.read
+    fcntl.fcntl(guest._stdout, fcntl.F_SETFL, os.O_DIRECT)  # a read takes what was written at once, and no more
+    os.write(guest._stdout, b"x")
+
+    def read_and_print(descriptor: int, most: int) -> bytes:
+        nonlocal reads
+        data = read(descriptor, most)
+        if descriptor == guest.stdout:
+            reads += 1
+            os.write(guest._stdout, b"x")
+        return data
+
+    async def nothing_collected() -> tuple[list[Any], list[str]]:
+        return [], []
+
+    request = Request(engine="fuzz", limits=LIMITS, wall=WallTime(60), frame=b"", program=Program(""))
+    run = Run(lambda _: nullcontext())
+    async with run.over(guest, request, nothing_collected):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "read", read_and_print)
+            run._read_output()
+        guest.end(Ending(exit_code=0))
+        result = await run.came_to()
+    assert reads == MOST_PARTS
+    assert result.stdout == "x" * (reads + 1)
 
 
 def check(result: ExecutionResult) -> None:

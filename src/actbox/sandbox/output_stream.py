@@ -14,7 +14,9 @@ from typing import Final, Literal
 from .readiness import Removal, when_readable
 
 MOST_READ_BYTES: Final = 1024 * 1024
-"""The most bytes read at once."""
+"""The most bytes read at once, and the most that a pipe holds."""
+MOST_PARTS: Final = 256
+"""The most parts that a pipe holds, of a page each; with `O_DIRECT`, which a guest may set, a read takes one part."""
 _SET_PIPE_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", 1031 if sys.platform == "linux" else None)
 
 

@@ -34,7 +34,7 @@ from .dependencies import NOTHING, Provided
 from .guest import wire
 from .guest_process import GuestProcess
 from .nursery.passing import send_with
-from .output_stream import MOST_READ_BYTES, Stream
+from .output_stream import MOST_PARTS, MOST_READ_BYTES, Stream
 from .requests import WallTime
 from .run_end import (
     Ending,
@@ -415,33 +415,33 @@ class Run:
         self._tool_calls().cancel()  # its last request may still lie in the channel, and is dropped
         self._guest.kill()
 
-    def _read(self, stream: Stream) -> bool:
-        """Read once from a stream; return true if data was read."""
+    def _read(self, stream: Stream) -> int:
+        """Read once from a stream; return the number of bytes that count."""
         try:
             data = os.read(stream.descriptor, MOST_READ_BYTES)
         except BlockingIOError:
-            return False
+            return 0
         except OSError as error:
             self._stop_for(host_failed(error))
             data = b""
         if not data:
             self._close_stream(stream)
-            return False
+            return 0
         if len(data) >= _USUAL_PIPE_BYTES:
             stream.widen()
         if len(data) > self._output_left:
             data = data[: self._output_left]
             self._stop_for(too_much_output(self._limits))
         self._output_left -= len(data)
-        if data:
-            self._say(stream, data)
-        return True
+        self._say(stream, data)
+        return len(data)
 
     def _read_output(self) -> None:
-        """Read all output that is available now, but stop once there is too much."""
+        """Read all output that the pipes hold now, unless it is too much; a guest that prints meanwhile waits."""
         for stream in self._streams:
-            while stream.open and self._stop is None and self._read(stream):
-                pass
+            parts, left = MOST_PARTS, MOST_READ_BYTES
+            while parts and left > 0 and stream.open and self._stop is None and (count := self._read(stream)):
+                parts, left = parts - 1, left - count
 
     def _say(self, stream: Stream, data: bytes, *, is_last: bool = False) -> None:
         stream.decoder = stream.decoder or IncrementalDecoder("replace")

@@ -39,7 +39,7 @@ NOT_KNOWN = refuse(errno.ENOSYS)
 INVALID = refuse(errno.EINVAL)
 
 TIOCSTI, TIOCLINUX, TCGETS, FIONREAD = 0x5412, 0x541C, 0x5401, 0x541B
-F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETDELEG = 36, 37, 38, 1040
+F_SETOWN_EX, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETDELEG = 15, 36, 37, 38, 1040
 PR_SET_NAME, PR_SET_MM, PR_SET_PTRACER, PR_SET_VMA = 15, 35, 0x59616D61, 0x53564D41
 
 in_both_tables = pytest.mark.parametrize("arch", sorted(NUMBERS))
@@ -245,6 +245,17 @@ def test_fcntl_locks_files_and_takes_no_lease_that_would_hold_up_a_writer(arch: 
 def test_a_lock_that_outlives_its_process_cannot_be_had(arch: str, high: int) -> None:
     for command in (F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW):
         assert answer(arch, "fcntl", 3, high | command) == NOT_PERMITTED, command
+
+
+@in_both_tables
+@pytest.mark.parametrize("high", [0, GARBAGE])
+def test_the_signals_of_a_descriptor_go_neither_to_pid_1_nor_to_its_process_group(arch: str, high: int) -> None:
+    for owner in (1, 0xFFFFFFFF):
+        assert answer(arch, "fcntl", 3, high | fcntl.F_SETOWN, high | owner) == NOT_PERMITTED, owner
+        assert answer(arch, "fcntl", 3, high | fcntl.F_SETFD, high | owner) == ALLOW, owner
+    for owner in (0, 2, 0xFFFFFFFE):
+        assert answer(arch, "fcntl", 3, high | fcntl.F_SETOWN, high | owner) == ALLOW, owner
+    assert answer(arch, "fcntl", 3, high | F_SETOWN_EX) == NOT_PERMITTED
 
 
 @in_both_tables

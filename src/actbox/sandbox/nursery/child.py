@@ -93,8 +93,8 @@ def be_child(birth: Birth) -> NoReturn:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        # The filter keeps a guest from signalling us, but the kernel would do it for the guest, which has our user, as
-        # the owner of a descriptor (F_SETOWN). So we handle none, and read what has come from a descriptor.
+        # The filter keeps a guest from signalling us. Without it the kernel would do so for the guest, which has our
+        # user, as the owner of a descriptor (F_SETOWN). So we handle none, and read what has come from a descriptor.
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
         late = [descriptor for _, descriptor in birth.late]
         ends = [birth.sync, birth.control, birth.channel, birth.stdout, birth.stderr]

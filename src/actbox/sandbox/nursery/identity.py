@@ -75,8 +75,13 @@ class Identity:
             linux.set_dumpable(True)  # the changes of user have reset it
 
     def map_child(self, pid: int, host_id: int) -> None:
-        """As root, write the id maps of a child that has just entered its own user namespace."""
+        """As root, write the id maps of a child that has just entered its own user namespace.
+
+        The map of project ids can be written once, by anyone in the namespace; a program of a lane could leave a text
+        there for later ones. An ordinary user's namespaces have no project ids that a guest could map.
+        """
         write_map(str(pid), GUEST_ID, host_id, host_id, deny_setgroups=False)
+        _write("/proc/%d/projid_map" % pid, "%d %d 1" % (GUEST_ID, host_id))
 
     def become_guest(self) -> None:
         """In a child in its own user namespace, take on the guest's ids. Its capabilities there stay."""

@@ -147,6 +147,7 @@ def _check(conditions: tuple[Condition, ...]) -> Code:
         refusal = refuse(condition.refusal)
         mask = condition.mask if isinstance(condition, (Only, Never)) else 0xFFFFFFFF
         load = load_argument(condition.argument, mask)[whole == condition.argument :]
+        loaded = whole
         is_simple = isinstance(condition, (Only, Never, Without))
         whole = condition.argument if is_simple and mask == 0xFFFFFFFF else -1
         if isinstance(condition, Only):
@@ -157,7 +158,7 @@ def _check(conditions: tuple[Condition, ...]) -> Code:
             code += load + if_any_bit(condition.bits, refusal)
         elif isinstance(condition, NeverWith):
             then = load_argument(condition.argument) + if_one_of(condition.values, refusal)
-            code += load_argument(condition.other) + when_equal(condition.when, then)
+            code += load_argument(condition.other)[loaded == condition.other :] + when_equal(condition.when, then)
         elif isinstance(condition, NullWith):
             then = load_argument(condition.argument) + unless_one_of((0,), refusal)
             then += load_upper_half(condition.argument) + unless_one_of((0,), refusal)

@@ -181,11 +181,12 @@ _IOCTLS = (
 # the host, and F_GETLEASE and F_GETDELEG, which only query these; F_OFD_SETLK and the like, because such locks stay
 # with a file in transit between processes, which no count sees, and take memory charged to nobody; F_SETPIPE_SZ,
 # because the pipes of all sandboxes share one user's allowance; F_ADD_SEALS and F_GET_SEALS, because `memfd_create` is
-# refused and nothing else can be sealed.
+# refused and nothing else can be sealed; F_SETOWN_EX and F_GETOWN_EX, which have the owner in memory, where a filter
+# cannot look.
 _FCNTLS = (
     *(fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL),
     *(fcntl.F_GETLK, fcntl.F_SETLK, fcntl.F_SETLKW),
-    *(fcntl.F_GETOWN, fcntl.F_SETOWN, fcntl.F_GETSIG, fcntl.F_SETSIG, 15, 16),  # F_SETOWN_EX F_GETOWN_EX
+    *(fcntl.F_GETOWN, fcntl.F_SETOWN, fcntl.F_GETSIG, fcntl.F_SETSIG),
     *(1027, 1032),  # F_DUPFD_QUERY F_GETPIPE_SZ
 )
 _DONE = 0  # errno 0: the call seems to succeed
@@ -209,6 +210,7 @@ _LINGER = 13
 _MAP_SHARED_ANONYMOUS, _MAP_TYPE_AND_ANONYMOUS = 0x21, 0x2F
 _FILTER_FLAG_NEW_LISTENER = 0x8
 _WATCHER = 1
+_OF_WATCHER = (_WATCHER, 0xFFFFFFFF)  # the process; its group, as -1
 _PRIO_PROCESS, _PRIO_PGRP = 0, 1
 _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP = 1, 2
 # A file with one of these bits in a directory of the host would lend its owner's rights to anyone who runs it.
@@ -276,9 +278,10 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     ),
     (
         "Copy descriptors, set their flags, lock files for a process; no locks of an open file, which pid 1 could not "
-        "count, no leases, which hold up the host's writers, no larger pipes.",
+        "count, no leases, which hold up the host's writers, no larger pipes. Signals of a descriptor (F_SETOWN) do "
+        "not go to pid 1, nor to its process group, in which each process that it makes is born.",
         "fcntl",
-        (Only(1, _FCNTLS, errno.EPERM),),
+        (Only(1, _FCNTLS, errno.EPERM), NeverWith(2, _OF_WATCHER, errno.EPERM, other=1, when=fcntl.F_SETOWN)),
     ),
     (
         "Name the thread, tune its memory and timers, give up rights; not PR_SET_MM, PR_SET_PTRACER, PR_CAP_AMBIENT. "
@@ -301,12 +304,12 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     (
         "Named pipes, sockets and plain files; no devices, no set-user-id or set-group-id.",
         "mknod",
-        (Only(1, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000), Without(1, _SET_ID, errno.EPERM)),
+        (Without(1, _SET_ID, errno.EPERM), Only(1, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000)),
     ),
     (
         "The same.",
         "mknodat",
-        (Only(2, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000), Without(2, _SET_ID, errno.EPERM)),
+        (Without(2, _SET_ID, errno.EPERM), Only(2, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000)),
     ),
     (
         "Lower one's own limits; that of core dumps stays 1, where the kernel starts no handler of the host's, though "

@@ -175,6 +175,8 @@ class Child(ToldGuest):
         """Read what pid 1 has sent, without waiting, until it `is_enough`; return false if nothing can follow."""
         with self._reading:
             while self._control.fileno() >= 0:
+                if is_enough():
+                    return True
                 try:
                     data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
                 except DescriptorsLost as error:
@@ -187,8 +189,6 @@ class Child(ToldGuest):
                 if not data:
                     return False
                 self._take_in(data, descriptors)
-                if is_enough():
-                    return True
         return False
 
     def begin_again(self, request: dict[str, Any]) -> bool:

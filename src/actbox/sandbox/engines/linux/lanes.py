@@ -156,7 +156,7 @@ class Lane:
 
     def _read_expected(self, facts: set[str]) -> None:
         with self._lanes.lock:
-            if self.child.read_now() and facts:
+            if self.child.read_now(lambda: not facts) and facts:
                 self.child.when_sent(partial(self._read_expected, facts))
 
     def leave(self) -> None:
