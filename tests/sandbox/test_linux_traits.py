@@ -4,10 +4,36 @@ from __future__ import annotations
 
 import resource
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from actbox.sandbox.engines.linux import traits
+from actbox.sandbox.engines.linux.hierarchies import Place, Support
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "release", "said"),
+    [
+        (2, "rw,nsdelegate", "6.1.0-57-amd64", True),
+        (2, "rw,nsdelegate", "7.0", True),
+        (2, "rw,favordynmods", "6.1.0", False),
+        (2, "rw,nsdelegate", "5.15.0", False),
+        (1, "rw", "6.1.0", False),
+    ],
+)
+def test_it_says_where_guests_wait_for_their_move_into_a_control_group(
+    version: int, options: str, release: str, said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, mount = "30 1 0:26 / /sys rw - sysfs sys rw", f"31 30 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 {options}"
+    (tmp_path / "mountinfo").write_text(f"{other}\n{mount}\n")
+    monkeypatch.setattr(traits, "_MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(release=release))
+    monkeypatch.setattr(traits, "_core_dumps", str)
+    monkeypatch.setattr(traits, "_kernel_tells_of_sockets", lambda: True)
+    groups = Support({"memory": Place(version, Path("/sys/fs/cgroup"))})
+    notes = [note for note in traits.linux_traits(groups).notes if "remount,favordynmods /sys/fs/cgroup`" in note]
+    assert bool(notes) == said
 
 
 @pytest.mark.parametrize(

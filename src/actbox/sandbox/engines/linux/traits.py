@@ -14,7 +14,9 @@ from actbox.sandbox.traits import Traits
 from .hierarchies import Support
 
 _CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
-
+_MOUNTS = Path("/proc/self/mountinfo")
+# Until then, moving a process into a group of version 2 did not wait for the lock.
+_LINUX_OF_SLOW_MOVES = 6
 
 _PACKAGES = {HOST: "those of the host's environment", CLEAN: "none: the interpreter's standard library alone"}
 
@@ -90,11 +92,26 @@ def _notes(groups: Support | None) -> tuple[str, ...]:
         )
     if groups is None or not groups.enforcer("cpu"):
         notes.append("without a cpu cgroup, Limits.cpus holds on average: pid 1 stops a program that is ahead of it")
+    if groups is not None and (slow := _slow_moves(groups)):
+        notes.append(slow)
     if not landlock.version():
         notes.append("this kernel has no Landlock (version 2 or later), so mounts alone decide which files are seen")
     if dumps := _core_dumps():
         notes.append(dumps)
     return tuple(notes)
+
+
+def _slow_moves(groups: Support) -> str:
+    """Return a note if each guest waits for its move into its control group, as the kernel does by default; else ""."""
+    if all(place.version == 1 for place in groups.places.values()):
+        return ""
+    mounts = [line.split() for line in _MOUNTS.read_text().splitlines() if " - cgroup2 " in line]
+    if int(os.uname().release.split(".")[0]) < _LINUX_OF_SLOW_MOVES or "favordynmods" in mounts[0][-1].split(","):
+        return ""
+    return (
+        "each guest waits, for some ten milliseconds, until it is moved into its cgroup; root can change that: "
+        f"`mount -o remount,favordynmods {mounts[0][4]}`"
+    )
 
 
 def _core_dumps() -> str:
