@@ -143,8 +143,8 @@ class RunGroup:
     def _join_key(self, folder: str) -> str:
         # In version 1 a single thread moves without the lock that a whole process waits for, for milliseconds. The
         # guest has one thread when it joins. In version 2 it waits (`traits._slow_moves`), although `clone3` could make
-        # it in the group: that is no fork of the C library, whose handlers (`pthread_atfork`) preloaded libraries rely
-        # on, such as to seed their random numbers anew. Where the groups are root's, the kernel refuses it to pid 1.
+        # it in the group where that is our user's: `clone3` is no fork of the C library, whose handlers
+        # (`pthread_atfork`) preloaded libraries rely on, such as to seed their random numbers anew.
         controller = next(controller for controller, known in self._folders.items() if known == folder)
         return "cgroup.procs" if self._versions[controller] == 2 else "tasks"
 
