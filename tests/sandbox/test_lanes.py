@@ -453,6 +453,7 @@ async def test_a_session_takes_over_the_guest_that_waits_in_a_lane(begun: list[d
             assert (await session.run(PLACE + "[0]")).value == place[0]
             assert int(before.split()[1], 16) and not int(capabilities(lane).split()[1], 16)
             assert not lanes_of(box)._all
+            await until(lambda: bool(box._pool.ready))  # type: ignore[attr-defined]
             assert (await session.run("kept = 1\nwhile True: pass", timeout=0.1)).exit_code == 124
             assert (await session.run("kept")).value == 1
             assert (await box.run(PLACE + "[0]")).value != place[0]

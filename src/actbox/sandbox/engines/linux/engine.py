@@ -409,6 +409,8 @@ class LinuxSandbox(LocalSandbox):
                 request["session"] = True
             if guest.begin(request):
                 self._open_gate(guest)
+                if start.session and self._pool is not None:
+                    self._pool.expect(1)  # for the next run, whose guest the session has
                 return True
         except BaseException:
             guest.kill()
