@@ -268,6 +268,34 @@ async def what_comes_of(stream: bytes, tools: Tools, pieces: int = 1) -> Executi
     return result
 
 
+async def test_whoever_was_given_a_guests_channel_does_not_keep_the_host_by_sending_after_its_end() -> None:
+    guest = HostileGuest()
+    other = guest.theirs.dup()
+
+    async def nothing_collected() -> tuple[list[Any], list[str]]:
+        return [], []
+
+    request = Request(engine="fuzz", limits=LIMITS, wall=WallTime(60), frame=b"", program=Program(""))
+    run = Run(lambda _: nullcontext())
+    async with run.over(guest, request, nothing_collected):
+        link = run._link
+        assert link is not None
+        read, reads = link._read, 0
+
+        def read_and_send(count: int) -> bytes:
+            nonlocal reads
+            reads += 1
+            other.send(b" ")
+            return read(count)
+
+        link._read = read_and_send
+        other.send(struct.pack("!II", MESSAGE_BYTES, 0))  # of a message that comes in very many pieces
+        guest.end(Ending(exit_code=0))
+        await run.came_to()
+    other.close()
+    assert reads == 2
+
+
 async def test_a_guest_that_prints_while_its_output_is_read_does_not_keep_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -77,6 +77,8 @@ class Link:
         self._turn: asyncio.Handle | None = None
         """The scheduled turn in which this link continues with received data."""
         self._then: Callable[[], None] | None = None
+        self._left = 0
+        """How many bytes may still be read before that."""
         self._spin: Spin | None = None
         self._lent: LentSocket | None = None
         self._lent_spin: Spin | None = None
@@ -197,11 +199,12 @@ class Link:
         """Deliver everything that has arrived, such as the last message of a guest that has ended, then call `then`.
 
         `then` is called at once, or in a later turn of the event loop if there is much; while paused nothing is
-        delivered.
+        delivered. Nothing that arrives later is waited for: another guest may have been given the other end.
         """
         if self._lent is not None:
             self.take_back()
         self._then = then
+        self._left = self._unread() + _READ_BYTES  # and the end of the stream
         self._drain()
         self._listen()
 
@@ -329,12 +332,20 @@ class Link:
 
     def _drain(self) -> None:
         try:
-            while not (self._paused or self._ended or self._turn) and self._receive():
-                pass
+            while self._left > 0 and not (self._paused or self._ended or self._turn):
+                self._left -= _READ_BYTES
+                if not self._receive():
+                    break
         finally:
             if self._turn is None and self._then is not None:
                 then, self._then = self._then, None
                 then()
+
+    def _unread(self) -> int:
+        """Return how many bytes have arrived that were not read."""
+        if self._fd < 0:
+            return 0
+        return int.from_bytes(fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def _next(self) -> tuple[Call | Done | None, int]:
         """Return the next complete message if one step decodes it, else `None`, with the step's share of the turn.
