@@ -35,6 +35,12 @@ LANES_NOT_LOOKED_AT = (
     ),
     Change("sandbox/nursery/lane.py", "        if anew:\n            self._leave_mounts()\n"),
     Change("sandbox/nursery/lane.py", '        os.pwrite(self._last_pid, b"1", 0)\n'),
+    Change(
+        "sandbox/nursery/lane.py",
+        "        self._was_alone = _is_alone()\n",
+        "        self._was_alone = True\n",
+    ),
+    Change("sandbox/nursery/lane.py", "not _is_alone() or self._has_met_limit()", "self._has_met_limit()"),
 )
 
 PID_1_SHOWN = (

@@ -291,7 +291,8 @@ WEAKNESSES: tuple[Weakness, ...] = (
     ),
     Weakness(
         "lanes not looked at",
-        "Landlock, that a lane goes on only as it was at birth, and that /tmp and the next process id are new",
+        "Landlock, that a lane goes on only as it was at birth and without processes, and that /tmp and the next process id"
+        " are new",
         (NO_LANDLOCK, *LANES_NOT_LOOKED_AT),
     ),
     Weakness("a network", "that there is no route: each address of the world is one of the sandbox's own", A_NETWORK),
