@@ -33,6 +33,12 @@ LANES_NOT_LOOKED_AT = (
     Change("sandbox/nursery/lane.py", "        if anew or self._own.is_touched():\n            self._mount_anew()\n"),
     Change("sandbox/nursery/lane.py", "        if anew:\n            self._leave_mounts()\n"),
     Change("sandbox/nursery/lane.py", '        os.pwrite(self._last_pid, b"1", 0)\n'),
+    Change(
+        "sandbox/nursery/lane.py",
+        "        self._was_alone = _is_alone()\n",
+        "        self._was_alone = True\n",
+    ),
+    Change("sandbox/nursery/lane.py", "not _is_alone() or self._has_met_limit()", "self._has_met_limit()"),
 )
 
 PROJECT_IDS_LEFT = Change(

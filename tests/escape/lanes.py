@@ -64,10 +64,10 @@ _IN_TRANSIT = (
     "    one.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
     "    other.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
 )
-_WORD = "thalassocracy-of-run-one"
+WORD = "thalassocracy-of-run-one"
 
 
-def _search(word: str) -> str:
+def search(word: str) -> str:
     """Return a program that looks for a word in its own memory, without ever making a copy of it there.
 
     The program has each byte of the word raised by one, and compares memory of which it has raised each byte.
@@ -85,7 +85,7 @@ def _search(word: str) -> str:
     )
 
 
-_RESIDUE: dict[str, tuple[str, str]] = {
+RESIDUE: dict[str, tuple[str, str]] = {
     "leave a process": (
         _LIE + "import os, time\nif os.fork() == 0:\n    while True: time.sleep(1)",
         "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
@@ -229,14 +229,14 @@ _RESIDUE: dict[str, tuple[str, str]] = {
         "import json, builtins\nverdict(hasattr(json, 'left') or hasattr(builtins, 'left'))",
     ),
     "leave a folder to work in": ("import os\nos.chdir('/tmp')", "verdict(os.getcwd() != '/workspace', os.getcwd())"),
-    "leave what it said in memory": (f"word = {_WORD!r}\nprint(word)\nword", _search(_WORD)),
+    "leave what it said in memory": (f"word = {WORD!r}\nprint(word)\nword", search(WORD)),
     "leave its name in memory": (
-        f"import ctypes, time\nctypes.CDLL(None).prctl(15, {_WORD[:15]!r}.encode())\ntime.sleep(0.2)",
-        _search(_WORD[:15]),
+        f"import ctypes, time\nctypes.CDLL(None).prctl(15, {WORD[:15]!r}.encode())\ntime.sleep(0.2)",
+        search(WORD[:15]),
     ),
     "leave the name of an open file in memory": (
-        f"import os, time\nheld = open('/workspace/{_WORD}', 'w')\nos.remove(held.name)\ntime.sleep(0.2)",
-        _search(_WORD),
+        f"import os, time\nheld = open('/workspace/{WORD}', 'w')\nos.remove(held.name)\ntime.sleep(0.2)",
+        search(WORD),
     ),
     "fill the memory that is counted": (
         "held = open('/dev/shm/big', 'wb')\nheld.write(bytes(40 << 20))",
@@ -305,36 +305,6 @@ _RESIDUE_OF_NETWORKS: dict[str, tuple[str, str]] = {
 }
 
 
-_SEES_PROCESSES = (
-    "names = os.listdir('/proc')\nverdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in names), names)"
-)
-
-# Of a command pid 1 tells the host the end, so that its lane may go on whatever processes it had.
-_RESIDUE_OF_COMMANDS: dict[str, tuple[list[str], str]] = {
-    "leave a process, as a command": (
-        ["bash", "-c", "setsid sleep 60 < /dev/null > /dev/null 2>&1 &"],
-        _SEES_PROCESSES,
-    ),
-    "leave processes that hand on from one to the next, as a command": (
-        ["bash", "-c", "on() { on & }\non > /dev/null 2>&1"],
-        _SEES_PROCESSES,
-    ),
-    "shift the numbers of processes, as a command": (
-        ["bash", "-c", "for n in 1 2 3 4 5 6 7 8 9; do /bin/true; done"],
-        "verdict(os.getpid() != 2, os.getpid())",
-    ),
-    "leave files in /tmp and in shared memory, as a command": (
-        ["bash", "-c", "mkdir /tmp/left && touch /dev/shm/left && chmod 700 /tmp"],
-        "seen = os.listdir('/tmp') + os.listdir('/dev/shm')\nverdict(bool(seen), seen)",
-    ),
-    "leave a local socket by a name that is no file, as a command": (
-        ["{python}", "-c", _RESIDUE["leave a local socket by a name that is no file"][0]],
-        _RESIDUE["leave a local socket by a name that is no file"][1],
-    ),
-    "leave its arguments in memory, as a command": (["bash", "-c", f"sleep 0.2; : {_WORD}"], _search(_WORD)),
-}
-
-
 def _with_network(ground: Ground) -> Policy:
     return Policy(domains=(AllowedDomain("allowed.test"),))
 
@@ -375,26 +345,7 @@ def _leaves(what: str, leave: str, look: str, policy: Callable[[Ground], Policy 
         return seen
 
 
-def _leaves_as_command(what: str, command: list[str], look: str) -> None:
-    @GROUP.function(what)
-    async def _(ground: Ground) -> Verdict:
-        box = await with_a_lane(ground)
-        python = (await box.run("import sys\nsys.executable")).value
-        for _ in range(2):
-            await lane_is_ready(box)
-            left = await box.execute([str(python) if part == "{python}" else part for part in command], timeout=20)
-            if not left.success:
-                return unproven([left.error, left.stderr])
-            await lane_is_ready(box)
-            seen = verdict_of(await box.run(source_of(look, ground.things), timeout=20))
-            if seen.outcome.value != "stopped":
-                return seen
-        return seen
-
-
-for _what, (_command, _look) in _RESIDUE_OF_COMMANDS.items():
-    _leaves_as_command(_what, _command, _look)
-for _what, (_leave, _look) in _RESIDUE.items():
+for _what, (_leave, _look) in RESIDUE.items():
     _leaves(_what, _leave, _look)
 for _what, (_leave, _look) in _RESIDUE_OF_NETWORKS.items():
     _leaves(_what, _leave, _look, _with_network)
@@ -537,27 +488,6 @@ async def _(ground: Ground) -> Verdict:
         ended = await box.run(code, timeout=5)
         if ended.exit_code != 0:  # it has not ended where it was meant to
             return unproven([instant, ended])
-        await lane_is_ready(box)
-        after = await box.run("import os\n[os.getpid(), sorted(n for n in os.listdir('/proc') if n.isdigit())]")
-        if after.value != [2, ["2"]]:
-            wrong.append([instant, after.value, after.error])
-    return escaped_if(bool(wrong), wrong)
-
-
-@GROUP.function("come to its end at each instant of the handover, as a command and as a program that poses as one")
-async def _(ground: Ground) -> Verdict:
-    box = await with_a_lane(ground)
-    wrong: list[Any] = []
-    for instant in range(16):
-        left = f"(sleep {instant % 4 * 0.001}; {('true', 'kill -15 $$', 'kill -9 $$', 'echo')[instant // 4]}) &"
-        code = (0, 3, 231)[instant % 3]
-        ended = await box.execute(["bash", "-c", f"{left if instant % 2 else ''}\nexit {code}"], timeout=5)
-        if ended.exit_code not in (code, 137, 143):
-            wrong.append([instant, ended.exit_code, ended.error])
-        await lane_is_ready(box)
-        posing = await box.run(f"import os\nif os.fork() == 0:\n    while True: pass\nos._exit({code})", timeout=5)
-        if posing.value is not None:
-            wrong.append([instant, posing.value])
         await lane_is_ready(box)
         after = await box.run("import os\n[os.getpid(), sorted(n for n in os.listdir('/proc') if n.isdigit())]")
         if after.value != [2, ["2"]]:

@@ -116,6 +116,10 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "capabilities kept under root": {"namespaces": ("allow itself to set groups",)},
     "lanes not looked at": {
         "lanes": (
+            "leave a process",
+            "leave a process, as a command",
+            "leave a process beside its own, of which pid 1 is the parent",
+            "leave a thread and a session leader",
             "leave a file in /tmp",
             "leave a file in shared memory",
             "leave the mode of /tmp changed",
@@ -130,6 +134,7 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "leave connections that nobody has accepted",
             "leave questions at the name server",
             "come to its end at each instant of the handover",
+            "come to its end at each instant of the handover, as a command and as a program that poses as one",
             "have fewer walls as a later guest",
             "be in one place with a run at the same time",
             "reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away",

@@ -14,7 +14,7 @@ from tests.escape import (
     injection,
     kernel,
     labels,
-    lanes,
+    lane_commands,
     leaks,
     namespaces,
     paths,
@@ -43,7 +43,7 @@ GROUPS: tuple[Group, ...] = (
     forks.GROUP,
     dependencies.GROUP,
     labels.GROUP,
-    lanes.GROUP,
+    lane_commands.GROUP,  # with what no command does
 )
 _WEAKNESSES = {
     (group, what): weakness

@@ -183,7 +183,6 @@ def _links_followed() -> Iterator[None]:
 
     with (
         mock.patch.object(workspace, "_walk", walk),
-        mock.patch.object(workspace, "is_empty", lambda folder, path: False),
         mock.patch.object(beneath, "is_empty", lambda folder, path: False),
         mock.patch.object(beneath, "open_beneath", open_anything),
         mock.patch.object(tree, "open_beneath", open_anything),
@@ -292,7 +291,8 @@ WEAKNESSES: tuple[Weakness, ...] = (
     ),
     Weakness(
         "lanes not looked at",
-        "Landlock, that a lane goes on only as it was at birth, and that /tmp and the next process id are new",
+        "Landlock, that a lane goes on only as it was at birth and without processes, and that /tmp and the next process id"
+        " are new",
         (NO_LANDLOCK, *LANES_NOT_LOOKED_AT),
     ),
     Weakness(
