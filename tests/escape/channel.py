@@ -51,6 +51,8 @@ A_CLOSE_THAT_WAITS = (
     "try:\n    while True: one.send(bytes(65536))\nexcept BlockingIOError: pass\n"
 )
 _WAIT = "\nimport time\ntime.sleep(300)\n"
+# Of guest and host the one that closes a socket last waits for it.
+_TRIES_TO_CLOSE_LAST = 5
 
 
 def add(a: int, b: int = 10) -> int:
@@ -377,17 +379,20 @@ async def _(ground: Ground) -> Verdict:
     box = await ground.open()
     noting = asyncio.create_task(note_pauses())
     try:
-        result = await box.run(
-            FIND_CHANNEL + A_CLOSE_THAT_WAITS + "rights = array.array('i', [one.fileno(), other.fileno()])\n"
-            "with socket.socket(fileno=os.dup(channel)) as sock:\n"
-            "    sock.sendmsg([b'\\0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])",
-            timeout=10,
-        )
+        for _ in range(_TRIES_TO_CLOSE_LAST):
+            result = await box.run(
+                FIND_CHANNEL + A_CLOSE_THAT_WAITS + "rights = array.array('i', [one.fileno(), other.fileno()])\n"
+                "with socket.socket(fileno=os.dup(channel)) as sock:\n"
+                "    sock.sendmsg([b'\\0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])",
+                timeout=10,
+            )
+            if result.error is not None and result.error.type == "PermissionError":
+                return stopped(result.error)
+            longest = max(longest, time.monotonic() - last)  # the run may go on before the note
+            if longest > 1:
+                break
     finally:
         noting.cancel()
-    longest = max(longest, time.monotonic() - last)  # the run may go on before the note
-    if result.error is not None and result.error.type == "PermissionError":
-        return stopped(result.error)
     return escaped_if(longest > 1, (longest, result.error))
 
 
