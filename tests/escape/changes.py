@@ -34,6 +34,7 @@ LANES_NOT_LOOKED_AT = (
         "sandbox/nursery/lane.py", "        if anew or self._has_read(self._touched):\n            self._mount_anew()\n"
     ),
     Change("sandbox/nursery/lane.py", "        if anew:\n            self._leave_mounts()\n"),
+    Change("sandbox/nursery/lane.py", "        if workspace:\n            self._change_workspace(workspace)\n"),
     Change("sandbox/nursery/lane.py", '        os.pwrite(self._last_pid, b"1", 0)\n'),
 )
 

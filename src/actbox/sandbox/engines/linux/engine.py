@@ -38,6 +38,7 @@ from .hierarchies import support
 from .input_folder import InputFolder
 from .interpreter import Base, base_of
 from .lanes import LaneGuest, Lanes
+from .next_workspace import NextWorkspaces
 from .pool import MOST_READY, Pool
 from .stock import Points, Stock, inodes_for, packages_mount, shared_mounts
 from .stored import StoredWorkspace, part_overlays
@@ -96,6 +97,10 @@ class LinuxSandbox(LocalSandbox):
     _tries_birth = True
     _has_lanes = True
     """True if its runs follow one another in lanes, where the policy lets them."""
+    _is_of_one_call = False
+    """True if it is a sibling whose programs one caller gives."""
+    _next: NextWorkspaces | None = None
+    """The workspaces for the next programs of the call, if it has lanes that may change theirs."""
     _base: Base | None = None
 
     def __init__(
@@ -181,7 +186,11 @@ class LinuxSandbox(LocalSandbox):
         self._stock, self._stored = stock, stored
         if self._may_have_lanes():
             meet = any(mount["mode"] in ("ro", "rw") and mount["is_folder"] for mount in self._mounts)
-            self._lanes = Lanes(self._debt, stored.points, have_company=meet)
+            waits = self._is_of_one_call and not self._mounts and self._network is None
+            self._lanes = Lanes(self._debt, stored.points, have_company=meet, waits=waits)
+            if waits:
+                size = self._workspace_size()[0]
+                self._next = NextWorkspaces(stock, self._lanes, size, stored.host_id, self._change_workspace)
             stock.lanes.add(self._lanes)
         self._tree = TreeLimits.of(self.policy.limits)
         self._warnings = stock.nursery.warnings
@@ -226,6 +235,9 @@ class LinuxSandbox(LocalSandbox):
         return self._one_disk_mib or self.policy.limits.workspace_mib, self._one_disk_mib is not None
 
     async def _close_workspace(self) -> None:
+        if self._next is not None:
+            self._next.close()
+            self._next = None
         stock, self._stock = self._stock, None
         stored, self._stored = self._stored, None
         if stock is None or stored is None:
@@ -249,6 +261,9 @@ class LinuxSandbox(LocalSandbox):
         stored, self._stored, self._stock = self._stored, None, None
         if stored is not None:
             stored.leave_to_parent()
+        if self._next is not None:
+            self._next.leave_to_parent()
+            self._next = None
         if self._lanes is not None:
             self._lanes.leave_to_parent()
             self._lanes = None
@@ -267,13 +282,33 @@ class LinuxSandbox(LocalSandbox):
     def _sibling_of_one_call(self) -> LinuxSandbox:
         sibling = self._sibling()
         sibling._has_lanes = self._has_lanes
+        sibling._is_of_one_call = True
         return sibling
 
     @property
     def is_quiet(self) -> bool:
         if self._lanes is not None:
             self._lanes.look()
-        return super().is_quiet
+        return super().is_quiet and not (self._next is not None and self._next.is_awaited)
+
+    def go_on(self, is_untouched: bool) -> bool:
+        if self._next is None:
+            return is_untouched
+        self._forget_ended()
+        return self._next.go_on(is_untouched, is_alone=len(self._guests) == 1)
+
+    def _change_workspace(self, made: StoredWorkspace) -> None:
+        """Use another workspace from now on. Raises `OSError` and `SandboxUnavailable`."""
+        with self._changing:
+            stock, old = self._open()
+            if (before := self._workspace) is None:
+                raise SandboxUnavailable("the sandbox was stopped meanwhile")
+            folder = os.dup(made.folder)
+            made.take_id_of(old)
+            stock.later(old.discard)  # before anyone can give back the user id
+            self._workspace = Workspace(folder, self.guest_root, self._file_owner, in_memory=True)
+            self._stored = made
+        before.close()
 
     def _guest_limits(self) -> Mapping[str, float]:
         limits = self.policy.limits
@@ -403,6 +438,8 @@ class LinuxSandbox(LocalSandbox):
             guest.stdin = file_with(start.stdin) if start.stdin else -1
             if guest.begin({"owed": owed}):
                 self._open_gate(guest)
+                if self._next is not None:
+                    self._next.prepare()
                 return True
         except BaseException:
             guest.kill()
@@ -495,8 +532,8 @@ class LinuxSandbox(LocalSandbox):
     def _prepare_next(self) -> None:
         if self._stock is None or self._stored is None or self._pool is None:
             return
-        if not self._tries_birth:  # a trial is one run
-            return
+        if not self._tries_birth or (self._next is not None and self._next.has_changed):
+            return  # a trial is one run, and the next program of a call follows in the lane
         if self._stored.lacks() or self._pool.wants() or self._stock.holds_back:
             self._stock.holds_back = False
             self._stock.later(self._stored.make_ahead)
