@@ -18,15 +18,16 @@ from unittest import mock
 import pytest
 
 import actbox
-from actbox import InvalidValue, Limits, Policy, Program, Sandbox, SandboxUnavailable, Unsupported
+from actbox import ErrorKind, InvalidValue, Limits, Policy, Program, Sandbox, SandboxUnavailable, Unsupported
 from actbox.sandbox.engines.linux import lanes as lanes_module
 from actbox.sandbox.engines.linux import next_workspace, used
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.hierarchies import support
-from actbox.sandbox.engines.linux.lanes import MOST_LANES, LaneGuest
+from actbox.sandbox.engines.linux.lanes import MOST_LANES, Lane, LaneGuest
 from actbox.sandbox.nursery.seccomp import allowed_names
 from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
+from actbox.sandbox.run_end import Ending, Stop
 from actbox.sandbox.siblings import MOST_UNTOUCHED
 from tests.escape.planted import Change, changed_nursery
 from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all tests here)
@@ -306,6 +307,22 @@ async def test_a_lane_ends_if_its_run_had_company_after_its_result_and_before_it
             assert (await box.run("2")).value == 2
             assert (lane in lanes_of(box)._all) is goes_on
             await ready(box)
+
+
+async def test_a_run_that_is_over_just_as_the_sandbox_stops_is_known_to_end() -> None:
+    ended: list[Ending] = []
+    end_run = Lane.end_run
+
+    def stopped_meanwhile(self: Lane, guest: LaneGuest, used_ms: float) -> bool:
+        guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
+        guest.kill()
+        guest.when_ended(ended.append)
+        return end_run(self, guest, used_ms)
+
+    async with actbox.open_sandbox("linux") as box:
+        with mock.patch.object(Lane, "end_run", stopped_meanwhile):
+            await box.run("1")
+        await until(lambda: bool(ended))
 
 
 async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> None:

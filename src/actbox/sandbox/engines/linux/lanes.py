@@ -133,6 +133,8 @@ class Lane:
                 self.points = self._lanes.points()
             if self.points is None or self._runs >= _MOST_RUNS or not self._lanes.has(self):
                 return False
+            if guest.stopped is not None:  # `stop()` has killed it, and waits for its end
+                return False
             guest.is_over = True
             self._reported_ms = used_ms
         guest.end.forget()  # the run itself, which may hold much
