@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from actbox import AllowedDomain, FileMount, Policy, Sandbox
@@ -409,6 +409,61 @@ _WORK_IN_TMP = (
     "server = socket.socket(socket.AF_UNIX)\nserver.bind('/tmp/place/socket')\nserver.listen()\nserver.settimeout(0.3)\n"
     "try: server.accept()\nexcept TimeoutError: pass"
 )
+
+
+async def _in_one_call(ground: Ground, codes: list[str]) -> list[Verdict]:
+    """Run programs in one call of `map`, each once the sandboxes of those before are ready; return their verdicts."""
+    box = await with_a_lane(ground)
+    siblings = box._siblings if isinstance(box, LinuxSandbox) else None
+
+    async def one_by_one() -> AsyncIterator[str]:
+        for code in codes:
+            if siblings is not None:
+                await until(lambda: all(idle.sibling.is_quiet for idle in siblings._untouched))
+            yield source_of(code, ground.things)
+
+    return [verdict_of(result) async for result in box.map(one_by_one(), concurrency=1, timeout=20)]
+
+
+# Whatever lies in the workspace, or takes room there without a name, or is mounted over it, or has been done to it.
+_LOOK_AT_WORKSPACE = (
+    "import os\nsystem, own = os.statvfs('.'), os.stat('.')\n"
+    "places = [l.split()[4] for l in open('/proc/self/mountinfo') if l.split()[4].startswith('/workspace')]\n"
+    "seen = [sorted(os.listdir()), os.listdir('/input'), os.listdir('/output'), system.f_files - system.f_ffree,\n"
+    "        oct(own.st_mode), own.st_mtime == 1, sorted(places)]\n"
+    "wrong = seen != [['input', 'output'], [], [], 3, '0o40755', False, ['/workspace', '/workspace/input']]\n"
+)
+
+
+@GROUP.function("leave its workspace to the next program of a call of map")
+async def _(ground: Ground) -> Verdict:
+    leave = (
+        "verdict(wrong, seen)\nos.makedirs('a/b')\nos.rename('a', '...')\nos.symlink('/tmp', 'link')\n"
+        "held = os.open('.', os.O_TMPFILE | os.O_RDWR)\nos.write(held, b'x' * 9999)\n"
+        "top = os.open('.', os.O_RDONLY)\n"
+        "for _ in range(3000):\n    os.mkdir('deep')\n    os.chdir('deep')\n"
+        "os.chdir(top)\nopen('/output/left', 'w').close()\nos.chmod('...', 0)\n"
+        "os.rename('output', '.aside')\nos.symlink('/etc', 'output')\nos.utime('/workspace', (1, 1))"
+    )
+    seen = await _in_one_call(ground, [_LOOK_AT_WORKSPACE + leave] * 4)
+    return next((one for one in seen if one.outcome.value != "stopped"), seen[-1])
+
+
+@GROUP.function("reach the workspace of the last program of a call of map by what was open")
+async def _(ground: Ground) -> Verdict:
+    leave = (
+        _IN_TRANSIT + "import mmap, os\nopen('mark', 'w').write('x' * 4096)\n"
+        "held = [os.open(place, os.O_RDONLY) for place in ('.', '/input', '/output', 'mark')]\n"
+        "mapped = mmap.mmap(held[3], 0, prot=mmap.PROT_READ)\n"
+        "os.chdir('/output')\nkeep_in_transit(*held)\nverdict(False)"
+    )
+    look = _LOOK_AT_WORKSPACE + (
+        "tries = [f'/proc/{p}/{n}' for p in ('1', 'self') for n in ('cwd', 'root/workspace')]\n"
+        "tries += [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')] + ['/workspace/..', '/workspace/input/..']\n"
+        "found = [t for t in tries if os.path.exists(t + '/mark')]\nverdict(wrong or bool(found), [seen, found])"
+    )
+    seen = await _in_one_call(ground, [leave, look, "open('x', 'w').close()\nverdict(False)", look])
+    return next((one for one in seen if one.outcome.value != "stopped"), seen[-1])
 
 
 @GROUP.function("reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away")

@@ -138,6 +138,8 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "have fewer walls as a later guest",
             "be in one place with a run at the same time",
             "reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away",
+            "leave its workspace to the next program of a call of map",
+            "reach the workspace of the last program of a call of map by what was open",
         ),
     },
     "project ids left to guests": {"lanes": ("leave a map of project ids",)},

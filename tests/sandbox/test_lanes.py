@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -18,15 +19,26 @@ from unittest import mock
 import pytest
 
 import actbox
-from actbox import ExecutionResult, InvalidValue, Limits, Policy, Sandbox, Unsupported
+from actbox import (
+    ErrorKind,
+    ExecutionResult,
+    InvalidValue,
+    Limits,
+    Policy,
+    Program,
+    Sandbox,
+    SandboxUnavailable,
+    Unsupported,
+)
 from actbox.sandbox.engines.linux import lanes as lanes_module
-from actbox.sandbox.engines.linux import used
+from actbox.sandbox.engines.linux import next_workspace, used
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.hierarchies import support
 from actbox.sandbox.engines.linux.lanes import MOST_LANES, Lane, LaneGuest
 from actbox.sandbox.nursery.seccomp import allowed_names
 from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
+from actbox.sandbox.run_end import Ending, Stop
 from actbox.sandbox.siblings import MOST_UNTOUCHED
 from tests.escape.planted import Change, changed_nursery
 from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all tests here)
@@ -332,6 +344,22 @@ async def test_a_lane_ends_if_its_run_had_company_after_its_result_and_before_it
             await ready(box)
 
 
+async def test_a_run_that_is_over_just_as_the_sandbox_stops_is_known_to_end() -> None:
+    ended: list[Ending] = []
+    end_run = Lane.end_run
+
+    def stopped_meanwhile(self: Lane, guest: LaneGuest, used_ms: float) -> bool:
+        guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
+        guest.kill()
+        guest.when_ended(ended.append)
+        return end_run(self, guest, used_ms)
+
+    async with actbox.open_sandbox("linux") as box:
+        with mock.patch.object(Lane, "end_run", stopped_meanwhile):
+            await box.run("1")
+        await until(lambda: bool(ended))
+
+
 async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> None:
     seen = set()
     async with AsyncExitStack() as stopped:  # later: the kernel gives the numbers of namespaces that are gone again
@@ -344,23 +372,69 @@ async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> N
     assert len(seen) == 3
 
 
-async def test_programs_of_one_call_follow_one_another_until_one_touches_its_workspace(
-    begun: list[dict[str, Any]],
-) -> None:
-    async def programs(codes: list[str]) -> AsyncIterator[str]:
-        for code in codes:
-            await untouched_are_quiet(box)
-            yield code
-
+async def test_programs_of_one_call_follow_one_another_in_one_place(begun: list[dict[str, Any]]) -> None:
     async with actbox.open_sandbox("linux") as box:
-        codes = [PLACE, PLACE, f"open('left', 'w').close()\n{PLACE}", "import os\nassert not os.path.exists('left')"]
-        first = [result.value async for result in box.map(programs(codes), concurrency=1)]
-        second = [result.value async for result in box.map(programs(codes), concurrency=1)]
+        codes = [PLACE, PLACE, f"open('left', 'w').close()\n{PLACE}", PLACE]
+        first = [result.value async for result in box.map(one_by_one(box, codes), concurrency=1)]
+        second = [result.value async for result in box.map(one_by_one(box, codes), concurrency=1)]
         for _ in range(2):
             assert (await box.run_alone("1 + 1")).value == 2
-    assert first[:2] == [first[2]] * 2
-    assert second[:2] == [second[2]] * 2
-    assert [request.get("lane", False) for request in begun] == [True] * 4 + [False] * 2
+    assert first == [first[0]] * 4 and second == [second[0]] * 4 and first[0] != second[0]
+    assert [request.get("lane", False) for request in begun] == [True] * 2 + [False] * 2
+
+
+async def test_each_program_of_a_call_has_an_empty_workspace(begun: list[dict[str, Any]]) -> None:
+    look = (
+        "import os\nseen = [sorted(os.listdir()), os.listdir('input'), os.listdir('/output')]\n"
+        "given = open('/input/given').read()\nopen('/output/made', 'w').write(given)\n"
+        "os.makedirs('/workspace/a/b')\nos.rename('a', 'c')\nos.chmod('c', 0)\nos.chmod('/workspace', 0o700)\n"
+        "os.rename('output', 'moved')\nos.rename('moved', 'output')\nseen"
+    )
+    programs = [Program(look, files={"given": str(number)}) for number in range(4)]
+    async with actbox.open_sandbox("linux") as box:
+        results = [result async for result in box.map(one_by_one(box, programs), concurrency=1)]
+    assert [result.value for result in results] == [[["input", "output"], ["given"], []]] * 4
+    assert [[file.data for file in result.artifacts] for result in results] == [[b"0"], [b"1"], [b"2"], [b"3"]]
+    assert len(begun) == 1
+
+
+async def test_a_workspace_that_cannot_be_made_ends_only_the_sandbox_that_needs_it(
+    begun: list[dict[str, Any]],
+) -> None:
+    with mock.patch.object(next_workspace._Ahead, "_make", side_effect=SandboxUnavailable("no room")):
+        async with actbox.open_sandbox("linux") as box:
+            results = [result async for result in box.map(["import os\nos.mkdir('x')"] * 3, concurrency=1)]
+    assert [result.error for result in results] == [None] * 3
+    assert len(begun) == 3
+
+
+async def test_a_workspace_that_is_made_while_the_sandbox_stops_is_removed() -> None:
+    going_on = threading.Event()
+    make = next_workspace._Ahead._make
+
+    def late(self: next_workspace._Ahead) -> None:
+        going_on.wait(10)
+        make(self)
+
+    async with actbox.open_sandbox("linux") as other:
+        assert isinstance(other, LinuxSandbox) and other._stock is not None
+        stock = other._stock
+        with mock.patch.object(next_workspace._Ahead, "_make", late):
+            async with actbox.open_sandbox("linux") as box:
+                assert [result.success async for result in box.map(["import os\nos.mkdir('x')"])] == [True]
+            going_on.set()
+            done = threading.Event()
+            stock.later(done.set)
+            await until(done.is_set)
+        lent = [workspace for workspace in stock._workspaces if workspace.host_id >= 0 and not workspace.lends_id]
+        assert not lent
+
+
+async def one_by_one(box: Sandbox, programs: list[Any]) -> AsyncIterator[Any]:
+    """Yield each program once the sandboxes of those before are ready for it."""
+    for program in programs:
+        await untouched_are_quiet(box)
+        yield program
 
 
 async def untouched_are_quiet(box: Sandbox) -> None:

@@ -6,6 +6,7 @@ Each engine adds two things: how to start a guest process, and where the workspa
 from __future__ import annotations
 
 import asyncio
+import threading
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -122,6 +123,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         self._siblings: Siblings[LocalSandbox] = Siblings(self._sibling, self._sibling_of_one_call)
         # `stop()` may be called in another event loop than the one that runs programs.
         self._starting = Slots(1, tools_wait=True)
+        self._changing = threading.Lock()
+        """Held for a moment while the workspace is replaced by another one, or by none."""
         self._sessions: set[LocalSession] = set()
 
     @property
@@ -209,7 +212,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         async with self._starting:
             for session in self._sessions:
                 session.check_loop()
-            workspace, self._workspace = self._workspace, None
+            with self._changing:
+                workspace, self._workspace = self._workspace, None
             if workspace is None:
                 return
             guests = [guest for guest in self._guests if not guest.ended]

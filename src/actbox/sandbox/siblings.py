@@ -43,6 +43,9 @@ class Sibling(Protocol):
     def forget_label(self) -> None:
         """Forget the label of an earlier run, of which nothing is left."""
 
+    def go_on(self, is_untouched: bool) -> bool:
+        """Go on after a program; return whether the sandbox will be as good as new once it `is_quiet`."""
+
 
 S = TypeVar("S", bound=Sibling)
 
@@ -52,7 +55,7 @@ class _Idle(NamedTuple, Generic[S]):
 
     sibling: S
     trace: object
-    """The change marker that its workspace must still have."""
+    """The change marker that its workspace must still have; `None` for a new workspace, which no program has seen."""
     call: object
     """The call that its programs are of."""
 
@@ -62,7 +65,8 @@ class Siblings(Generic[S]):
 
     A sibling with an untouched workspace is as good as new, and is lent again, within a second or so, because making
     and removing a workspace takes longer than most programs. The programs of one call of `map` may follow one another
-    in what an engine keeps from run to run (`Traits.lanes`), so their siblings are lent to no other programs.
+    in what an engine keeps from run to run (`Traits.lanes`), so their siblings are lent to no other programs; a sibling
+    of theirs may also get a new workspace instead of one that was touched.
     """
 
     def __init__(self, make: Callable[[], S], make_of_one_call: Callable[[], S] | None = None) -> None:
@@ -72,7 +76,7 @@ class Siblings(Generic[S]):
         self._lock = threading.Lock()  # event loops of several threads may want one at once
         self._all: set[S] = set()
         self._untouched: list[_Idle[S]] = []
-        """The idle siblings with untouched workspaces, the latest last."""
+        """The idle siblings with untouched or new workspaces, the latest last."""
         self._endings: set[asyncio.Task[None]] = set()
         self._stops = 0
 
@@ -81,18 +85,21 @@ class Siblings(Generic[S]):
         """Lend a sibling for a block, to a program of this call or of none. Raises the errors of starting it."""
         stops = self._stops
         make = self._make if call is None else self._make_of_one_call
-        sibling, trace, _ = self._take(call) or _Idle(make(), None, call)
+        taken = self._take(call)
+        sibling, trace, _ = taken or _Idle(make(), None, call)
         self._all.add(sibling)
         try:
-            if trace is None:
+            if taken is None:
                 await sibling.start()
+            if trace is None:
                 trace = sibling.trace()
             yield sibling
         finally:
             is_untouched = trace is not None and sibling.trace() == trace
-            ends = self._keep(_Idle(sibling, trace, call)) if is_untouched and self._stops == stops else sibling
+            idle = _Idle(sibling, trace if is_untouched else None, call)
+            ends = self._keep(idle) if self._stops == stops and sibling.go_on(is_untouched) else sibling
             if ends is not sibling:
-                asyncio.get_running_loop().call_later(UNTOUCHED_SECONDS, self._let_go, sibling)
+                asyncio.get_running_loop().call_later(UNTOUCHED_SECONDS, self._let_go, idle)
             if ends is not None:
                 await self._end(ends)
 
@@ -125,7 +132,7 @@ class Siblings(Generic[S]):
         with self._lock:
             for place, idle in enumerate(self._untouched):
                 sibling = idle.sibling
-                if idle.call is call and sibling.is_quiet and sibling.trace() == idle.trace:
+                if idle.call is call and sibling.is_quiet and idle.trace in (None, sibling.trace()):
                     del self._untouched[place]
                     sibling.forget_label()
                     return idle
@@ -135,14 +142,14 @@ class Siblings(Generic[S]):
         await whole(sibling.stop())
         self._all.discard(sibling)
 
-    def _let_go(self, sibling: S) -> None:
+    def _let_go(self, idle: _Idle[S]) -> None:
         """Stop a sibling, unless a program has taken it meanwhile."""
         with self._lock:
-            others = [idle for idle in self._untouched if idle.sibling is not sibling]
+            others = [other for other in self._untouched if other is not idle]
             is_there = len(others) < len(self._untouched)
             self._untouched = others
         if is_there:
-            task = asyncio.get_running_loop().create_task(self._end(sibling))
+            task = asyncio.get_running_loop().create_task(self._end(idle.sibling))
             self._endings.add(task)
             task.add_done_callback(self._endings.discard)
 
@@ -155,6 +162,10 @@ class AloneInSiblings(Sandbox):
     @abstractmethod
     def _running(self) -> object:
         """Raise `SandboxStopped` where the sandbox is not running."""
+
+    def go_on(self, is_untouched: bool) -> bool:
+        """See `Sibling.go_on`."""
+        return is_untouched
 
     async def stream_alone(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None

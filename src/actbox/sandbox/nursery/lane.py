@@ -1,10 +1,10 @@
 """The lane of an open sandbox: what its pid 1 keeps from run to run, so that a run needs only a fresh guest.
 
-Kept are the namespaces, the control group, the root and the attached workspace; new for each run are the guest's
-process, its channel and pipes, and `/tmp` and `/dev/shm` if an earlier program has touched them. If it could have given
-descriptors of directories away, the mount namespace is new too, with what is there at `/tmp`. Pid 1 goes on only
-while everything that it keeps is as it was at its birth; otherwise it ends, and everything with it. All walls are built
-again around each guest.
+Kept are the namespaces, the control group, the root and, unless the host gives another one, the attached workspace; new
+for each run are the guest's process, its channel and pipes, and `/tmp` and `/dev/shm` if an earlier program has touched
+them. If it could have given descriptors of directories away, the mount namespace is new too, with what is there at
+`/tmp`. Pid 1 goes on only while everything that it keeps is as it was at its birth; otherwise it ends, and everything
+with it. All walls are built again around each guest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 
 from ..guest.wire import EXIT_TOLD
 from . import landlock, linux
-from .attach import mount_own
+from .attach import attach_run, mount_own
 from .passing import refuse_descriptors
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -151,10 +151,11 @@ class Lane:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def next_guest(self, anew: bool) -> int:
+    def next_guest(self, anew: bool, workspace: List[int]) -> int:
         """Make a guest for the next run, and give it to the host; return its process id.
 
         With `anew` the run may have given away descriptors of directories, which then lead to nothing of the next one.
+        `workspace` are the descriptors of another workspace and its inputs, if the next run is to have that.
         The sandbox ends, with the reason for the host, if anything is not as it was at birth, and if the guest cannot
         be walled in. The host also hears the processor time of the last run, because the guest could lie about it.
         """
@@ -165,6 +166,8 @@ class Lane:
             os._exit(0)
         if anew:
             self._leave_mounts()
+        if workspace:
+            self._change_workspace(workspace)
         if anew or self._own.is_touched():
             self._mount_anew()
         self._watcher.begin_anew()
@@ -256,6 +259,24 @@ class Lane:
         mount_own(self._request["tmp_mib"], self._request["inodes"])
         self._mount_events.poll(0)  # our own
         self._own.watch()
+        self._rule_anew()
+
+    def _change_workspace(self, workspace: List[int]) -> None:
+        """Replace the workspace, with all that is mounted in it, by another one, and the Landlock rules likewise.
+
+        Nothing but this process is in the sandbox now, and it has nothing of the old workspace open but the mounts.
+        """
+        linux.umount("/workspace", linux.MNT_DETACH)
+        for descriptor in self._mounted:
+            os.close(descriptor)
+        attach_run(self._request, workspace)
+        self._mounted = workspace
+        self._mount_events.poll(0)  # our own
+        self._seen = self._look_at_points()
+        self._rule_anew()
+
+    def _rule_anew(self) -> None:
+        """Replace the Landlock rules by rules about what is mounted now."""
         if self._rules >= 0:
             os.close(self._rules)
             self._rules = landlock.standing_rules(self._readable, -1)

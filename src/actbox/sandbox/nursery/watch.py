@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         def begin(self, request: dict[str, Any], _: list[int]) -> None:
             """Start watching the next run."""
 
-        def next_guest(self, anew: bool) -> int:
+        def next_guest(self, anew: bool, workspace: list[int]) -> int:
             """Make a guest for the next run, give it to the host, and return its process id; never returns if not."""
 
 
@@ -461,7 +461,7 @@ class OneGuest:
         elif op == "next":
             if self.lane is None:
                 os._exit(0)
-            self._pid = self.lane.next_guest(request["anew"])
+            self._pid = self.lane.next_guest(request["anew"], descriptors)
         elif self._pid:
             os.kill(self._pid, {"interrupt": signal.SIGINT, "end": signal.SIGKILL}[op])
         elif op == "end":  # the host heard nothing of what the guest said to have told it

@@ -9,20 +9,17 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import ErrorKind, SandboxUnavailable, Unsupported
 from actbox.core.lazy_dataclass import dataclass
 from actbox.core.limits import Limits
-from actbox.core.mounts import INPUT, OUTPUT, FileMount
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session
 from actbox.sandbox.dependencies import layer_of
 from actbox.sandbox.guest_process import GuestProcess, file_with
 from actbox.sandbox.local import GuestStart, LocalSandbox
-from actbox.sandbox.nursery.attach import OWN, SHARED
 from actbox.sandbox.nursery.passing import most_open_in_guest
 from actbox.sandbox.one_disk import one_disk_mib
 from actbox.sandbox.overlays import OverlayChanges
@@ -38,8 +35,9 @@ from .hierarchies import support
 from .input_folder import InputFolder
 from .interpreter import Base, base_of
 from .lanes import LaneGuest, Lanes
+from .next_workspace import NextWorkspaces
 from .pool import MOST_READY, Pool
-from .stock import Points, Stock, inodes_for, packages_mount, shared_mounts
+from .stock import Stock, inodes_for, packages_mount, points_of, policy_mount, shared_mounts
 from .stored import StoredWorkspace, part_overlays
 from .traits import linux_traits
 
@@ -98,6 +96,10 @@ class LinuxSandbox(LocalSandbox):
     _tries_birth = True
     _has_lanes = True
     """True if its runs follow one another in lanes, where the policy lets them."""
+    _is_of_one_call = False
+    """True if it is a sibling whose programs one caller gives."""
+    _next: NextWorkspaces | None = None
+    """The workspaces for the next programs of the call, if it has lanes that may change theirs."""
     _base: Base | None = None
 
     def __init__(
@@ -123,8 +125,8 @@ class LinuxSandbox(LocalSandbox):
         self._one_disk_mib = one_disk_mib(policy, self.traits.engine)
         """The size of the file system for everything that programs write; `None` if each place has its own."""
         self._shared = shared_mounts() if self._one_disk_mib is not None else []
-        self._mounts = [*self._shared, *(_mount(mount, policy.limits.workspace_mib) for mount in policy.mounts)]
-        self._points = _points(self._mounts)
+        self._mounts = [*self._shared, *(policy_mount(mount, policy.limits.workspace_mib) for mount in policy.mounts)]
+        self._points = points_of(self._mounts)
         self._keeps_changes = any(mount.keep_changes for mount in policy.mounts)
         self._at_input = [mount for mount in self._mounts if mount["mode"] == "input"]
         self._tree: TreeLimits | None = None
@@ -183,7 +185,11 @@ class LinuxSandbox(LocalSandbox):
         self._stock, self._stored = stock, stored
         if self._may_have_lanes():
             meet = any(mount["mode"] in ("ro", "rw") and mount["is_folder"] for mount in self._mounts)
-            self._lanes = Lanes(self._debt, stored.points, have_company=meet)
+            waits = self._is_of_one_call and not self._mounts and self._network is None
+            self._lanes = Lanes(self._debt, stored.points, have_company=meet, waits=waits)
+            if waits:
+                size = self._workspace_size()[0]
+                self._next = NextWorkspaces(stock, self._lanes, size, stored.host_id, self._change_workspace)
             stock.lanes.add(self._lanes)
         self._tree = TreeLimits.of(self.policy.limits)
         self._warnings = stock.nursery.warnings
@@ -228,6 +234,9 @@ class LinuxSandbox(LocalSandbox):
         return self._one_disk_mib or self.policy.limits.workspace_mib, self._one_disk_mib is not None
 
     async def _close_workspace(self) -> None:
+        if self._next is not None:
+            self._next.close()
+            self._next = None
         stock, self._stock = self._stock, None
         stored, self._stored = self._stored, None
         if stock is None or stored is None:
@@ -251,6 +260,9 @@ class LinuxSandbox(LocalSandbox):
         stored, self._stored, self._stock = self._stored, None, None
         if stored is not None:
             stored.leave_to_parent()
+        if self._next is not None:
+            self._next.leave_to_parent()
+            self._next = None
         if self._lanes is not None:
             self._lanes.leave_to_parent()
             self._lanes = None
@@ -269,13 +281,33 @@ class LinuxSandbox(LocalSandbox):
     def _sibling_of_one_call(self) -> LinuxSandbox:
         sibling = self._sibling()
         sibling._has_lanes = self._has_lanes
+        sibling._is_of_one_call = True
         return sibling
 
     @property
     def is_quiet(self) -> bool:
         if self._lanes is not None:
             self._lanes.look()
-        return super().is_quiet
+        return super().is_quiet and not (self._next is not None and self._next.is_awaited)
+
+    def go_on(self, is_untouched: bool) -> bool:
+        if self._next is None:
+            return is_untouched
+        self._forget_ended()
+        return self._next.go_on(is_untouched, is_alone=len(self._guests) == 1)
+
+    def _change_workspace(self, made: StoredWorkspace) -> None:
+        """Use another workspace from now on. Raises `OSError` and `SandboxUnavailable`."""
+        with self._changing:
+            stock, old = self._open()
+            if (before := self._workspace) is None:
+                raise SandboxUnavailable("the sandbox was stopped meanwhile")
+            folder = os.dup(made.folder)
+            made.take_id_of(old)
+            stock.later(old.discard)  # before anyone can give back the user id
+            self._workspace = Workspace(folder, self.guest_root, self._file_owner, in_memory=True)
+            self._stored = made
+        before.close()
 
     def _guest_limits(self) -> Mapping[str, float]:
         limits = self.policy.limits
@@ -411,6 +443,8 @@ class LinuxSandbox(LocalSandbox):
                 self._open_gate(guest)
                 if start.session and self._pool is not None:
                     self._pool.expect(1)  # for the next run, whose guest the session has
+                if self._next is not None:
+                    self._next.prepare()
                 return True
         except BaseException:
             guest.kill()
@@ -505,8 +539,8 @@ class LinuxSandbox(LocalSandbox):
     def _prepare_next(self) -> None:
         if self._stock is None or self._stored is None or self._pool is None:
             return
-        if not self._tries_birth:  # a trial is one run
-            return
+        if not self._tries_birth or (self._next is not None and self._next.has_changed):
+            return  # a trial is one run, and the next program of a call follows in the lane
         if self._stored.lacks() or self._pool.wants() or self._stock.holds_back:
             self._stock.holds_back = False
             self._stock.later(self._stored.make_ahead)
@@ -548,26 +582,3 @@ async def _why_it_ended(child: Child) -> str:
     child.when_ended(ended.set_result)
     done, _ = await asyncio.wait([ended], timeout=_SECONDS_TO_SAY_WHY)
     return ended.result().failure if done else ""
-
-
-def _mount(mount: FileMount, size_mib: int) -> dict[str, Any]:
-    path = mount.mount_path
-    for alias in (INPUT, OUTPUT):  # links in the guest's root; a mount goes to their targets
-        if path.is_relative_to(alias):
-            path = PurePosixPath("/workspace") / alias.name / path.relative_to(alias)
-    return {
-        "host_path": str(mount.host_path),
-        "path": str(path),
-        "mode": "input" if mount.mount_path == INPUT else mount.mode,
-        "is_folder": mount.host_path.is_dir(),
-        "identity": list(mount.identity),
-        "keep_changes": mount.keep_changes,
-        "size_mib": size_mib,
-        "inodes": inodes_for(size_mib),
-    }
-
-
-def _points(mounts: list[dict[str, Any]]) -> Points:
-    """Return the mount points that the sandbox's root must have from the start."""
-    made = (mount for mount in mounts if mount["mode"] != SHARED and not mount["path"].startswith(OWN))
-    return tuple(sorted((mount["path"], mount["is_folder"]) for mount in made))

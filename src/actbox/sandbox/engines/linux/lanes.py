@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,9 +22,12 @@ from actbox.sandbox.run_end import Ending
 
 from .child import Child
 from .debt import Debt
+from .descriptors import close_all
 
 if TYPE_CHECKING:
     from actbox.sandbox.egress.gate import Gate
+
+    from .stored import StoredWorkspace
 
 MOST_LANES: Final = 16
 """The most lanes of one sandbox; more runs at once get sandboxes of their own, which are used once."""
@@ -91,7 +94,7 @@ class LaneGuest(ToldGuest):
         if not self.is_over:
             return
         if self._gate is None or self._gate.is_over:
-            self._lane.go_on()
+            self._lane.released()
         else:  # the caller was cancelled meanwhile, and the gate could still accept the next program's connections
             self._lane.child.kill()
 
@@ -137,6 +140,8 @@ class Lane:
                 self.points = self._lanes.points()
             if self.points is None or self._runs >= _MOST_RUNS or not self._lanes.has(self):
                 return False
+            if guest.stopped is not None:  # `stop()` has killed it, and waits for its end
+                return False
             guest.is_over = True
             self._reported_ms = used_ms
         self.debt.end(Ending(), used_ms)
@@ -163,13 +168,21 @@ class Lane:
         """Stop being one of the lanes, because its guest is a session's from now on."""
         self._lanes.forget(self)
 
-    def go_on(self) -> None:
-        """Ask pid 1 for the next guest."""
+    def released(self) -> None:
+        """Go on, now or once the workspace of the next run is known."""
+        if self._lanes.waits:
+            with self._lanes.lock:
+                self._lanes.waiting.append(self)
+        else:
+            self.go_on()
+
+    def go_on(self, mounts: Sequence[int] = ()) -> None:
+        """Ask pid 1 for the next guest; with `mounts`, those of another workspace, in that one."""
         self._runs += 1
         self.asked_at = time.monotonic()
         try:
             self._is_anew = self.guest.met_at is not None
-            self.child.tell("next", anew=self._is_anew)
+            self.child.tell("next", mounts, anew=self._is_anew)
         except SandboxUnavailable:
             self.child.kill()
         else:
@@ -256,14 +269,23 @@ class Lanes:
     """The lanes of one open sandbox. Methods may be called from any thread."""
 
     def __init__(
-        self, debt: Debt, points: Callable[[], list[tuple[int, int]] | None], *, have_company: bool = False
+        self,
+        debt: Debt,
+        points: Callable[[], list[tuple[int, int]] | None],
+        *,
+        have_company: bool = False,
+        waits: bool = False,
     ) -> None:
         """`points` returns what is mounted upon in the workspace: `StoredWorkspace.points`.
 
-        With `have_company` programs of other sandboxes may always meet those of this one, such as in a mount.
+        With `have_company` programs of other sandboxes may always meet those of this one, such as in a mount. With
+        `waits` lanes go on only once `go_on` or `change_workspace` is called.
         """
         self.is_open = True
         self.points = points
+        self.waits = waits
+        self.waiting: list[Lane] = []
+        """The lanes that wait so."""
         self._have_company = have_company
         self._debt = debt
         self.lock = threading.RLock()
@@ -314,6 +336,31 @@ class Lanes:
             self._last_want = time.monotonic()
         return None
 
+    def go_on(self) -> None:
+        """Have the lanes that wait go on."""
+        with self.lock:
+            waiting, self.waiting = self.waiting, []
+        for lane in waiting:
+            lane.go_on()
+
+    @property
+    def can_change_workspace(self) -> bool:
+        """True if there is one lane, and its run is over."""
+        with self.lock:
+            return len(self._all) == 1 and self.waiting == list(self._all)
+
+    def change_workspace(self, stored: StoredWorkspace, mounts: list[int]) -> None:
+        """Have the lane that waits go on in another workspace, with these mounts of it; closes their descriptors."""
+        with self.lock:
+            self.points = stored.points
+            waiting, self.waiting = self.waiting, []
+        try:
+            for lane in waiting:
+                lane.points = stored.points()
+                lane.go_on(mounts)
+        finally:
+            close_all(mounts)
+
     def look(self) -> None:
         """Read what the lanes without a run have told, so that the runs before are known to be over."""
         with self.lock:
@@ -349,8 +396,9 @@ class Lanes:
         """Remove a lane that has ended; return its latest run's guest, and the one that no run has taken."""
         with self.lock:
             self._all.discard(lane)
-            if lane in self._idle:
-                self._idle.remove(lane)
+            for lanes in (self._idle, self.waiting):
+                if lane in lanes:
+                    lanes.remove(lane)
             return lane.guest, lane.drop_fresh()
 
     def relax(self, least: int) -> None:
@@ -386,3 +434,4 @@ class Lanes:
             lane.leave_to_parent()
         self._all.clear()
         self._idle.clear()
+        self.waiting.clear()

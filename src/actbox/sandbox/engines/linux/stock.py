@@ -16,13 +16,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
+from actbox.core.mounts import INPUT, OUTPUT, FileMount
 from actbox.sandbox.dependencies import PACKAGES
-from actbox.sandbox.nursery.attach import SHARED
+from actbox.sandbox.nursery.attach import OWN, SHARED
 from actbox.sandbox.one_disk import OWN_PLACES
 
 from .cgroups import RunGroup
@@ -72,6 +73,30 @@ def packages_mount(folder: Path) -> dict[str, Any]:
         "size_mib": 0,
         "inodes": 0,
     }
+
+
+def policy_mount(mount: FileMount, size_mib: int) -> dict[str, Any]:
+    """Return a mount of the policy in the nursery's format; what is written to an overlay has this size."""
+    path = mount.mount_path
+    for alias in (INPUT, OUTPUT):  # links in the guest's root; a mount goes to their targets
+        if path.is_relative_to(alias):
+            path = PurePosixPath("/workspace") / alias.name / path.relative_to(alias)
+    return {
+        "host_path": str(mount.host_path),
+        "path": str(path),
+        "mode": "input" if mount.mount_path == INPUT else mount.mode,
+        "is_folder": mount.host_path.is_dir(),
+        "identity": list(mount.identity),
+        "keep_changes": mount.keep_changes,
+        "size_mib": size_mib,
+        "inodes": inodes_for(size_mib),
+    }
+
+
+def points_of(mounts: list[dict[str, Any]]) -> Points:
+    """Return the mount points that the sandbox's root must have from the start."""
+    made = (mount for mount in mounts if mount["mode"] != SHARED and not mount["path"].startswith(OWN))
+    return tuple(sorted((mount["path"], mount["is_folder"]) for mount in made))
 
 
 class Stock:

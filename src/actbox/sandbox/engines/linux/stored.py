@@ -113,6 +113,10 @@ class StoredWorkspace:
                 self._drop_mounts()
             self.mounts = mounts
 
+    def take_id_of(self, other: StoredWorkspace) -> None:
+        """Have the user id given back with this workspace, not with the other one that has it."""
+        self.lends_id, other.lends_id = other.lends_id, False
+
     def take_first_guest(self) -> Child | None:
         """Return, once, the sandbox that was made with the workspace, if it still waits."""
         with self._lock:
