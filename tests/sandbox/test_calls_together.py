@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,3 +113,22 @@ async def test_a_later_message_does_not_overtake_calls_that_wait_to_be_sent(
     channel.end_calls()
     said = await asyncio.gather(*tasks, return_exceptions=True)
     assert {str(each) for each in said} == {guest._NO_PROGRAM}
+
+
+def test_a_call_does_not_wait_for_an_answer_that_another_thread_has_read(
+    ends: tuple[HostChannel, _Counting, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel, _, ours = ends
+    send = channel._send_whole
+
+    def answered_meanwhile(frame: bytes, tool: str | None = None) -> None:
+        send(frame, tool)
+        ours.send(wire.encode({"t": "return", "id": 1, "value": "x"}, 1000))
+        assert channel._receive_unless_another_does()  # as the other thread
+
+    monkeypatch.setattr(channel, "_send_whole", answered_meanwhile)
+    values: list[Any] = []
+    caller = threading.Thread(target=lambda: values.append(channel.call("add", {})), daemon=True)
+    caller.start()
+    caller.join(10)
+    assert values == ["x"]

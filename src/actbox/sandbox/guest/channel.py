@@ -104,7 +104,7 @@ class HostChannel:
             call_id, call, frame = self._prepare(tool, arguments, line)
             try:
                 self._send_whole(frame, tool)
-                self._read_answer()
+                self._read_answer(call)
                 if call.answer is None:  # another thread reads it, or it comes in several pieces
                     self._wait_until(lambda: call.answer is not None)
                 if call.answer is None:
@@ -286,10 +286,10 @@ class HostChannel:
         with contextlib.suppress(ChannelClosed):
             self._send(b"")
 
-    def _read_answer(self) -> None:
-        """Wait for data, at first without sleeping, and read once, unless another thread is the reader."""
+    def _read_answer(self, call: _Call) -> None:
+        """Wait for data, at first without sleeping, and read once, unless another thread reads or has read the answer."""
         with self._lock:
-            if self._reading or self._closed:
+            if self._reading or self._closed or call.answer is not None:
                 return
             self._reading = True
         try:
