@@ -131,9 +131,12 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "have fewer walls as a later guest",
             "be in one place with a run at the same time",
             "reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away",
+            "act on a later run from a run beside it, by descriptors that an earlier one gave away",
         ),
     },
-    "project ids left to guests": {"lanes": ("leave a map of project ids",)},
+    "project ids left to guests": {
+        "lanes": ("leave a map of project ids", "leave anything that /proc or the root shows"),
+    },
     "pid 1 shown": {
         "files": (
             "read the kernel's symbols",

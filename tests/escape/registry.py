@@ -14,7 +14,7 @@ from tests.escape import (
     injection,
     kernel,
     labels,
-    lanes,
+    lane_handles,
     leaks,
     namespaces,
     paths,
@@ -43,7 +43,7 @@ GROUPS: tuple[Group, ...] = (
     forks.GROUP,
     dependencies.GROUP,
     labels.GROUP,
-    lanes.GROUP,
+    lane_handles.GROUP,  # with the other attempts against lanes
 )
 _WEAKNESSES = {
     (group, what): weakness
