@@ -106,9 +106,9 @@ class Lane:
         self._birth_seconds = 0.0
         """Processor time of the guest's birth, which is no part of its run; of the first guest it is not known."""
 
-    def clear(self) -> None:
-        """End everything but this process. The guest itself has been reaped."""
-        self._was_alone = _is_alone()
+    def clear(self, has_left: bool) -> None:
+        """End everything but this process. The guest itself has been reaped, and had company if it `has_left` any."""
+        self._was_alone = _is_alone() and not has_left
         self._alone_at = time.monotonic()
 
     def begin(self, request: Dict[str, Any], _: List[int]) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     class Lane(Protocol):
         """The means to go on after a run: `nursery.lane.Lane`."""
 
-        def clear(self) -> None:
+        def clear(self, has_left: bool) -> None:
             """End everything but this process."""
 
         def begin(self, request: dict[str, Any], _: list[int]) -> None:
@@ -491,13 +491,15 @@ class OneGuest:
         os._exit(0)
 
     def _make_way(self) -> None:
+        has_left = False
         if self._pid:  # it is just ending, or has lied
-            os.kill(self._pid, signal.SIGKILL)
+            has_left = len(self._watcher.pids()) > 1
+            _signal_all(signal.SIGKILL)  # also what it has left, since its own end may take long
             self._watcher.count_ended([os.wait4(self._pid, 0)])
         self._pid = 0
         if self.lane is None:
             os._exit(0)
-        self.lane.clear()
+        self.lane.clear(has_left)
 
 
 def watch(
