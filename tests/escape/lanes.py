@@ -377,40 +377,6 @@ async def _(ground: Ground) -> Verdict:
     return escaped_if(seen != [(True, False)] * 2, seen)
 
 
-# A program gives the root of its lane away, by a local socket in the workspace, and ends; nothing of it is left.
-_GIVE_ROOT_AWAY = (
-    "import array, os, socket, time\n"
-    "while not os.path.exists('/workspace/socket'): time.sleep(0.005)\n"
-    "held = [os.open('/', os.O_PATH), os.open('/proc/self/ns/mnt', os.O_RDONLY)]\n"
-    "with socket.socket(socket.AF_UNIX) as one:\n"
-    "    one.connect('/workspace/socket')\n"
-    "    one.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', held))])\n"
-    "    while not os.path.exists('/workspace/given'): time.sleep(0.005)\n"
-)
-_TAKE_ROOT = (
-    "import time\n"
-    "with socket.socket(socket.AF_UNIX) as server:\n"
-    "    server.bind('/workspace/socket')\n    server.listen()\n    one, _ = server.accept()\n"
-    "with one: _, held, _, _ = socket.recv_fds(one, 1, 2)\n"
-    "os.fchdir(held[0])\nopen('/workspace/given', 'w').close()\n"
-    "def talk():\n    with socket.socket(socket.AF_UNIX) as one:\n        one.connect('tmp/place/socket')\n        return 'it answered'\n"
-    "acts = [talk, lambda: os.listdir('tmp/place'), lambda: open('tmp/place/word').read(),\n"
-    "        lambda: os.chmod('tmp/place', 0o777), lambda: os.listdir('dev/shm/place')]\n"
-    "got = set()\n"
-    "while not os.path.exists('/workspace/enough'):\n"
-    "    for act in acts:\n        try: got.add(str(act()))\n        except OSError: pass\n"
-    "    time.sleep(0.005)\n"
-    "verdict(bool(got), got)"
-)
-_WORK_IN_TMP = (
-    "import os, shutil, socket\nfor place in ('/tmp/place', '/dev/shm/place'):\n"
-    "    shutil.rmtree(place, ignore_errors=True)\n    os.mkdir(place)\n"
-    "open('/tmp/place/word', 'w').write('mine')\n"
-    "server = socket.socket(socket.AF_UNIX)\nserver.bind('/tmp/place/socket')\nserver.listen()\nserver.settimeout(0.3)\n"
-    "try: server.accept()\nexcept TimeoutError: pass"
-)
-
-
 async def _in_one_call(ground: Ground, codes: list[str]) -> list[Verdict]:
     """Run programs in one call of `map`, each once the sandboxes of those before are ready; return their verdicts."""
     box = await with_a_lane(ground)
@@ -464,24 +430,6 @@ async def _(ground: Ground) -> Verdict:
     )
     seen = await _in_one_call(ground, [leave, look, "open('x', 'w').close()\nverdict(False)", look])
     return next((one for one in seen if one.outcome.value != "stopped"), seen[-1])
-
-
-@GROUP.function("reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away")
-async def _(ground: Ground) -> Verdict:
-    box = await with_a_lane(ground)
-    for _ in range(2):  # so that there are lanes for two runs at once
-        await asyncio.gather(*(box.run("import time\ntime.sleep(0.1)") for _ in range(2)))
-        await lane_is_ready(box)
-    beside = asyncio.create_task(box.run(source_of(_TAKE_ROOT, ground.things), timeout=30))
-    given = await box.run(_GIVE_ROOT_AWAY, timeout=10)
-    for _ in range(2):
-        await lane_is_ready(box)
-        worked = await box.run(_WORK_IN_TMP)
-        if given.error or worked.error:
-            beside.cancel()
-            return unproven([given.error, worked.error])
-    await box.run("open('/workspace/enough', 'w').close()")
-    return verdict_of(await beside)
 
 
 @GROUP.function("hold pid 1 by its own channel")

@@ -140,9 +140,12 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away",
             "leave its workspace to the next program of a call of map",
             "reach the workspace of the last program of a call of map by what was open",
+            "act on a later run from a run beside it, by descriptors that an earlier one gave away",
         ),
     },
-    "project ids left to guests": {"lanes": ("leave a map of project ids",)},
+    "project ids left to guests": {
+        "lanes": ("leave a map of project ids", "leave anything that /proc or the root shows"),
+    },
     "pid 1 shown": {
         "files": (
             "read the kernel's symbols",

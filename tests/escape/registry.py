@@ -15,6 +15,7 @@ from tests.escape import (
     kernel,
     labels,
     lane_commands,
+    lane_handles,  # noqa: F401 (its attempts are in the group of `lane_commands`)
     leaks,
     namespaces,
     paths,
@@ -43,7 +44,7 @@ GROUPS: tuple[Group, ...] = (
     forks.GROUP,
     dependencies.GROUP,
     labels.GROUP,
-    lane_commands.GROUP,  # with what no command does
+    lane_commands.GROUP,  # with the other attempts against lanes
 )
 _WEAKNESSES = {
     (group, what): weakness

@@ -14,6 +14,7 @@ import os
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -296,6 +297,7 @@ async def test_whoever_was_given_a_guests_channel_does_not_keep_the_host_by_send
     assert reads == 2
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has pipes of packets")
 async def test_a_guest_that_prints_while_its_output_is_read_does_not_keep_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -287,7 +287,7 @@ class HostChannel:
             self._send(b"")
 
     def _read_answer(self, call: _Call) -> None:
-        """Wait for data, at first without sleeping, and read once, unless another thread reads or has read the answer."""
+        """Wait for data, at first without sleeping, and read once; unless another thread reads, or has the answer."""
         with self._lock:
             if self._reading or self._closed or call.answer is not None:
                 return

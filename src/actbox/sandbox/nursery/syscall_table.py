@@ -278,8 +278,8 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     ),
     (
         "Copy descriptors, set their flags, lock files for a process; no locks of an open file, which pid 1 could not "
-        "count, no leases, which hold up the host's writers, no larger pipes. Signals of a descriptor (F_SETOWN) do "
-        "not go to pid 1, nor to its process group, in which each process that it makes is born.",
+        "count, no leases, which hold up the host's writers, no larger pipes. Signals of a descriptor (F_SETOWN) go "
+        "neither to pid 1 nor to its process group, in which each process that it makes is born.",
         "fcntl",
         (Only(1, _FCNTLS, errno.EPERM), NeverWith(2, _OF_WATCHER, errno.EPERM, other=1, when=fcntl.F_SETOWN)),
     ),
