@@ -30,6 +30,7 @@ from actbox import (
     SandboxUnavailable,
     Unsupported,
 )
+from actbox.sandbox import siblings
 from actbox.sandbox.engines.linux import lanes as lanes_module
 from actbox.sandbox.engines.linux import next_workspace, used
 from actbox.sandbox.engines.linux.child import Child
@@ -372,6 +373,13 @@ async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> N
     assert len(seen) == 3
 
 
+@pytest.fixture
+def kept_siblings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle siblings are kept however slow the machine is."""
+    monkeypatch.setattr(siblings, "UNTOUCHED_SECONDS", 1000.0)
+
+
+@pytest.mark.usefixtures("kept_siblings")
 async def test_programs_of_one_call_follow_one_another_in_one_place(begun: list[dict[str, Any]]) -> None:
     async with actbox.open_sandbox("linux") as box:
         codes = [PLACE, PLACE, f"open('left', 'w').close()\n{PLACE}", PLACE]
@@ -383,6 +391,7 @@ async def test_programs_of_one_call_follow_one_another_in_one_place(begun: list[
     assert [request.get("lane", False) for request in begun] == [True] * 2 + [False] * 2
 
 
+@pytest.mark.usefixtures("kept_siblings")
 async def test_each_program_of_a_call_has_an_empty_workspace(begun: list[dict[str, Any]]) -> None:
     look = (
         "import os\nseen = [sorted(os.listdir()), os.listdir('input'), os.listdir('/output')]\n"
@@ -442,6 +451,7 @@ async def untouched_are_quiet(box: Sandbox) -> None:
     await until(lambda: all(idle.sibling.is_quiet for idle in box._siblings._untouched))
 
 
+@pytest.mark.usefixtures("kept_siblings")
 async def test_siblings_of_a_call_that_is_over_make_room(begun: list[dict[str, Any]]) -> None:
     async with actbox.open_sandbox("linux") as box:
         assert isinstance(box, LinuxSandbox)
@@ -528,12 +538,13 @@ async def test_a_session_takes_over_the_guest_that_waits_in_a_lane(begun: list[d
             assert int(before.split()[1], 16) and not int(capabilities(lane).split()[1], 16)
             assert not lanes_of(box)._all
             await until(lambda: bool(box._pool.ready))  # type: ignore[attr-defined]
-            assert (await session.run("kept = 1\nwhile True: pass", timeout=0.1)).exit_code == 124
+            assert (await session.run("kept = 1")).success
+            assert (await session.run("while True: pass", timeout=0.1)).exit_code == 124
             assert (await session.run("kept")).value == 1
             assert (await box.run(PLACE + "[0]")).value != place[0]
             ended = await session.run("import os\nos._exit(231)")
             assert ended.exit_code == 231 and not session.alive
-        assert lane.child.buried
+        await until(lambda: lane.child.buried)
         assert lane not in lanes_of(box)._all
     assert [request.get("lane", False) for request in begun] == [True, True]
 
