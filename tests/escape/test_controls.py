@@ -76,7 +76,15 @@ def test_the_page_on_security_says_how_many_are_proven() -> None:
         assert f"| {group.name} | {len(group.attempts)} | {number_proven(group.name)} |" in page
     by_word = Counter(attempt.proven_by for attempt in ATTEMPTS)
     said = re.sub(r"\s+", " ", page)
-    assert f"For {number_proven('')} of {len(ATTEMPTS)} attempts it is so" in said
+    proven, attempts = number_proven(""), len(ATTEMPTS)
+    assert f"For {proven} of {attempts} attempts it is so" in said
+    assert (
+        f"makes {attempts} attempts to break out on your machine, as root or as an ordinary user. {proven} of" in said
+    )
+    assert f"({attempts} attempts, also in forked sessions; {proven} of them" in said
+    assert f"The other {attempts - proven} attempts" in said
+    readme = re.sub(r"\s+", " ", (Path(__file__).parents[2] / "README.md").read_text())
+    assert f"makes {attempts} attempts to break out, of which {proven} are shown" in readme
     assert f"For {by_word['filter answers as done']}, most of them system calls" in said
     assert f"For {by_word['breaches forgiven']} of the channel's" in said
 

@@ -386,7 +386,7 @@ class LinuxSandbox(LocalSandbox):
             self._lanes.note_company(list(self._guests))
 
     def _goes_in_lane(self, start: GuestStart) -> bool:
-        # What a copy of a session needs, and packages, must be there when pid 1 takes its first run.
+        # Pid 1 takes packages, and what copies of a session need, with its first run only.
         return not start.forkable and start.packages is None and self._lanes is not None
 
     async def _guest_in_checked_lane(self, stock: Stock, start: GuestStart) -> LaneGuest | None:
