@@ -35,7 +35,6 @@ from .hierarchies import support
 from .input_folder import InputFolder
 from .interpreter import Base, base_of
 from .lanes import LaneGuest, Lanes
-from .next_workspace import NextWorkspaces
 from .pool import MOST_READY, Pool
 from .stock import Stock, inodes_for, packages_mount, points_of, policy_mount, shared_mounts
 from .stored import StoredWorkspace, part_overlays
@@ -43,6 +42,7 @@ from .traits import linux_traits
 
 if TYPE_CHECKING:
     from .network import Network
+    from .next_workspace import NextWorkspaces
     from .nursery import Nursery
 
 # Installers retry with pauses. One retry is enough to report the reason, and too short to end in a timeout.
@@ -188,6 +188,8 @@ class LinuxSandbox(LocalSandbox):
             waits = self._is_of_one_call and not self._mounts and self._network is None
             self._lanes = Lanes(self._debt, stored.points, have_company=meet, waits=waits)
             if waits:
+                from .next_workspace import NextWorkspaces  # for `map` alone
+
                 size = self._workspace_size()[0]
                 self._next = NextWorkspaces(stock, self._lanes, size, stored.host_id, self._change_workspace)
             stock.lanes.add(self._lanes)
