@@ -13,7 +13,7 @@ from .indentation import parse
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Coroutine, Dict, List, Optional, Set, Tuple
 
 _AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 _CO_COROUTINE = 0x80  # the value of `inspect.CO_COROUTINE`; importing `inspect` takes long
@@ -45,6 +45,28 @@ def set_out(message: Dict[str, Any], done: Dict[str, Any]) -> bool:
         return False
     sys.path.insert(0, message["cwd"])
     return True
+
+
+class FileNames:
+    """The file names of a session's programs, each its own: functions' source lines are looked up by them."""
+
+    def __init__(self) -> None:
+        self._used: Set[str] = set()
+        self._last: Dict[str, int] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._used
+
+    def unused(self, name: str) -> str:
+        """Return `name`, with a number if it has been used. The number is sought from the last one that it got."""
+        stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
+        number, unique = self._last.get(name, 1), name
+        while unique in self._used:
+            number += 1
+            unique = "%s-%d%s%s" % (stem, number, dot, suffix)
+        self._last[name] = number
+        self._used.add(unique)
+        return unique
 
 
 class Compiled:

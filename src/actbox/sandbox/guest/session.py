@@ -22,7 +22,7 @@ from .event_loop import SessionLoop
 from .finish import flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
 from .fork import OpenFiles, fork_sibling, may_have_buffers, refuse_threads
 from .interrupts import Interrupts
-from .program import Compiled, compile_program, new_main, run_in, set_out
+from .program import Compiled, FileNames, compile_program, new_main, run_in, set_out
 from .randomness import reseed
 from .session_packages import SessionPackages, with_pip_called
 from .spare_descriptors import SpareDescriptors
@@ -33,7 +33,7 @@ from .wire import EXIT_CHANNEL_LOST
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, NoReturn, Optional, Set
+    from typing import Any, Callable, Dict, List, NoReturn, Optional
 
     from .finish import Reference
 
@@ -68,7 +68,7 @@ class Session:
         self._loop = SessionLoop(self._interrupts)
         self._interrupts.elsewhere = self._loop.interrupt
         self._spare = SpareDescriptors()
-        self._file_names: Set[str] = set()
+        self._file_names = FileNames()
         self._bound: Dict[str, Any] = {}
         self._held = False
         self._is_copy = False
@@ -175,7 +175,7 @@ class Session:
     def _run(self, message: Dict[str, Any]) -> Dict[str, Any]:
         started = time.process_time()
         done: Dict[str, Any] = {"t": "done", "run": message["run"], "exit": 0}
-        name = self._file_name(message["name"])
+        name = self._file_names.unused(message["name"])
         sys.argv = [name]
         try:
             compiled: Optional[Compiled] = self._compile(message["code"], name)
@@ -209,16 +209,6 @@ class Session:
                 if not changed:
                     raise
                 shown, source = shown or source, changed
-
-    def _file_name(self, name: str) -> str:
-        """Return a file name that no program of the session has had; functions' source lines are looked up by it."""
-        stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
-        number, unique = 1, name
-        while unique in self._file_names:
-            number += 1
-            unique = "%s-%d%s%s" % (stem, number, dot, suffix)
-        self._file_names.add(unique)
-        return unique
 
     def _bind(self, message: Dict[str, Any], compiled: Compiled, program_name: str) -> None:
         """Bind a program's tools and inputs, and unbind tools of earlier programs that it was not given."""

@@ -21,7 +21,7 @@ from .error_hints import describe_exception
 from .finish import flush_all, flush_output, note_exit, send_result, wait_for_threads
 from .inbox import Inbox, InboxLoop
 from .missing import name_what_is_missing
-from .program import Compiled, compile_program, import_from, new_main, run_in, set_out
+from .program import Compiled, FileNames, compile_program, import_from, new_main, run_in, set_out
 from .randomness import reseed
 from .tools import bind_tools, bind_types
 from .traces import keep_guest_out_of_warnings, leave_out
@@ -29,7 +29,7 @@ from .value import describe_value
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Awaitable, Callable, Coroutine, Dict, Iterator, Optional, Set, Union
+    from typing import Any, Awaitable, Callable, Coroutine, Dict, Iterator, Optional, Union
 
 _MOST_ANSWER_BYTES = 64 * 2**20
 # The built-in exceptions that the host names for a failed HTTP request.
@@ -79,7 +79,8 @@ class _Guest:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self._main = new_main({})
-        self._file_names: Set[str] = set()
+        self._file_names = FileNames()
+        self._has_run = False
         self._bound: Dict[str, Any] = {}
         self._loop: Optional[InboxLoop] = None
         _own_streams()
@@ -127,12 +128,13 @@ class _Guest:
         done: Dict[str, Any] = {"t": "done", "run": 0, "exit": 0}
         self._inbox.max_bytes = order["message_bytes"]
         os.environ.update(order["variables"])
-        if not self._file_names:
+        if not self._has_run:
             sys.path.insert(0, order["workspace"])
             import_from(order["variables"])
             os.chdir(order["workspace"])
             display.begin(os.path.join(order["workspace"], "output"))
-        name = self._file_name(order["name"])
+            self._has_run = True
+        name = self._file_names.unused(order["name"])
         sys.argv = [name]
         try:
             compiled = compile_program(order["code"], name)
@@ -145,16 +147,6 @@ class _Guest:
             self._execute(compiled, name, order, done)
         display.finish(done)
         return done
-
-    def _file_name(self, name: str) -> str:
-        """Return a file name that no program of the session has had; functions' source lines are looked up by it."""
-        stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
-        number, unique = 1, name
-        while unique in self._file_names:
-            number += 1
-            unique = "%s-%d%s%s" % (stem, number, dot, suffix)
-        self._file_names.add(unique)
-        return unique
 
     def _bind(self, order: Dict[str, Any], compiled: Compiled, program_name: str) -> None:
         """Bind a program's tools and inputs, and unbind tools of earlier programs that it was not given."""

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from actbox.core.after_fork import Owner
@@ -166,7 +166,7 @@ class Evaluating:
         if _NAMES_TOOL_ERROR.search(program.code):
             interpreter.feed(TOOL_ERROR, {}, self._evaluation.say, None, checked=False)
             self._names[len(self._names)] = NO_PROGRAM
-        self._names[len(self._names)] = _unique(program.name, self._names.values())
+        self._names[len(self._names)] = _unique(program.name, set(self._names.values()))
         step = interpreter.feed(
             program.code or "\n",
             for_interpreter(program.inputs),
@@ -323,7 +323,7 @@ class Evaluating:
         return self._evaluation.program.code.encode("utf-8", "replace")[: called.offset].count(b"\n") + 1
 
 
-def _unique(name: str, used: Collection[str]) -> str:
+def _unique(name: str, used: set[str]) -> str:
     """Return a program's name made unique in its session, such as `program-2.py`."""
     stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
     number, unique = 2, name

@@ -26,6 +26,7 @@ async function serveSession(channel, evaluator) {
 
 class LiveSession {
   #names = new Set();
+  #numbers = new Map();
   #bound = {};
   #interrupts = 0;
   #end = () => {};
@@ -74,12 +75,13 @@ class LiveSession {
     if (this.running && this.#interrupts > this.earlier) this.#end({ exit: 1, error: INTERRUPTED });
   }
 
-  // Return a name that no program of the session has had.
+  // Return a name that no program of the session has had; its number is sought from the last one that it got.
   #fileName(name) {
     const dot = name.lastIndexOf(".");
     const [stem, suffix] = dot > 0 ? [name.slice(0, dot), name.slice(dot)] : [name, ""];
-    let unique = name;
-    for (let number = 2; this.#names.has(unique); number++) unique = `${stem}-${number}${suffix}`;
+    let [number, unique] = [this.#numbers.get(name) ?? 1, name];
+    while (this.#names.has(unique)) unique = `${stem}-${++number}${suffix}`;
+    this.#numbers.set(name, number);
     this.#names.add(unique);
     return unique;
   }
