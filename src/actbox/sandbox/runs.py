@@ -303,10 +303,7 @@ class Run:
         self._timers.append(self._loop.call_later(seconds, self._listen))
 
     def _listen(self) -> None:
-        """Read output as it arrives from now on, and set the timers of a longer run.
-
-        A shorter run has its output read once, at its end.
-        """
+        """Set the timers of a longer run, and read its output as it arrives: a shorter run's is read at its end."""
         self._clock.set_timer()
         if self._prepare_next is not None:
             self._timers.append(self._loop.call_later(_PREPARE_SECONDS - SHORT_SECONDS, self._prepare_next))
@@ -324,13 +321,14 @@ class Run:
         else:
             self._finish(ending)
 
-    def _finish(self, ending: Ending) -> None:
-        """Record the guest's end, read the rest of its output, and mark the run as over."""
+    def _finish(self, ending: Ending, *, has_read: bool = False) -> None:
+        """Record the guest's end, read the rest of its output unless that was just done, and mark the run as over."""
         if self._ending is not None:
             return
         self._ending = ending
         try:
-            self._read_output()
+            if not has_read:
+                self._read_output()
         finally:
             for stream in self._streams:
                 if stream.open:
@@ -485,7 +483,7 @@ class Run:
         alone = self._stop is None and done.alone
         reached = self._guest.limit_reached() if alone and done.error is not None else ""
         if alone and self._guest.dismiss(done.cpu_ms):
-            self._finish(Ending(limit=reached))
+            self._finish(Ending(limit=reached), has_read=True)
         else:
             self._timers.append(self._loop.call_later(self._guest.grace_seconds, self._guest.kill))
 

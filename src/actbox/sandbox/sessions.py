@@ -561,9 +561,10 @@ class _SessionRun(Run):
         """Record the program's end; the guest then waits for the next program."""
         if self._stop is not None and done.error is not None:
             self._interrupted_at = done.error.line
-        for stream in self._streams:
-            if stream.open:
-                self._read(stream)  # the last output of an interrupted program; one read takes all that a pipe holds
+        if self._stop is not None:
+            for stream in self._streams:
+                if stream.open:
+                    self._read(stream)  # the last output of a stopped program; one read takes all that a pipe holds
         if self._guest.stopped is not None or (self._stop is not None and self._stop.kind is ErrorKind.SANDBOX):
             return  # the guest is being killed: it may have reported just before that, and its state is lost
         self._live.run = None

@@ -129,6 +129,7 @@ class Session:
         Raises `CannotFork`.
         """
         refuse_threads()
+        self._spare.release()
         self._loop.check_copyable()
         if self._is_copy:
             gc.collect()  # of its own objects alone: a copy of this copy would keep its garbage for ever

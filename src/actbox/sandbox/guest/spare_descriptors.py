@@ -19,14 +19,20 @@ _SHARE = 8
 
 
 class SpareDescriptors:
-    """A context manager that holds descriptors open during its block. They count as the program's."""
+    """A context manager that holds descriptors open during its block, for what comes after it.
+
+    They count as the program's. They are closed after a block that failed, or that may have left few others; else they
+    stay for the next block, or until `release`.
+    """
 
     def __init__(self) -> None:
         self._held: List[int] = []
         self._file = os.stat(os.devnull)
 
     def __enter__(self) -> None:
-        self._release()  # the last block may have been interrupted at its very end
+        if len(self._held) == _COUNT:
+            return
+        self.release()  # its end may have been interrupted
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         count = _COUNT if limit == resource.RLIM_INFINITY else min(_COUNT, limit // _SHARE)
         try:
@@ -37,10 +43,22 @@ class SpareDescriptors:
         except OSError:
             pass  # an earlier program of a session has left too few
 
-    def __exit__(self, *exc_info: Any) -> None:
-        self._release()
+    def __exit__(self, kind: Any, *exc_info: Any) -> None:
+        if kind is not None or not self._are_not_needed():
+            self.release()
 
-    def _release(self) -> None:
+    def _are_not_needed(self) -> bool:
+        """Return whether these are still held, and the lowest free number lies in the lower half of those allowed."""
+        try:
+            lowest = os.dup(self._held[-1])
+            os.close(lowest)
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            return lowest <= limit // 2 and os.path.samestat(os.fstat(self._held[-1]), self._file)
+        except (OSError, IndexError):
+            return False
+
+    def release(self) -> None:
+        """Close them."""
         while self._held:
             descriptor = self._held.pop()
             try:
