@@ -34,17 +34,14 @@ _SUFFIXES = {
 _OF_PNG = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")
 _STAND_INS = ("IPython", "IPython.display", "IPython.core", "IPython.core.display")
 
-_folder = ""
 _last: Forms = {}
 
 
-def begin(folder: str, in_kernel: bool = False) -> None:
-    """Set `folder` for displayed pictures, also those of `PIL.Image.show()`, and replace IPython's `display`.
+def catch_pictures(in_kernel: bool = False) -> None:
+    """Make `PIL.Image.show()` save into the output directory, and replace IPython's `display`.
 
     `in_kernel` leaves IPython unchanged: its kernel forwards displayed objects itself.
     """
-    global _folder
-    _folder = folder
     after_import("PIL.Image", lambda module: setattr(module.Image, "show", _show_image))
     if in_kernel:
         return
@@ -92,7 +89,7 @@ def _save(forms: Forms) -> None:
         if form:
             other = ".json" if media_type.endswith("json") else ".txt" if isinstance(form, str) else ".bin"
             content = form.encode("utf-8", "backslashreplace") if isinstance(form, str) else form
-            save_new(_folder, "display", _SUFFIXES.get(media_type, other), content)
+            save_new("display", _SUFFIXES.get(media_type, other), content)
             return
 
 
@@ -102,7 +99,7 @@ def _show_image(image: Any, title: Optional[str] = None) -> None:
 
     buffer = io.BytesIO()
     (image if image.mode in _OF_PNG else image.convert("RGB")).save(buffer, "PNG")
-    save_new(_folder, "image", ".png", buffer.getvalue())
+    save_new("image", ".png", buffer.getvalue())
 
 
 class _StandIns:

@@ -14,6 +14,7 @@ import weakref
 from . import wire
 from .channel import ChannelClosed, HostChannel
 from .error_hints import cut
+from .figures import save_open_figures
 from .program import exit_code_of
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -37,10 +38,10 @@ def note_exit(done: Dict[str, Any], stop: SystemExit) -> None:
         done["error"] = {"kind": "EXIT", "type": "SystemExit", "message": text or said}
 
 
-def save_anyway(save_figures: Callable[[], None]) -> None:
+def save_anyway() -> None:
     """Save the figures of a program that has failed; an error in saving is only printed."""
     try:
-        save_figures()
+        save_open_figures()
     except Exception as error:
         print("a figure that was open could not be saved: %s" % error, file=sys.stderr)
 

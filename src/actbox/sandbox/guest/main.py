@@ -20,7 +20,7 @@ from .blocked import refuse_blocked
 from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
 from .error_hints import describe_exception
-from .figures import catch_figures
+from .figures import catch_figures, save_into, save_open_figures
 from .finish import flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
 from .imports import fork_by_default
 from .limits import apply_limits, data_bytes
@@ -29,7 +29,7 @@ from .randomness import reseed
 from .rehearsal import rehearse
 from .session import serve_session
 from .signals import reset_handlers, unblock_signals
-from .spare_descriptors import SpareDescriptors
+from .spare_descriptors import spare
 from .spawned import let_children_import, note_tools
 from .tools import bind_tools, bind_types
 from .traces import keep_guest_out_of_warnings
@@ -64,7 +64,7 @@ def main(
     reseed()
     os.register_at_fork(after_in_child=channel.leave_to_parent)
     if not channel.is_written_to(SOON_MS):
-        rehearse()
+        rehearse(channel)
     gc.freeze()
     used_bytes = data_bytes()
     try:
@@ -90,6 +90,8 @@ def prepare() -> None:
     fork_by_default()
     let_children_import()
     keep_guest_out_of_warnings()
+    catch_figures()
+    display.catch_pictures()
 
 
 def wire_limit_until_told() -> int:
@@ -126,15 +128,14 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
     sys.path.insert(0, folder)
     import_from(message["variables"])
     refuse_blocked(message)
-    save_figures = catch_figures(os.path.join(folder, "output"))
-    display.begin(os.path.join(folder, "output"))
+    save_into(os.path.join(folder, "output"))
     owner = os.getpid()
     if message["t"] == "session":
         wait()
         if failure := _enter(folder, message["name"]):
             send_result(channel, failure)
             os._exit(failure["exit"])
-        serve_session(channel, save_figures, message.get("packages", ""))
+        serve_session(channel, message.get("packages", ""))
 
     done: Dict[str, Any] = {"t": "done", "exit": 0}
     names: Dict[str, Any] = {}
@@ -154,7 +155,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
         compiled = None
         done.update(failure)
     if compiled is not None and set_out(message, done):
-        _run(compiled, message, names, done, save_figures, owner)
+        _run(compiled, message, names, done, owner)
     flush_all()
     if os.getpid() != owner:
         os._exit(done["exit"])
@@ -179,20 +180,19 @@ def _run(
     message: Dict[str, Any],
     names: Dict[str, Any],
     done: Dict[str, Any],
-    save_figures: Any,
     owner: int,
 ) -> None:
     main_module = new_main(names)
     try:
-        with SpareDescriptors():
+        with spare:
             has_value, value = run_in(main_module, compiled)
-        save_figures()
+        save_open_figures()
         if has_value and value is not None and os.getpid() == owner:
             done.update(describe_value(value, message["message_bytes"] // 4))
         value = None
     except SystemExit as stop:
         note_exit(done, stop)
-        save_anyway(save_figures)
+        save_anyway()
     except BaseException as error:
         if os.getpid() != owner:  # a child that the program forked ends as a script would
             sys.stderr.write(describe_exception(error, message["name"])["traceback"])
@@ -200,7 +200,7 @@ def _run(
             if issubclass(type(error), MemoryError):
                 main_module.__dict__.clear()  # reporting the error needs memory too
             done["error"] = describe_exception(error, message["name"], [spec["alias"] for spec in message["tools"]])
-            save_anyway(save_figures)
+            save_anyway()
         done["exit"] = 1
     if os.getpid() == owner:
         display.finish(done)

@@ -19,13 +19,14 @@ from . import display
 from .channel import ChannelClosed, HostChannel
 from .error_hints import describe_exception
 from .event_loop import SessionLoop
+from .figures import save_open_figures
 from .finish import flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
 from .fork import OpenFiles, fork_sibling, may_have_buffers, refuse_threads
 from .interrupts import Interrupts
 from .program import Compiled, FileNames, compile_program, new_main, run_in, set_out
 from .randomness import reseed
 from .session_packages import SessionPackages, with_pip_called
-from .spare_descriptors import SpareDescriptors
+from .spare_descriptors import spare
 from .spawned import note_tools
 from .tools import bind_tools, bind_types
 from .value import describe_value
@@ -33,12 +34,12 @@ from .wire import EXIT_CHANNEL_LOST
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, NoReturn, Optional
+    from typing import Any, Dict, List, NoReturn, Optional
 
     from .finish import Reference
 
 
-def serve_session(channel: HostChannel, save_figures: Callable[[], None], packages: str = "") -> NoReturn:
+def serve_session(channel: HostChannel, packages: str = "") -> NoReturn:
     """Run the programs that the host sends, until it closes the channel, and end the process.
 
     `packages` is the directory with the `pip` of a session that may get packages while it lives.
@@ -46,7 +47,7 @@ def serve_session(channel: HostChannel, save_figures: Callable[[], None], packag
     # Now, and not when a program needs it: an interrupted import can leave a package broken for good.
     import asyncio  # noqa: F401
 
-    session = Session(channel, save_figures, packages)
+    session = Session(channel, packages)
     done: Optional[Dict[str, Any]] = {"t": "done", "exit": 0}
     while done is not None:
         channel.end_calls()
@@ -59,15 +60,13 @@ def serve_session(channel: HostChannel, save_figures: Callable[[], None], packag
 class Session:
     """The programs of a session: their shared state, and how each is run and reported."""
 
-    def __init__(self, channel: HostChannel, save_figures: Callable[[], None], packages: str = "") -> None:
+    def __init__(self, channel: HostChannel, packages: str = "") -> None:
         self._channel = channel
-        self._save_figures = save_figures
         self._owner = os.getpid()
         self._main = new_main({})
         self._interrupts = channel.interrupts = Interrupts()
         self._loop = SessionLoop(self._interrupts)
         self._interrupts.elsewhere = self._loop.interrupt
-        self._spare = SpareDescriptors()
         self._file_names = FileNames()
         self._bound: Dict[str, Any] = {}
         self._held = False
@@ -129,7 +128,7 @@ class Session:
         Raises `CannotFork`.
         """
         refuse_threads()
-        self._spare.release()
+        spare.release()
         self._loop.check_copyable()
         if self._is_copy:
             gc.collect()  # of its own objects alone: a copy of this copy would keep its garbage for ever
@@ -227,10 +226,10 @@ class Session:
     def _execute(self, compiled: Compiled, name: str, message: Dict[str, Any], done: Dict[str, Any]) -> None:
         try:
             try:
-                with self._spare:
+                with spare:
                     self._interrupts.allow(message["interrupts"])
                     has_value, value = run_in(self._main, compiled, self._loop.run)
-                self._save_figures()
+                save_open_figures()
                 if has_value and value is not None and os.getpid() == self._owner:
                     done.update(describe_value(value, self._channel.max_bytes // 4))
                 value = None
@@ -239,12 +238,12 @@ class Session:
         except SystemExit as stop:
             self._interrupts.forbid()
             note_exit(done, stop)
-            save_anyway(self._save_figures)
+            save_anyway()
         except BaseException as error:
             self._interrupts.forbid()  # also if an interrupt came right before `forbid` above
             if os.getpid() != self._owner:
                 sys.stderr.write(describe_exception(error, name)["traceback"])
             else:
                 done["error"] = describe_exception(error, name, [spec["alias"] for spec in message["tools"]])
-                save_anyway(self._save_figures)
+                save_anyway()
             done["exit"] = 1

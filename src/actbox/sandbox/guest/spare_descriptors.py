@@ -10,7 +10,7 @@ import resource
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, List
+    from typing import Any, List, Optional
 
 # An import has two open at once; a session that is forked gets four, and opens a pipe.
 _COUNT = 8
@@ -27,17 +27,18 @@ class SpareDescriptors:
 
     def __init__(self) -> None:
         self._held: List[int] = []
-        self._file = os.stat(os.devnull)
+        self._file: Optional[os.stat_result] = None
+        """The file that they are of."""
 
     def __enter__(self) -> None:
-        if len(self._held) == _COUNT:
-            return
-        self.release()  # its end may have been interrupted
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         count = _COUNT if limit == resource.RLIM_INFINITY else min(_COUNT, limit // _SHARE)
+        if len(self._held) == count:
+            return
+        self.release()  # of another number, or its end was interrupted
         try:
-            if count:
-                self._held.append(os.open(os.devnull, os.O_RDONLY))
+            self._held.append(os.open(os.devnull, os.O_RDONLY))
+            self._file = os.fstat(self._held[0])
             while len(self._held) < count:
                 self._held.append(os.dup(self._held[0]))
         except OSError:
@@ -53,7 +54,7 @@ class SpareDescriptors:
             lowest = os.dup(self._held[-1])
             os.close(lowest)
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            return lowest <= limit // 2 and os.path.samestat(os.fstat(self._held[-1]), self._file)
+            return lowest <= limit // 2 and self._is_ours(self._held[-1])
         except (OSError, IndexError):
             return False
 
@@ -62,8 +63,15 @@ class SpareDescriptors:
         while self._held:
             descriptor = self._held.pop()
             try:
-                # A program may have closed it, and its number may be another file's now.
-                if os.path.samestat(os.fstat(descriptor), self._file):
+                if self._is_ours(descriptor):
                     os.close(descriptor)
             except OSError:
                 pass  # the program has closed it
+
+    def _is_ours(self, descriptor: int) -> bool:
+        """Return false if a program has closed a descriptor, and its number is another file's now."""
+        return self._file is not None and os.path.samestat(os.fstat(descriptor), self._file)
+
+
+spare = SpareDescriptors()
+"""Those of this process."""

@@ -18,6 +18,7 @@ import _eryx  # type: ignore[import-not-found]
 
 from . import display, file_server
 from .error_hints import describe_exception
+from .figures import save_into
 from .finish import flush_all, flush_output, note_exit, send_result, wait_for_threads
 from .inbox import Inbox, InboxLoop
 from .missing import name_what_is_missing
@@ -132,7 +133,8 @@ class _Guest:
             sys.path.insert(0, order["workspace"])
             import_from(order["variables"])
             os.chdir(order["workspace"])
-            display.begin(os.path.join(order["workspace"], "output"))
+            save_into(os.path.join(order["workspace"], "output"))
+            display.catch_pictures()
             self._has_run = True
         name = self._file_names.unused(order["name"])
         sys.argv = [name]

@@ -19,7 +19,7 @@ import time
 
 from .. import display
 from ..channel import HostChannel
-from ..figures import catch_figures
+from ..figures import catch_figures, save_into
 from ..finish import send_result
 from ..main import own_streams
 from ..program import import_from
@@ -60,8 +60,10 @@ class _Kernel:
         import_from(request["variables"])
         keep_guest_out_of_warnings()
         let_children_import()
-        display.begin(os.path.join(workspace, "output"), in_kernel=True)
-        self._session = Session(self._channel, catch_figures(os.path.join(workspace, "output")))
+        save_into(os.path.join(workspace, "output"))
+        catch_figures()
+        display.catch_pictures(in_kernel=True)
+        self._session = Session(self._channel)
         self._streams: Dict[str, Any] = {}
 
     @property

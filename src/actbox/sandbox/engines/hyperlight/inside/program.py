@@ -15,8 +15,9 @@ from types import ModuleType
 from typing import Any, NoReturn, cast
 
 from ....guest import display, error_hints
+from ....guest.figures import save_into
 from ....guest.indentation import parse
-from ....guest.program import Compiled, compile_program, exit_code_of, new_main, run_in
+from ....guest.program import Compiled, FileNames, compile_program, exit_code_of, new_main, run_in
 from ....guest.tools import bind_tools, bind_types
 from ....guest.value import describe_value
 from ....guest.wire import ENVELOPE_BYTES, MessageTooLong
@@ -39,9 +40,10 @@ class Interpreter:
         self._channel = channel
         self._main: ModuleType | None = None
         self._bound: dict[str, Any] = {}
-        self._file_names: set[str] = set()
+        self._file_names = FileNames()
         self._take_the_place_of_what_would_end_the_machine()
-        display.begin("/workspace/output")
+        save_into("/workspace/output")
+        display.catch_pictures()
 
     def run(self, given: str) -> None:
         """Run the program in the host's message, and send its result."""
@@ -51,7 +53,7 @@ class Interpreter:
         done: dict[str, Any] = {"t": "done", "exit": 0}
         random.seed(int("".join(map(str, message["seed"]))))  # all machines start from the same snapshot
         os.environ.update(message["variables"])
-        name = self._file_name(message["name"])
+        name = self._file_names.unused(message["name"])
         sys.argv = [name]
         try:
             compiled: Compiled | None = compile_program(message["code"], name)
@@ -119,16 +121,6 @@ class Interpreter:
                     holder[part] = error_hints.cut(holder[part], _SHORT_TEXT)
             self._channel.max_bytes += ENVELOPE_BYTES
             self._channel.ask(done)
-
-    def _file_name(self, name: str) -> str:
-        """Return a file name that is new in the session: tracebacks look up source lines by it."""
-        stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
-        number, unique = 1, name
-        while unique in self._file_names:
-            number += 1
-            unique = "%s-%d%s%s" % (stem, number, dot, suffix)
-        self._file_names.add(unique)
-        return unique
 
     def _flush(self) -> None:
         try:
