@@ -129,9 +129,9 @@ class Lane:
         self._control.say({"ended": ended, "used_ms": self._used_ms()})
         return True
 
-    def clear(self) -> None:
-        """End everything but this process. The guest itself has been reaped."""
-        self._was_alone = _is_alone()
+    def clear(self, has_left: bool) -> None:
+        """End everything but this process. The guest itself has been reaped, and had company if it `has_left` any."""
+        self._was_alone = _is_alone() and not has_left
         self._alone_at = time.monotonic()
 
     def begin(self, request: Dict[str, Any], _: List[int]) -> None:

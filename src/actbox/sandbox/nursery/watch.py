@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         def goes_on_after(self, ended: dict[str, Any]) -> bool:
             """Return whether the host knows, or is told now, of a guest's end, and may have the sandbox go on."""
 
-        def clear(self) -> None:
+        def clear(self, has_left: bool) -> None:
             """End everything but this process."""
 
         def begin(self, request: dict[str, Any], _: list[int]) -> None:
@@ -481,13 +481,18 @@ class OneGuest:
         os._exit(0)
 
     def _make_way(self) -> None:
+        has_left = False
         if self._pid:  # it is just ending, or has lied
-            os.kill(self._pid, signal.SIGKILL)
+            has_left = len(self._watcher.pids()) > 1
+            # Also what it has left, since its own end may take long: as long as the kernel writes its files out or takes
+            # its memory back. No bound is needed then, as nothing of the program runs any more, and the end of this
+            # process would wait for the same; if another run comes, the host does not wait for it.
+            _signal_all(signal.SIGKILL)
             self._watcher.count_ended([os.wait4(self._pid, 0)])
         self._pid = 0
         if self.lane is None:
             os._exit(0)
-        self.lane.clear()
+        self.lane.clear(has_left)
 
 
 def watch(
