@@ -48,6 +48,7 @@ from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
 from .languages import cannot_fork, in_language
 from .requests import (
+    Request,
     check_given,
     command_message,
     command_variables,
@@ -58,7 +59,7 @@ from .requests import (
 )
 from .run_end import Stop
 from .run_slots import Slots, slots
-from .runs import Request, Run, failed_result, reason_of
+from .runs import Run, failed_result, reason_of
 from .siblings import AloneInSiblings, Siblings
 from .storage import Output, Storage
 from .taint import LabelRefused, Taint

@@ -15,27 +15,22 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from encodings.utf_8 import IncrementalDecoder
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from actbox.core import after_fork
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.labels import PUBLIC, Label
-from actbox.core.lazy_dataclass import dataclass
-from actbox.core.limits import Limits
-from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult, Usage
-from actbox.tools import Toolset
 
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done
-from .dependencies import NOTHING, Provided
 from .guest import wire
 from .guest_process import GuestProcess
 from .nursery.passing import send_with
 from .output_stream import MOST_PARTS, MOST_READ_BYTES, Stream
-from .requests import WallTime
+from .requests import Request
 from .run_end import (
     Ending,
     Stop,
@@ -49,7 +44,7 @@ from .run_end import (
     verdict,
 )
 from .run_slots import slots
-from .taint import LabelRefused, Taint
+from .taint import LabelRefused
 from .wall_clock import WallClock
 
 _USUAL_PIPE_BYTES = 64 * 1024
@@ -72,28 +67,6 @@ _WITHOUT_LABEL = "do without that data here, or without the mount that is writte
 _HANDS_OFF = "do not touch descriptors other than those that the program opened itself"
 
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
-NO_TOOLS: Final = Toolset.of(None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A checked request for one run, with everything that the host needs to know about it."""
-
-    engine: str
-    limits: Limits
-    wall: WallTime
-    frame: bytes
-    """The message that tells the guest what to run."""
-    toolset: Toolset = NO_TOOLS
-    program: Program | None = None
-    """`None` for a command, which replaces the guest and so sends nothing more on the channel."""
-    stdin: bytes = b""
-    warnings: tuple[str, ...] = ()
-    """Warnings about the sandbox, to be added to the result."""
-    packages: Provided = NOTHING
-    """The packages that the program asked for, in use until the run has ended."""
-    taint: Taint | None = None
-    """The label of the workspace; `None` on an engine whose programs carry no labels."""
 
 
 class Run:

@@ -43,10 +43,10 @@ from .guest import wire
 from .guest_process import GuestProcess
 from .languages import cannot_fork
 from .output_stream import Stream
-from .requests import WallTime, encode_program, wall_time
+from .requests import Request, WallTime, encode_program, wall_time
 from .run_end import STATE_LOST, Ending, Stop, verdict
 from .run_slots import slots
-from .runs import Collector, Request, Run, ending_of, failed_result, reason_of
+from .runs import Collector, Run, ending_of, failed_result, reason_of
 from .session_packages import InstallRequests, RunPackages, SessionPackages, is_install_request
 from .storage import Output, Storage
 from .taint import LabelRefused, Taint
