@@ -469,6 +469,7 @@ class Run:
         elif error is not None:
             self._end(Stop(ErrorKind.PROTOCOL, f"the guest broke the rules of the channel: {error}", hint=_HANDS_OFF))
         elif self._done is None and self._request.program is not None:
+            self._guest.lost_channel()
             # The process may just be ending, in which case its descriptors close first.
             self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._end_deaf_guest))
 

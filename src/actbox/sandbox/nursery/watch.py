@@ -453,18 +453,25 @@ class OneGuest:
         """Set with the first run if the sandbox may go on after it."""
         self._ended: dict[str, Any] = {}
         """The end of the guest, if the host has been told of it, or the guest said so."""
+        self._is_unheard = False
+        """True once the host has said that it heard no result, so that the guest's exit code must not be believed."""
 
     def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Interrupt or kill the guest, or end all that is left of it, or make the next one, as the host asks."""
+        """Interrupt or kill the guest, or end all that is left of it, or make the next one, as the host asks.
+
+        With `unheard` the host asks for nothing but the guest's end, now or as soon as it is known.
+        """
         if op == "clear":
             self._make_way()
         elif op == "next":
             if self.lane is None:
                 os._exit(0)
             self._pid = self.lane.next_guest(request["anew"], descriptors)
+        elif op == "unheard" and self._pid:
+            self._is_unheard = True
         elif self._pid:
             os.kill(self._pid, {"interrupt": signal.SIGINT, "end": signal.SIGKILL}[op])
-        elif op == "end":  # the host heard nothing of what the guest said to have told it
+        elif op != "interrupt":  # the host heard nothing of what the guest said to have told it
             self._say_end(self._ended)
 
     def reaped(self, pid: int, status: int, usage: resource.struct_rusage, limit: str) -> None:
@@ -472,7 +479,7 @@ class OneGuest:
         if pid != self._pid:
             return
         ended = describe_end(status, usage, limit)
-        if self.lane is None or limit or not self.lane.goes_on_after(ended):
+        if self.lane is None or limit or self._is_unheard or not self.lane.goes_on_after(ended):
             self._say_end(ended)
         self._pid, self._ended = 0, ended
 
@@ -484,9 +491,9 @@ class OneGuest:
         has_left = False
         if self._pid:  # it is just ending, or has lied
             has_left = len(self._watcher.pids()) > 1
-            # Also what it has left, since its own end may take long: as long as the kernel writes its files out or takes
-            # its memory back. No bound is needed then, as nothing of the program runs any more, and the end of this
-            # process would wait for the same; if another run comes, the host does not wait for it.
+            # Also what it has left, since its own end may take long: as the kernel writes its files or takes its memory
+            # back. That needs no bound: nothing of the program runs any more, the end of this process would wait for
+            # the same, and for another run the host does not wait for either.
             _signal_all(signal.SIGKILL)
             self._watcher.count_ended([os.wait4(self._pid, 0)])
         self._pid = 0
