@@ -78,6 +78,8 @@ _TICK = os.sysconf("SC_CLK_TCK")
 # control group tells by every wake-up.
 _IDLE_SECONDS_USED = 0.5 / _TICK
 _SIGNALS_BYTES = 128 * 64  # of 64 signals
+# Many processes may fork orphans as fast as pid 1 reaps them; it looks and listens between so many.
+MOST_REAPED = 256
 
 
 class _Process:
@@ -513,14 +515,16 @@ def watch(
     poll = select.poll()
     poll.register(control.descriptor, select.POLLIN)
     poll.register(signals, select.POLLIN)
-    taken, next_look, is_held = False, 0.0, False
+    taken, next_look, is_held, has_more = False, 0.0, False, False
     while True:
-        events = poll.poll(max(next_look - time.monotonic(), 0) * 1000 if taken else None)
+        events = poll.poll(0 if has_more else max(next_look - time.monotonic(), 0) * 1000 if taken else None)
         ready = [descriptor for descriptor, _ in events]
         ended: Ended = []
         if signals in ready:
             os.read(signals, _SIGNALS_BYTES)
+        if signals in ready or has_more:
             ended = _reap()
+            has_more = len(ended) == MOST_REAPED
             watcher.count_ended(ended)
         is_asked = control.descriptor in ready
         # Also when a process has ended: a guest that was given a program got it after pid 1 was told of it.
@@ -568,10 +572,10 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _reap() -> Ended:
-    """Reap the processes that have ended; return the id, status and use of each."""
+    """Reap the processes that have ended, at most `MOST_REAPED`; return the id, status and use of each."""
     ended: Ended = []
     try:
-        while (one := os.wait4(-1, os.WNOHANG))[0]:
+        while len(ended) < MOST_REAPED and (one := os.wait4(-1, os.WNOHANG))[0]:
             ended.append(one)
     except ChildProcessError:  # there is no process left: the guest of a lane has told the host, which goes on
         pass
