@@ -455,13 +455,13 @@ class OneGuest:
         """Set with the first run if the sandbox may go on after it."""
         self._ended: dict[str, Any] = {}
         """The end of the guest, if the host has been told of it, or the guest said so."""
-        self._is_unheard = False
-        """True once the host has said that it heard no result, so that the guest's exit code must not be believed."""
+        self._lost_channel = False
+        """True once the host has said that the channel ended without a result, whatever the guest's exit code says."""
 
     def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
         """Interrupt or kill the guest, or end all that is left of it, or make the next one, as the host asks.
 
-        With `unheard` the host asks for nothing but the guest's end, now or as soon as it is known.
+        With `lost_channel` the host asks for nothing but the guest's end, now or as soon as it is known.
         """
         if op == "clear":
             self._make_way()
@@ -469,8 +469,8 @@ class OneGuest:
             if self.lane is None:
                 os._exit(0)
             self._pid = self.lane.next_guest(request["anew"], descriptors)
-        elif op == "unheard" and self._pid:
-            self._is_unheard = True
+        elif op == "lost_channel" and self._pid:
+            self._lost_channel = True
         elif self._pid:
             os.kill(self._pid, {"interrupt": signal.SIGINT, "end": signal.SIGKILL}[op])
         elif op != "interrupt":  # the host heard nothing of what the guest said to have told it
@@ -481,7 +481,7 @@ class OneGuest:
         if pid != self._pid:
             return
         ended = describe_end(status, usage, limit)
-        if self.lane is None or limit or self._is_unheard or not self.lane.goes_on_after(ended):
+        if self.lane is None or limit or self._lost_channel or not self.lane.goes_on_after(ended):
             self._say_end(ended)
         self._pid, self._ended = 0, ended
 
@@ -555,7 +555,8 @@ def _tell_ends(ended: Ended, guests: Guests, watcher: Watcher, control: Control,
     """Handle the ends of processes; without a run the sandbox has failed."""
     for pid, status, usage in ended:
         if not taken:
-            control.say({"failure": "its process ended before a program was begun in it"})
+            why = "its process ended before a program was begun in it"
+            control.say({**describe_end(status, usage, ""), "failure": why})
             os._exit(0)
         guests.reaped(pid, status, usage, watcher.passed)
     ended.clear()

@@ -67,7 +67,7 @@ class LaneGuest(ToldGuest):
 
     def lost_channel(self) -> None:
         with contextlib.suppress(SandboxUnavailable):  # then its end is asked for later
-            self._lane.child.tell("unheard")
+            self._lane.child.tell("lost_channel")
 
     def end_first(self) -> None:
         self._lane.child.end_first()
