@@ -1,24 +1,73 @@
-"""Pid 1's reaping: a program that has processes end all the time keeps it from nothing else."""
+"""Reaping by pid 1 and by the keeper of an agent: processes that end all the time keep them from nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import traceback
+from collections.abc import Callable
 from typing import NoReturn
 from unittest import mock
 
+from actbox.sandbox.guest import keeper
 from actbox.sandbox.nursery import watch
 from actbox.sandbox.nursery.control import Control
 
 
 def test_pid_1_looks_and_listens_between_the_ends_of_very_many_processes() -> None:
+    _assert_ends_well(_be_pid_1)
+
+
+def test_a_keeper_looks_and_listens_between_the_ends_of_very_many_processes() -> None:
+    _assert_ends_well(_be_keeper)
+
+
+def _assert_ends_well(act: Callable[[], NoReturn]) -> None:
     pid = os.fork()
     if pid == 0:
-        _be_pid_1()
+        act()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _be_keeper() -> NoReturn:
+    try:
+        keeper.MOST_REAPED = 3
+        agent, control = socket.socketpair()
+        woken, wake = os.pipe()
+        agent.sendall(b'{"watch": {"cpu_seconds": 100}}\n')
+        first = os.fork()
+        if first == 0:
+            while True:
+                signal.pause()
+        for _ in range(10):
+            _ended_child()
+        looks: list[int] = []
+        reaped: list[int] = []
+        wait4 = os.wait4
+
+        def counted(pid: int, options: int) -> tuple[int, int, resource.struct_rusage]:
+            one = wait4(pid, options)
+            if one[0]:
+                reaped.append(one[0])
+            return one
+
+        def look(self: object) -> None:
+            looks.append(len(reaped))
+            if len(reaped) == 10:
+                os.kill(first, signal.SIGKILL)
+                os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+                os.write(wake, b"x")
+
+        with mock.patch.object(os, "wait4", counted), mock.patch.object(keeper._Keeper, "_look", look):
+            assert keeper._Keeper(first, control, woken).live() == 0
+        assert looks[:4] == [3, 6, 9, 10]
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 
 def _be_pid_1() -> NoReturn:
