@@ -138,6 +138,8 @@ class Run:
         self._guest = guest
         self._guests += 1
         self._another = another
+        self._has_not_begun = False
+        """True if somebody else killed the guest before it had read the whole message that says what to run."""
         self._process = after_fork.process
         self._number = 0
         self._request = request
@@ -203,14 +205,6 @@ class Run:
         except (OSError, RuntimeError) as error:
             changes, left_out = (), [f"changes of overlay mounts were not collected: {reason_of(error)}"]
         return replace(result, changes=changes, warnings=(*result.warnings, *left_out))
-
-    @property
-    def _has_not_begun(self) -> bool:
-        """True if somebody else killed the guest before it had read the whole message that says what to run."""
-        ending, link = self._ending, self._link
-        if ending is None or ending.signal != signal.SIGKILL or link is None or not link.is_unread:
-            return False
-        return self._stop is None and self._guest.stopped is None
 
     async def _begins_again(self) -> bool:
         """Begin again, with another guest, if nothing of the run can have begun; return whether that is so."""
@@ -335,6 +329,8 @@ class Run:
         if self._ending is not None:
             return
         self._ending = ending
+        if ending.signal == signal.SIGKILL and self._stop is None and self._guest.stopped is None:
+            self._has_not_begun = self._link is not None and self._link.is_unread
         try:
             self._read_output()
         finally:
