@@ -46,6 +46,9 @@ if TYPE_CHECKING:
         def goes_on_after(self, ended: dict[str, Any]) -> bool:
             """Return whether the host knows, or is told now, of a guest's end, and may have the sandbox go on."""
 
+        def made_processes(self, guest: int) -> bool:
+            """Return whether a guest has made processes or threads."""
+
         def clear(self, has_left: bool) -> None:
             """End everything but this process."""
 
@@ -492,10 +495,10 @@ class OneGuest:
     def _make_way(self) -> None:
         has_left = False
         if self._pid:  # it is just ending, or has lied
-            has_left = len(self._watcher.pids()) > 1
-            # Also what it has left, since its own end may take long: as the kernel writes its files or takes its memory
-            # back. That needs no bound: nothing of the program runs any more, the end of this process would wait for
-            # the same, and for another run the host does not wait for either.
+            if self.lane is not None and self.lane.made_processes(self._pid):
+                has_left = len(self._watcher.pids()) > 1
+            # Also what it has left, since its own end may take long: the kernel writes its files and frees its memory.
+            # That needs no bound: nothing of the program runs meanwhile, and another run does not wait for it.
             _signal_all(signal.SIGKILL)
             self._watcher.count_ended([os.wait4(self._pid, 0)])
         self._pid = 0
@@ -575,11 +578,9 @@ def _signal(pid: int, number: int) -> None:
 def _reap() -> Ended:
     """Reap the processes that have ended, at most `MOST_REAPED`; return the id, status and use of each."""
     ended: Ended = []
-    try:
+    with contextlib.suppress(ChildProcessError):  # no process is left: the guest of a lane has told the host
         while len(ended) < MOST_REAPED and (one := os.wait4(-1, os.WNOHANG))[0]:
             ended.append(one)
-    except ChildProcessError:  # there is no process left: the guest of a lane has told the host, which goes on
-        pass
     return ended
 
 
