@@ -36,8 +36,13 @@ LANES_NOT_LOOKED_AT = (
     Change("sandbox/nursery/lane.py", '        os.pwrite(self._last_pid, b"1", 0)\n'),
     Change(
         "sandbox/nursery/lane.py",
-        "        self._was_alone = _is_alone()\n",
+        "        self._was_alone = _is_alone() and not has_left\n",
         "        self._was_alone = True\n",
+    ),
+    Change(
+        "sandbox/nursery/watch.py",
+        "            _signal_all(signal.SIGKILL)\n            self._watcher.count_ended",
+        "            os.kill(self._pid, signal.SIGKILL)\n            self._watcher.count_ended",
     ),
     Change("sandbox/nursery/lane.py", "not _is_alone() or self._has_met_limit()", "self._has_met_limit()"),
 )

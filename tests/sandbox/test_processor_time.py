@@ -6,7 +6,9 @@ import pytest
 
 import actbox
 from actbox import ErrorKind, Limits, Policy
+from actbox.sandbox.engines.container.traits import brought_traits, managed_traits
 from actbox.sandbox.engines.linux.hierarchies import support
+from actbox.sandbox.engines.ssh.engine import TRAITS as SSH_TRAITS
 from tests.conftest import engine_check
 from tests.sandbox.remote.remote_box import RemoteBox
 
@@ -54,6 +56,13 @@ async def test_short_processes_whose_parent_ignores_their_ends_count_where_contr
         result = await box.run(_UNSEEN)
     assert result.error is not None
     assert (result.error.kind, result.error.limit) == (ErrorKind.TIMEOUT, "cpu_seconds")
+
+
+def test_engines_whose_agent_counts_it_say_which_processes_are_missed() -> None:
+    managed = managed_traits(runtime="", packages="", bounds_files=True, one_disk=False)
+    for traits in (managed, brought_traits(name="a", lowered=(), network="none"), SSH_TRAITS):
+        assert "agent" in traits.enforced["cpu_seconds"]
+        assert any("SIGCHLD" in note for note in traits.notes)
 
 
 @pytest.mark.slow

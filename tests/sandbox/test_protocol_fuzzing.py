@@ -33,9 +33,9 @@ from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.channel import ChannelClosed, HostChannel, ToolError
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.output_stream import MOST_PARTS
-from actbox.sandbox.requests import WallTime
+from actbox.sandbox.requests import Request, WallTime
 from actbox.sandbox.run_end import Ending
-from actbox.sandbox.runs import Request, Run
+from actbox.sandbox.runs import Run
 from actbox.tools import Toolset
 
 MESSAGE_BYTES = 20_000

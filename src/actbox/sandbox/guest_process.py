@@ -64,6 +64,13 @@ class GuestProcess(ABC):
         """Do as `kill`, from another thread than the event loop's."""
         self.kill()
 
+    def lost_channel(self) -> None:
+        """Called when the channel of a program has ended without a result; does not end the guest.
+
+        For an engine that takes the end of a guest for an end with a result, unless it hears this.
+        """
+        return
+
     def end_first(self) -> None:
         """End the guest's first process; if it just ended by itself, its own ending is still reported."""
         self.kill()

@@ -6,6 +6,7 @@ Each engine adds two things: how to start a guest process, and where the workspa
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -48,6 +49,7 @@ from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
 from .languages import cannot_fork, in_language
 from .requests import (
+    Request,
     check_given,
     command_message,
     command_variables,
@@ -58,7 +60,7 @@ from .requests import (
 )
 from .run_end import Stop
 from .run_slots import Slots, slots
-from .runs import Request, Run, failed_result, reason_of
+from .runs import Run, failed_result, reason_of
 from .siblings import AloneInSiblings, Siblings
 from .storage import Output, Storage
 from .taint import LabelRefused, Taint
@@ -76,6 +78,8 @@ _MOST_ENDED_GUESTS = 64
 _ERROR_OF_TICKS = 1.5
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
+
+_log = logging.getLogger("actbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -519,13 +523,29 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                     yield self._cancelled()
                     return
                 self._add_guest(guest)
-                async with run.over(guest, request, output.collect_if_any, self._prepare_next):
+                another = partial(self._another, workspace, start)
+                async with run.over(guest, request, output.collect_if_any, self._prepare_next, another):
                     yield None
         finally:
             asyncio.get_running_loop().call_soon(self._prepare_next)
             request.packages.close()
             if output is not None:
                 output.close()
+
+    async def _another(self, workspace: Storage, start: GuestStart) -> GuestProcess | Stop:
+        """Return a guest in place of one that was killed before it knew of its run, or why there is none."""
+        _log.warning(
+            "a guest was killed before it knew of its run, for lack of memory perhaps: the run gets another one"
+        )
+        try:
+            guest = self._guest_at_hand(start) or await self._start_whole(start)
+        except (SandboxUnavailable, SandboxStopped, OSError, RuntimeError) as error:
+            return _STOPPED if self._workspace is not workspace else Stop(ErrorKind.SANDBOX, str(error))
+        if self._workspace is not workspace:
+            await guest.abandon()
+            return _STOPPED
+        self._add_guest(guest)
+        return guest
 
     def _cancelled(self) -> ExecutionResult:
         error = ErrorInfo(kind=_STOPPED.kind, message=_STOPPED.message)

@@ -7,19 +7,44 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from types import NoneType
-from typing import Any
+from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
 from actbox.core.lazy_dataclass import dataclass
+from actbox.core.limits import Limits
 from actbox.core.policy import Policy, check_variables
 from actbox.core.program import Program, can_be_bytes
 from actbox.tools import Toolset
 
 from .contract import Command
+from .dependencies import NOTHING, Provided
 from .guest import wire
+from .taint import Taint
 
 # The most bytes that a guest accepts as its first message; the program itself has a lower limit.
 _MAX_PROGRAM_MESSAGE = 64 * 2**20
+_NO_TOOLS: Final = Toolset.of(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A checked request for one run, with everything that the host needs to know about it."""
+
+    engine: str
+    limits: Limits
+    wall: WallTime
+    frame: bytes
+    """The message that tells the guest what to run."""
+    toolset: Toolset = _NO_TOOLS
+    program: Program | None = None
+    """`None` for a command, which replaces the guest and so sends nothing more on the channel."""
+    stdin: bytes = b""
+    warnings: tuple[str, ...] = ()
+    """Warnings about the sandbox, to be added to the result."""
+    packages: Provided = NOTHING
+    """The packages that the program asked for, in use until the run has ended."""
+    taint: Taint | None = None
+    """The label of the workspace; `None` on an engine whose programs carry no labels."""
 
 
 def encode_program(message: dict[str, Any]) -> bytes:

@@ -15,27 +15,22 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from encodings.utf_8 import IncrementalDecoder
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from actbox.core import after_fork
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.labels import PUBLIC, Label
-from actbox.core.lazy_dataclass import dataclass
-from actbox.core.limits import Limits
-from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult, Usage
-from actbox.tools import Toolset
 
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done
-from .dependencies import NOTHING, Provided
 from .guest import wire
 from .guest_process import GuestProcess
 from .nursery.passing import send_with
 from .output_stream import MOST_PARTS, MOST_READ_BYTES, Stream
-from .requests import WallTime
+from .requests import Request
 from .run_end import (
     Ending,
     Stop,
@@ -49,7 +44,7 @@ from .run_end import (
     verdict,
 )
 from .run_slots import slots
-from .taint import LabelRefused, Taint
+from .taint import LabelRefused
 from .wall_clock import WallClock
 
 _USUAL_PIPE_BYTES = 64 * 1024
@@ -68,32 +63,12 @@ _GRACE_SECONDS = 0.5
 _BAD_GATEWAY = 502
 # How long the guest's pid 1 may take to report how it ended, on a busy machine.
 _LONG_GRACE_SECONDS = 5.0
+_MOST_GUESTS = 3
+"""The most guests that one run gets, each after one that was killed before it knew of the run."""
 _WITHOUT_LABEL = "do without that data here, or without the mount that is written to"
 _HANDS_OFF = "do not touch descriptors other than those that the program opened itself"
 
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
-NO_TOOLS: Final = Toolset.of(None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A checked request for one run, with everything that the host needs to know about it."""
-
-    engine: str
-    limits: Limits
-    wall: WallTime
-    frame: bytes
-    """The message that tells the guest what to run."""
-    toolset: Toolset = NO_TOOLS
-    program: Program | None = None
-    """`None` for a command, which replaces the guest and so sends nothing more on the channel."""
-    stdin: bytes = b""
-    warnings: tuple[str, ...] = ()
-    """Warnings about the sandbox, to be added to the result."""
-    packages: Provided = NOTHING
-    """The packages that the program asked for, in use until the run has ended."""
-    taint: Taint | None = None
-    """The label of the workspace; `None` on an engine whose programs carry no labels."""
 
 
 class Run:
@@ -107,6 +82,8 @@ class Run:
         self._opening = opening
         self._asked_at = 0.0
         self._queue: asyncio.Queue[Event | None] | None = None
+        self._guests = 0
+        """How many guests the run has had."""
         self.requests = 0
         """How many requests the program has made to the network, and been allowed."""
         self._sent_bytes = self._received_bytes = 0
@@ -124,8 +101,9 @@ class Run:
         queue = self._queue = asyncio.Queue()
         async with self._opening(self) as failed:
             if failed is None:
-                while (event := await queue.get()) is not None:
-                    yield event
+                while (event := await queue.get()) is not None or await self._begins_again():
+                    if event is not None:
+                        yield event
                 result = await self.came_to()
             else:
                 result = failed
@@ -146,6 +124,7 @@ class Run:
         request: Request,
         collect: Collector,
         prepare_next: Callable[[], object] | None = None,
+        another: Callable[[], Awaitable[GuestProcess | Stop]] | None = None,
     ) -> Self:
         """Return this run, which runs the request on a guest for a block: `async with run.over(…)`.
 
@@ -153,9 +132,14 @@ class Run:
 
         `collect` is called after the end; it returns the artifacts and warnings about those that were left out.
         `prepare_next` is called if the run takes long, so that the next one need not wait.
+        `another` returns a guest in place of one that was killed before it knew of the run, or why there is none.
         """
         limits = request.limits
         self._guest = guest
+        self._guests += 1
+        self._another = another
+        self._has_not_begun = False
+        """True if somebody else killed the guest before it had read the whole message that says what to run."""
         self._process = after_fork.process
         self._number = 0
         self._request = request
@@ -204,6 +188,8 @@ class Run:
     async def came_to(self) -> ExecutionResult:
         """Wait for the end of the run and return its result."""
         await self._until_over()
+        while self._has_not_begun and await self._begins_again():
+            await self._until_over()
         try:
             artifacts, warnings = await self._collect()
         except (OSError, RuntimeError) as error:  # the latter where no thread can be started
@@ -219,6 +205,19 @@ class Run:
         except (OSError, RuntimeError) as error:
             changes, left_out = (), [f"changes of overlay mounts were not collected: {reason_of(error)}"]
         return replace(result, changes=changes, warnings=(*result.warnings, *left_out))
+
+    async def _begins_again(self) -> bool:
+        """Begin again, with another guest, if nothing of the run can have begun; return whether that is so."""
+        if self._another is None or not self._has_not_begun or self._guests >= _MOST_GUESTS:
+            return False
+        await self._close()
+        another = await self._another()
+        if isinstance(another, Stop):
+            self._stop = another
+            return False
+        self.over(another, self._request, self._collect, self._prepare_next, self._another)
+        self._begin()
+        return True
 
     def _until_over(self) -> asyncio.Future[None]:
         """Return a future to await the end of the run, which ends all the same if the future is cancelled."""
@@ -285,6 +284,7 @@ class Run:
                 self._guest.sock.close()
             if self._guest.stdin >= 0:  # the descriptor was never sent
                 os.close(self._guest.stdin)
+                self._guest.stdin = -1
             for timer in self._timers:  # such as one that was set when the channel was closed
                 timer.cancel()
             if self._guest.overlays is not None:
@@ -326,6 +326,8 @@ class Run:
         if self._ending is not None:
             return
         self._ending = ending
+        if ending.signal == signal.SIGKILL and self._stop is None and self._guest.stopped is None:
+            self._has_not_begun = self._link is not None and self._link.is_unread
         try:
             if not has_read:
                 self._read_output()
@@ -494,6 +496,7 @@ class Run:
         elif error is not None:
             self._end(Stop(ErrorKind.PROTOCOL, f"the guest broke the rules of the channel: {error}", hint=_HANDS_OFF))
         elif self._done is None and self._request.program is not None:
+            self._guest.lost_channel()
             # The process may just be ending, in which case its descriptors close first.
             self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._end_deaf_guest))
 
@@ -582,14 +585,6 @@ class Run:
 def reason_of(error: Exception) -> str:
     """Return an error's message; for an `OSError` only the text of its errno, without a path of the host."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-async def ending_of(guest: GuestProcess) -> Ending:
-    """Return how a guest ended. If that cannot be found out, return an `Ending` whose `failure` gives the error."""
-    try:
-        return await guest.wait()
-    except Exception as error:
-        return Ending(failure=f"{type(error).__name__}: {error}")
 
 
 def failed_result(engine: str, message: str, hint: str = "") -> ExecutionResult:

@@ -43,10 +43,10 @@ from .guest import wire
 from .guest_process import GuestProcess
 from .languages import cannot_fork
 from .output_stream import Stream
-from .requests import WallTime, encode_program, wall_time
+from .requests import Request, WallTime, encode_program, wall_time
 from .run_end import STATE_LOST, Ending, Stop, verdict
 from .run_slots import slots
-from .runs import Collector, Request, Run, ending_of, failed_result, reason_of
+from .runs import Collector, Run, failed_result, reason_of
 from .session_packages import InstallRequests, RunPackages, SessionPackages, is_install_request
 from .storage import Output, Storage
 from .taint import LabelRefused, Taint
@@ -432,7 +432,7 @@ class _LiveGuest:
         await asyncio.shield(self.waiter)
 
     async def _wait(self) -> None:
-        ending = self.ending = await ending_of(self.process)
+        ending = self.ending = await _ending_of(self.process)
         await self.process.close_network()
         run, self.run = self.run, None
         if run is not None:
@@ -454,6 +454,14 @@ class _LiveGuest:
     def _on_lost(self, error: wire.ProtocolError | OSError | None) -> None:
         if self.run is not None:
             self.run.on_lost(error)
+
+
+async def _ending_of(guest: GuestProcess) -> Ending:
+    """Return how a guest ended. If that cannot be found out, return an `Ending` whose `failure` gives the error."""
+    try:
+        return await guest.wait()
+    except Exception as error:
+        return Ending(failure=f"{type(error).__name__}: {error}")
 
 
 class _SessionRun(Run):

@@ -86,6 +86,12 @@ BY_AGENT: Final = {
 }
 """The limits enforced if our agent also counts the resources of all processes of a run."""
 
+COUNTED_BY_AGENT: Final = (
+    "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment",
+    "Limits.cpu_seconds misses short processes whose parent ignores their ends (SIGCHLD)",
+)
+"""The notes on how exact the agent's counts are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:

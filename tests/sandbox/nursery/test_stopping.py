@@ -6,17 +6,19 @@ import contextlib
 import ctypes
 import mmap
 import os
+import resource
 import select
 import signal
 import time
 import traceback
 from typing import NoReturn
+from unittest import mock
 
 import pytest
 
 from actbox.sandbox.nursery import linux
 from actbox.sandbox.nursery.machine_files import MachineFiles
-from actbox.sandbox.nursery.watch import Watcher
+from actbox.sandbox.nursery.watch import OneGuest, Watcher
 
 _MAPPINGS = 20_000  # with so many a fork takes longer than a stop
 
@@ -28,6 +30,29 @@ def test_what_is_forked_while_the_processes_are_stopped_goes_on_with_them(keeps_
     if pid == 0:
         _be_pid_1(keeps_one_stopped)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_what_a_program_left_is_ended_before_the_end_of_its_process_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of a process that has much memory takes long, and what it left would go on beside the next run."""
+    done: list[object] = []
+
+    def wait4(pid: int, options: int) -> tuple[int, int, resource.struct_rusage]:
+        done.append(("wait", pid))
+        return pid, signal.SIGKILL, resource.getrusage(resource.RUSAGE_SELF)
+
+    monkeypatch.setattr(os, "kill", lambda pid, number: done.append(("kill", pid)))
+    monkeypatch.setattr(os, "wait4", wait4)
+    lane, watcher = mock.Mock(), mock.Mock()
+    lane.clear = lambda has_left: done.append(("clear", has_left))
+    for left in ([], [3]):
+        watcher.pids.return_value = [2, *left]
+        guest = OneGuest(2, mock.Mock(), watcher)
+        guest.lane = lane
+        guest.answer("clear", {}, [])
+        assert done == [("kill", -1), ("wait", 2), ("clear", bool(left))]
+        done.clear()
 
 
 class _NoMachineFiles(MachineFiles):

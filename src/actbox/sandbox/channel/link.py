@@ -83,6 +83,8 @@ class Link:
         self._lent: LentSocket | None = None
         self._lent_spin: Spin | None = None
         self._has_sent = False
+        self._is_reset = False
+        """True once the kernel has said that the guest's end was closed before all that was sent was read."""
         self.backlog_bytes = 0
         self.on_drained: Callable[[], None] = lambda: None
         self._listen()
@@ -166,6 +168,14 @@ class Link:
             return int.from_bytes(fcntl.ioctl(self._sock, termios.TIOCOUTQ, bytes(4)), sys.byteorder) > 0
         except OSError:  # closed, or a system that cannot tell
             return False
+
+    @property
+    def is_unread(self) -> bool:
+        """True if the guest's end is closed, the guest had not read all that was sent, and had sent nothing itself.
+
+        Only the host puts data there, so no program can bring this about once it has been read.
+        """
+        return self._is_reset and not (self._reader.size or self._reader.pending)
 
     def send_with(self, frame: bytes, descriptors: Sequence[int]) -> None:
         """Write a frame with copies of descriptors attached to its first byte; nothing else may be under way."""
@@ -273,7 +283,7 @@ class Link:
         except (BlockingIOError, InterruptedError):
             return False
         except ConnectionError:
-            data = b""
+            self._is_reset, data = True, b""
         except (OSError, wire.ProtocolError) as error:
             self._lose(error)
             return False
@@ -380,6 +390,7 @@ class Link:
         except (BlockingIOError, InterruptedError):
             return view
         except ConnectionError:  # the guest has ended; the reading side reports it
+            self._is_reset = True
             return view[len(view) :]
         except OSError as error:
             self._lose(error)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # The intervals, in milliseconds, at which the tree is checked: first and last.
 _FIRST_LOOK_MS, _LAST_LOOK_MS = 50, 100
 _REAP_MS = 5
+# Many processes may fork orphans as fast as they are reaped; the keeper looks and listens between so many.
+MOST_REAPED = 256
 _CHANNEL = 3
 _MIB = 2**20
 _NO_LIMIT = float("inf")
@@ -105,6 +107,8 @@ class _Keeper:
         self._watched: Dict[str, float] = {}
         self._known_times: Dict[Tuple[int, int], float] = {}
         self._is_full = False
+        self._is_behind = False
+        """True if there may be more processes to reap."""
         self._look_ms = _FIRST_LOOK_MS
         self._ends_before = _ends_for_memory()
 
@@ -114,7 +118,7 @@ class _Keeper:
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
         while self._ended is None:
-            for descriptor, _ in poll.poll(self._look_ms if self._watched else None):
+            for descriptor, _ in poll.poll(0 if self._is_behind else self._look_ms if self._watched else None):
                 if descriptor != self._woken:
                     self._hear()
                 else:
@@ -146,8 +150,9 @@ class _Keeper:
                 self._watched = message["watch"]
 
     def _reap(self) -> bool:
-        """Reap processes that have ended; return whether any child is left."""
-        while True:
+        """Reap processes that have ended, at most `MOST_REAPED`; return whether any child is left."""
+        self._is_behind = False
+        for _ in range(MOST_REAPED):
             try:
                 process, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
@@ -156,6 +161,8 @@ class _Keeper:
                 return True
             if process == self._first:
                 self._ended = status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+        self._is_behind = True
+        return True
 
     def _look(self) -> None:
         self._look_ms = min(self._look_ms + 10, _LAST_LOOK_MS)

@@ -91,7 +91,7 @@ class Lane:
         self._points = [path for path in paths if path.startswith("/workspace/")]
         """The places of mounts that programs could move."""
         self._be_guest = be_guest
-        self._last_pid = os.open(_LAST_PID, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+        self._last_pid = os.open(_LAST_PID, os.O_RDWR | os.O_CLOEXEC, dir_fd=proc)
         self._sockets = os.open("self/net/sockstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
         self._counts = [
             os.open("self/net/" + name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
@@ -129,9 +129,13 @@ class Lane:
         self._control.say({"ended": ended, "used_ms": self._used_ms()})
         return True
 
-    def clear(self) -> None:
-        """End everything but this process. The guest itself has been reaped."""
-        self._was_alone = _is_alone()
+    def made_processes(self, guest: int) -> bool:
+        """Return whether a guest has made processes or threads, whose ids follow its own."""
+        return int(os.pread(self._last_pid, 32, 0)) != guest
+
+    def clear(self, has_left: bool) -> None:
+        """End everything but this process. The guest itself has been reaped, and had company if it `has_left` any."""
+        self._was_alone = _is_alone() and not has_left
         self._alone_at = time.monotonic()
 
     def begin(self, request: Dict[str, Any], _: List[int]) -> None:

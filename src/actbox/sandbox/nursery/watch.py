@@ -46,7 +46,10 @@ if TYPE_CHECKING:
         def goes_on_after(self, ended: dict[str, Any]) -> bool:
             """Return whether the host knows, or is told now, of a guest's end, and may have the sandbox go on."""
 
-        def clear(self) -> None:
+        def made_processes(self, guest: int) -> bool:
+            """Return whether a guest has made processes or threads."""
+
+        def clear(self, has_left: bool) -> None:
             """End everything but this process."""
 
         def begin(self, request: dict[str, Any], _: list[int]) -> None:
@@ -78,6 +81,8 @@ _TICK = os.sysconf("SC_CLK_TCK")
 # control group tells by every wake-up.
 _IDLE_SECONDS_USED = 0.5 / _TICK
 _SIGNALS_BYTES = 128 * 64  # of 64 signals
+# Many processes may fork orphans as fast as pid 1 reaps them; it looks and listens between so many.
+MOST_REAPED = 256
 
 
 class _Process:
@@ -453,18 +458,25 @@ class OneGuest:
         """Set with the first run if the sandbox may go on after it."""
         self._ended: dict[str, Any] = {}
         """The end of the guest, if the host has been told of it, or the guest said so."""
+        self._lost_channel = False
+        """True once the host has said that the channel ended without a result, whatever the guest's exit code says."""
 
     def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Interrupt or kill the guest, or end all that is left of it, or make the next one, as the host asks."""
+        """Interrupt or kill the guest, or end all that is left of it, or make the next one, as the host asks.
+
+        With `lost_channel` the host asks for nothing but the guest's end, now or as soon as it is known.
+        """
         if op == "clear":
             self._make_way()
         elif op == "next":
             if self.lane is None:
                 os._exit(0)
             self._pid = self.lane.next_guest(request["anew"], descriptors)
+        elif op == "lost_channel" and self._pid:
+            self._lost_channel = True
         elif self._pid:
             os.kill(self._pid, {"interrupt": signal.SIGINT, "end": signal.SIGKILL}[op])
-        elif op == "end":  # the host heard nothing of what the guest said to have told it
+        elif op != "interrupt":  # the host heard nothing of what the guest said to have told it
             self._say_end(self._ended)
 
     def reaped(self, pid: int, status: int, usage: resource.struct_rusage, limit: str) -> None:
@@ -472,7 +484,7 @@ class OneGuest:
         if pid != self._pid:
             return
         ended = describe_end(status, usage, limit)
-        if self.lane is None or limit or not self.lane.goes_on_after(ended):
+        if self.lane is None or limit or self._lost_channel or not self.lane.goes_on_after(ended):
             self._say_end(ended)
         self._pid, self._ended = 0, ended
 
@@ -481,13 +493,18 @@ class OneGuest:
         os._exit(0)
 
     def _make_way(self) -> None:
+        has_left = False
         if self._pid:  # it is just ending, or has lied
-            os.kill(self._pid, signal.SIGKILL)
+            if self.lane is not None and self.lane.made_processes(self._pid):
+                has_left = len(self._watcher.pids()) > 1
+            # Also what it has left, since its own end may take long: the kernel writes its files and frees its memory.
+            # That needs no bound: nothing of the program runs meanwhile, and another run does not wait for it.
+            _signal_all(signal.SIGKILL)
             self._watcher.count_ended([os.wait4(self._pid, 0)])
         self._pid = 0
         if self.lane is None:
             os._exit(0)
-        self.lane.clear()
+        self.lane.clear(has_left)
 
 
 def watch(
@@ -501,14 +518,16 @@ def watch(
     poll = select.poll()
     poll.register(control.descriptor, select.POLLIN)
     poll.register(signals, select.POLLIN)
-    taken, next_look, is_held = False, 0.0, False
+    taken, next_look, is_held, has_more = False, 0.0, False, False
     while True:
-        events = poll.poll(max(next_look - time.monotonic(), 0) * 1000 if taken else None)
+        events = poll.poll(0 if has_more else max(next_look - time.monotonic(), 0) * 1000 if taken else None)
         ready = [descriptor for descriptor, _ in events]
         ended: Ended = []
         if signals in ready:
             os.read(signals, _SIGNALS_BYTES)
+        if signals in ready or has_more:
             ended = _reap()
+            has_more = len(ended) == MOST_REAPED
             watcher.count_ended(ended)
         is_asked = control.descriptor in ready
         # Also when a process has ended: a guest that was given a program got it after pid 1 was told of it.
@@ -539,7 +558,8 @@ def _tell_ends(ended: Ended, guests: Guests, watcher: Watcher, control: Control,
     """Handle the ends of processes; without a run the sandbox has failed."""
     for pid, status, usage in ended:
         if not taken:
-            control.say({"failure": "its process ended before a program was begun in it"})
+            why = "its process ended before a program was begun in it"
+            control.say({**describe_end(status, usage, ""), "failure": why})
             os._exit(0)
         guests.reaped(pid, status, usage, watcher.passed)
     ended.clear()
@@ -556,13 +576,11 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _reap() -> Ended:
-    """Reap the processes that have ended; return the id, status and use of each."""
+    """Reap the processes that have ended, at most `MOST_REAPED`; return the id, status and use of each."""
     ended: Ended = []
-    try:
-        while (one := os.wait4(-1, os.WNOHANG))[0]:
+    with contextlib.suppress(ChildProcessError):  # no process is left: the guest of a lane has told the host
+        while len(ended) < MOST_REAPED and (one := os.wait4(-1, os.WNOHANG))[0]:
             ended.append(one)
-    except ChildProcessError:  # there is no process left: the guest of a lane has told the host, which goes on
-        pass
     return ended
 
 

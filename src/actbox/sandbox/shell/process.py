@@ -20,8 +20,8 @@ from actbox.core.result import ExecutionResult
 from actbox.sandbox.cancellation import whole
 from actbox.sandbox.channel.mailbox import Mailbox
 from actbox.sandbox.contract import Command
-from actbox.sandbox.requests import command_message, command_variables, wall_time
-from actbox.sandbox.runs import Request, Run
+from actbox.sandbox.requests import Request, command_message, command_variables, wall_time
+from actbox.sandbox.runs import Run
 
 from .mailbox import SendRequest, ShellMailbox, raise_error_in
 from .requests import ControlCommand, as_object, request_stdin

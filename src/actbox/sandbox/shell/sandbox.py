@@ -30,10 +30,10 @@ from actbox.sandbox.channel.http import ToolAddress, ToolProxy
 from actbox.sandbox.channel.mailbox import Mailbox
 from actbox.sandbox.contract import NOT_RUNNING, Command, Sandbox, Session, Tools
 from actbox.sandbox.languages import check_start
-from actbox.sandbox.requests import check_given, encode_program, resolved, run_message, wall_time
+from actbox.sandbox.requests import Request, check_given, encode_program, resolved, run_message, wall_time
 from actbox.sandbox.run_end import Ending, Stop
 from actbox.sandbox.run_slots import Slots, slots
-from actbox.sandbox.runs import Request, Run, failed_result
+from actbox.sandbox.runs import Run, failed_result
 from actbox.sandbox.traits import check_labels, check_policy, check_tool_labels
 from actbox.tools import Toolset
 

@@ -16,10 +16,10 @@ from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.sandbox.channel.mailbox import Mailbox
 from actbox.sandbox.contract import Session, Tools
-from actbox.sandbox.requests import encode_program, resolved, run_message
+from actbox.sandbox.requests import Request, encode_program, resolved, run_message
 from actbox.sandbox.run_end import STATE_LOST, Stop
 from actbox.sandbox.run_slots import slots
-from actbox.sandbox.runs import Request, Run, failed_result
+from actbox.sandbox.runs import Run, failed_result
 from actbox.sandbox.shell import ProcessShell, ShellError
 from actbox.sandbox.shell.files import ShellFiles
 from actbox.sandbox.shell.guest import ShellGuest

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 
 from actbox.core.packages import CLEAN, HOST
 from actbox.core.policy import Policy
-from actbox.sandbox.traits import BY_AGENT, BY_HOST, Traits
+from actbox.sandbox.traits import BY_AGENT, BY_HOST, COUNTED_BY_AGENT, Traits
 
 from .control_groups import ALL
 
@@ -17,7 +17,6 @@ _NOTES = (
     "memory and the number of processes are limited for each run, and once more, with room for what the sandbox itself "
     "needs, for the container as a whole",
 )
-_COUNTED = "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment"
 _LOST = {"memory": "memory", "cpu": "the share of the processors", "pids": "the number of processes"}
 
 
@@ -54,7 +53,7 @@ def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_
         enforced["cpus"] = groups
     if groups and "pids" in held:
         enforced["processes"] = f"{groups} and rlimit"
-    notes = [*_NOTES, _COUNTED]
+    notes = [*_NOTES, *COUNTED_BY_AGENT]
     if groups and held != ALL:
         lost = ", ".join(_LOST[name] for name in sorted(ALL - held))
         notes.append(f"control groups do not limit here, for the container as a whole: {lost}")
@@ -106,7 +105,7 @@ def brought_traits(*, name: str, lowered: tuple[str, ...], network: str) -> Trai
         sessions=True,
         notes=(
             _NOTES[0],
-            _COUNTED,
+            *COUNTED_BY_AGENT,
             "the container is yours: its user, its capabilities, its root and its network are as you made them, and "
             "the number of processes, the share of the processors and the size of the workspace are what it allows",
             "/workspace, /input and /output do not exist: the workspace lies below /tmp, so use relative paths",

@@ -327,7 +327,8 @@ class Child(ToldGuest):
         if reached := self.limit_reached():
             facts["limit"] = reached
         if "failure" in facts:
-            return Ending(failure=f"the sandbox could not be closed around the program: {facts['failure']}")
+            why = f"the sandbox could not be closed around the program: {facts['failure']}"
+            return Ending(failure=why, signal=facts.get("signal"))
         if "refused" in facts:
             return Ending(failure=facts["refused"])
         if "exit_code" not in facts and "signal" not in facts:

@@ -7,6 +7,7 @@ something is not as it was at birth, the lane ends as every sandbox does.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
@@ -63,6 +64,10 @@ class LaneGuest(ToldGuest):
 
     def interrupt(self) -> None:
         self._lane.child.interrupt()
+
+    def lost_channel(self) -> None:
+        with contextlib.suppress(SandboxUnavailable):  # then its end is asked for later
+            self._lane.child.tell("lost_channel")
 
     def end_first(self) -> None:
         self._lane.child.end_first()

@@ -19,7 +19,7 @@ from actbox.sandbox.remote.interpreter import on_top
 from actbox.sandbox.remote.sandbox import AgentPlace, AgentSandbox
 from actbox.sandbox.remote.workspace import RemoteWorkspace
 from actbox.sandbox.session_packages import LayersPlace
-from actbox.sandbox.traits import BY_AGENT, BY_HOST, Traits, check_lacking
+from actbox.sandbox.traits import BY_AGENT, BY_HOST, COUNTED_BY_AGENT, Traits, check_lacking
 
 from .folder import Folder, make_folder, remove_folder
 from .packages import SentPackages, ask_interpreter
@@ -44,7 +44,7 @@ TRAITS = Traits(
         "no isolation of that account: a program can read, change and end whatever the account can, also what runs "
         "there for this sandbox; name one that has nothing to lose",
         "the workspace is a new directory there, so /workspace, /input and /output do not exist: use relative paths",
-        "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment",
+        *COUNTED_BY_AGENT,
         "the number of processes, the size of the workspace and the share of the processors are not limited",
         "rules for packages decide what is installed there, not what the account has already, or fetches itself",
         "a lost connection ends what runs, and the next run makes another; what lies in the workspace stays",
