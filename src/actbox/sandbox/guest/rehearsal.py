@@ -15,7 +15,6 @@ from . import display, wire
 from .finish import flush_all, is_alone
 from .limits import apply_limits
 from .program import compile_program, new_main, programs, run_in
-from .spare_descriptors import spare
 from .spawned import note_tools
 from .tools import bind_tools, bind_types
 from .value import describe_value
@@ -70,16 +69,13 @@ def rehearse(channel: Any = None) -> None:
         note_tools(message["tools"])
         bind_types(message, names)
         main = new_main(names)
-        with spare:
-            _, value = run_in(main, compiled)
+        _, value = run_in(main, compiled)
         done.update(describe_value(value, 1000))
         main.__dict__.clear()
     display.finish(done)
     flush_all()
     _end_logging()
-    if channel is None:
-        spare.release()
-    else:
+    if channel is not None:
         is_alone()  # which hears of a child that has ended, and a guest has none yet
     wire.has_long_number("1" * (wire.MAX_DIGITS + 1))
     wire.encode(done, wire.ENVELOPE_BYTES)
