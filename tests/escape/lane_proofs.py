@@ -1,4 +1,4 @@
-"""The part of the table of proofs (`proofs.py`) that is about weaknesses of lanes only."""
+"""The part of the table of proofs (`proofs.py`) that is about weaknesses of lanes, and of memory that guests inherit."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ LANES: dict[str, dict[str, tuple[str, ...]]] = {
             "leave the names of files in /tmp in memory",
             "leave the numbers by which it knows what it watches in memory",
             "leave the places of its locks in memory",
+        ),
+        "information leaks": (
+            "find the path of another sandbox's mount on the host in its own memory",
+            "find the name of a socket of the host in its own memory",
         ),
     },
 }

@@ -19,6 +19,7 @@ from tests.escape import (
     lane_memory,  # noqa: F401 (the same)
     leaks,
     namespaces,
+    nursery_memory,  # noqa: F401 (its attempts are in the group of `leaks`)
     paths,
     privileges,
     processes,

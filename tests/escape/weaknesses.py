@@ -302,7 +302,11 @@ WEAKNESSES: tuple[Weakness, ...] = (
         (PROJECT_IDS_LEFT,),
         only_root=True,
     ),
-    Weakness("texts not wiped", "that pid 1 wipes what it has read of a program", (TEXTS_LEFT,)),
+    Weakness(
+        "texts not wiped",
+        "that pid 1 wipes what it has read of a program, and that the nursery reads nothing of the host's files",
+        TEXTS_LEFT,
+    ),
     Weakness("a network", "that there is no route: each address of the world is one of the sandbox's own", A_NETWORK),
     Weakness(
         "descriptors left open",

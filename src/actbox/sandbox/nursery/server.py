@@ -44,6 +44,9 @@ _REHEARSALS_AT_FIRST, _LATER_REHEARSALS = 1, 19
 # The directory of a run, and two in it.
 _INODES_OF_A_RUN = 3
 _MOST_OWNERS = 16
+# How requests begin that name files of the host; the longest of these beginnings.
+_ABOUT_THE_HOST = (b'{"op": "host_mounts"', b'{"op": "check_host_mounts"')
+_LONGEST_BEGINNING = max(map(len, _ABOUT_THE_HOST))
 # Making objects immortal takes a processor for tens of milliseconds. So that no first sandbox waits for it, the
 # nursery does it at the first pause of this length after the host's trial and its first run have ended. Until then only
 # a longer pause counts, such as that of a host whose first sandbox goes on: a busy host pauses too before it has its
@@ -77,12 +80,15 @@ class _Nursery:
         self._shares_memory = False
         """True once what is forked from now on shares most of this process's memory."""
         self._standard_path = list(sys.path)
+        self._helper: socket.socket | None = None
+        """The socket to the process that fulfills requests about files of the host, once there is one."""
         self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
             "close_workspace": self._close_workspace,
             "mounts": self._mounts,
-            "check_mounts": self._check_mounts,
+            "host_mounts": self._mounts,
+            "check_host_mounts": self._check_mounts,
             "forget_names": self._forget_names,
             "spawn": self._spawn,
         }
@@ -135,6 +141,42 @@ class _Nursery:
             self._ends += 1
 
     def _answer(self) -> bool:
+        """Have one request answered, here or in the helper; return false at the end of the socket."""
+        begins = self._control.recv(_LONGEST_BEGINNING, socket.MSG_PEEK)
+        return self._answer_in_helper() if begins.startswith(_ABOUT_THE_HOST) else self._answer_here()
+
+    def _answer_in_helper(self) -> bool:
+        """Have a process of its own receive one request and answer it.
+
+        So what such requests name, and what is read of the host to fulfill them, is never in this process's memory,
+        which the guests of all sandboxes inherit.
+        """
+        if self._helper is None:
+            self._helper, theirs = socket.socketpair()
+            pid = os.fork()
+            if pid == 0:
+                self._help(theirs)
+            theirs.close()
+            self._children.add(pid)
+        self._helper.send(b"x")
+        if not self._helper.recv(1):
+            raise OSError(errno.ECHILD, "the process for mounts of the host has ended")
+        return True
+
+    def _help(self, orders: socket.socket) -> NoReturn:
+        """Answer a request whenever the nursery says so, until it has ended."""
+        assert self._helper is not None
+        try:
+            signal.set_wakeup_fd(-1)
+            self._helper.close()
+            linux.set_name("actbox-mounts")
+            while orders.recv(1):
+                self._answer_here()
+                orders.send(b"x")
+        finally:
+            os._exit(0)
+
+    def _answer_here(self) -> bool:
         """Receive one request and answer it; return false at the end of the socket."""
         try:
             data, descriptors = receive(self._control)

@@ -243,11 +243,12 @@ class Stock:
         `run` is the name of the directory for the mounts that share the file system of the workspace, else "".
         """
         owner, first = workspace.host_id, mounts[:_MOST_AT_ONCE]
-        _, descriptors = self.ask("mounts", workspace=workspace.name, host_id=owner, mounts=first, run=run)
+        op = "mounts" if all(mount["mode"] == SHARED for mount in first) else "host_mounts"
+        _, descriptors = self.ask(op, workspace=workspace.name, host_id=owner, mounts=first, run=run)
         try:
             for start in range(_MOST_AT_ONCE, len(mounts), _MOST_AT_ONCE):
                 more = mounts[start : start + _MOST_AT_ONCE]
-                descriptors += self.ask("mounts", workspace="", host_id=owner, mounts=more, run="")[1]
+                descriptors += self.ask("host_mounts", workspace="", host_id=owner, mounts=more, run="")[1]
         except BaseException:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -257,11 +258,11 @@ class Stock:
     def check_mounts(self, mounts: list[dict[str, Any]]) -> None:
         """Raise `SandboxUnavailable` if `make_mounts` would for one of these, as for a replaced directory. Blocks."""
         for start in range(0, len(mounts), _MOST_AT_ONCE):
-            self.ask("check_mounts", mounts=mounts[start : start + _MOST_AT_ONCE])
+            self.ask("check_host_mounts", mounts=mounts[start : start + _MOST_AT_ONCE])
 
     def make_packages(self, folder: Path, host_id: int) -> list[int]:
         """Make the mount of a program's packages for the user `host_id`. Blocks. Raises `SandboxUnavailable`."""
-        return self.ask("mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)], run="")[1]
+        return self.ask("host_mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)], run="")[1]
 
     def forget_names(self, folder: int) -> None:
         """Make the kernel drop the names it cached for guests at `/input`; the descriptor stays open. Blocks."""
