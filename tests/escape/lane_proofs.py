@@ -43,6 +43,7 @@ LANES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "information leaks": (
             "find the path of another sandbox's mount on the host in its own memory",
+            "find the place of another sandbox's mount in its own memory",
             "find the name of a socket of the host in its own memory",
         ),
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 
 from actbox import FileMount, Policy
@@ -13,15 +14,15 @@ from tests.escape.program import source_of, verdict_of
 
 # Memory that was freed is soon used again, its beginning first: so the word stands at the end of a long name.
 _BEFORE = "x" * 60
-_ROUNDS = 4
+_ROUNDS, _SOCKETS = 4, 60
 
 
-async def _search_after_a_mount(ground: Ground, name: str, word: str) -> Verdict:
-    """Search for a word in the memory of one sandbox, after another one has mounted a folder of this name."""
+async def _search_after_a_mount(ground: Ground, name: str, word: str, place: str = "/data") -> Verdict:
+    """Search for a word in the memory of one sandbox, after another one has mounted a folder of this name at a place."""
     for number in range(_ROUNDS):
         folder = ground.folder() / f"{name}{number}"
         folder.mkdir(mode=0o755)
-        other = await ground.open(Policy(mounts=(FileMount(folder, "/data"),)))
+        other = await ground.open(Policy(mounts=(FileMount(folder, place),)))
         for _ in range(2):
             await other.run("1")
         box = await ground.open()
@@ -37,10 +38,17 @@ async def _(ground: Ground) -> Verdict:
     return await _search_after_a_mount(ground, _BEFORE + word, word)
 
 
+@GROUP.function("find the place of another sandbox's mount in its own memory")
+async def _(ground: Ground) -> Verdict:
+    word = "place-of-somebody-else"
+    return await _search_after_a_mount(ground, "folder", word, f"/data/{_BEFORE}{word}")
+
+
 @GROUP.function("find the name of a socket of the host in its own memory")
 async def _(ground: Ground) -> Verdict:
     word = "socket-of-somebody-else"
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind("\0" + _BEFORE + word)
-        server.listen()
+    with contextlib.ExitStack() as until_the_end:
+        for number in range(_SOCKETS):
+            server = until_the_end.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(f"\0{_BEFORE}{number}{word}")
         return await _search_after_a_mount(ground, "folder", word)

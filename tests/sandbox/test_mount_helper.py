@@ -66,7 +66,6 @@ async def test_a_nursery_whose_helper_has_died_is_started_again(tmp_path: Path) 
         await box.run(LOOK)
         os.kill(*helpers(), signal.SIGKILL)
         seen = [await box.run(LOOK) for _ in range(2)]
-    assert seen[0].value == "mine" or seen[0].error is not None
     assert seen[1].value == "mine"
     async with actbox.open_sandbox("linux", policy=mounting(tmp_path)) as box:
         assert (await box.run(LOOK)).value == "mine"

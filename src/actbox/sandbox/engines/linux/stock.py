@@ -168,14 +168,17 @@ class Stock:
         groups, limits = support(), Limits()
         group = RunGroup(groups, limits) if groups else None
         files: dict[str, int] = {}
+        place: list[int] = []
         try:
             files = group.open_files() if group is not None else {}
+            if points:
+                _, place = self.ask("birthplace", points=[list(point) for point in points])
             answer, descriptors = self.ask(
                 "spawn",
-                list(files.values()),
+                [*files.values(), *place],
                 groups=list(files),
                 host_id=host_id,
-                points=[list(point) for point in points],
+                placed=bool(place),
                 tmp_mib=limits.workspace_mib,
                 inodes=inodes_for(limits.workspace_mib),
                 forkable=forkable,
@@ -185,7 +188,7 @@ class Stock:
                 group.remove()
             raise
         finally:
-            for descriptor in files.values():
+            for descriptor in [*files.values(), *place]:
                 os.close(descriptor)
         starts = self.nursery.starts
         child = Child(
