@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.escape.attempt import Bare
-from tests.escape.lanes import GROUP, WORD, leaves, search
+from tests.escape.lanes import WORD, leaves, search
 
 _NUMBER = int.from_bytes(b"of-run-1", "big")
 _PLACE = 7_340_621_983_001
@@ -37,19 +36,3 @@ _RESIDUE_IN_MEMORY: dict[str, tuple[str, str]] = {
 
 for _what, (_leave, _look) in _RESIDUE_IN_MEMORY.items():
     leaves(_what, _leave, _look)
-
-GROUP.programs(
-    {
-        "learn by pid 1's clocks what it has done for earlier runs": (
-            "import time\nctypes, libc = library()\ngot = []\n"
-            "for clock in (~1 << 3 | kind | thread for kind in (0, 1, 2) for thread in (0, 4)):\n"
-            "    try: got.append(time.clock_gettime(clock))\n    except OSError: pass\n"
-            "    made = ctypes.c_void_p()\n"
-            "    if libc.timer_create(clock, None, ctypes.byref(made)) == 0: got.append(made)\n"
-            "    soon = struct.pack('=qq', 0, 1)\n"
-            "    if libc.clock_nanosleep(clock, 0, soon, None) == 0: got.append('it slept')\n"
-            "verdict(bool(got), got)"
-        ),
-    },
-    Bare.NOTHING_THERE,
-)

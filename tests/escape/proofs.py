@@ -12,7 +12,6 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
         "channel and protocol": ("make the host wait when it closes a socket that came along",),
     },
     "no filter": {
-        "lanes": ("learn by pid 1's clocks what it has done for earlier runs",),
         "processes": (
             "signal pid 1 by a descriptor",
             "let a process of its own be traced by any other",

@@ -129,9 +129,9 @@ ALLOWED: tuple[tuple[str, str], ...] = (
         "sigaltstack pause",
     ),
     (
-        "Read the time, sleep and set alarms.",
-        "time gettimeofday clock_getres nanosleep alarm getitimer setitimer "
-        "timer_settime timer_gettime timer_getoverrun timer_delete",
+        "Read the time, sleep and set timers.",
+        "time gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep alarm getitimer setitimer "
+        "timer_create timer_settime timer_gettime timer_getoverrun timer_delete",
     ),
     (
         "Ask how processes are scheduled.",
@@ -211,8 +211,6 @@ _MAP_SHARED_ANONYMOUS, _MAP_TYPE_AND_ANONYMOUS = 0x21, 0x2F
 _FILTER_FLAG_NEW_LISTENER = 0x8
 _WATCHER = 1
 _OF_WATCHER = (_WATCHER, 0xFFFFFFFF)  # the process; its group, as -1
-# A process's clocks of processor time differ in their three lowest bits.
-_CLOCK_OF_WATCHER, _CLOCK_OF_PROCESS = ~_WATCHER << 3 & 0xFFFFFFFF, ~0x7 & 0xFFFFFFFF
 _PRIO_PROCESS, _PRIO_PGRP = 0, 1
 _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP = 1, 2
 # A file with one of these bits in a directory of the host would lend its owner's rights to anyone who runs it.
@@ -343,11 +341,6 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         "Send signals, within the pid namespace; pid 1 would ignore them, and a program is better told.",
         "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open",
         (Never(0, _WATCHER, errno.EPERM),),
-    ),
-    (
-        "Read clocks, sleep and set timers by them; not by pid 1's processor time, which tells of earlier runs.",
-        "clock_gettime clock_nanosleep timer_create",
-        (Never(0, _CLOCK_OF_WATCHER, errno.EINVAL, _CLOCK_OF_PROCESS),),
     ),
     (
         "A filter of one's own makes this one stricter; a listener would decide on others' calls.",

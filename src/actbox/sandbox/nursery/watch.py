@@ -436,7 +436,7 @@ def _without_name(descriptor: int) -> bytes:
     else:
         end = TEXT.rfind(b")", 0, length)
         wiped_text.wipe(TEXT.find(b"(") + 1, end)
-        if (needed := _FIELDS.match(TEXT, end)) is not None:
+        if (needed := _FIELDS.match(TEXT, end, length)) is not None:
             wiped_text.wipe(needed.end(), length)
             length = needed.end()
     return bytes(memoryview(TEXT)[:length])
