@@ -47,6 +47,11 @@ LANES_NOT_LOOKED_AT = (
     Change("sandbox/nursery/lane.py", "not _is_alone() or self._has_met_limit()", "self._has_met_limit()"),
 )
 
+TEXTS_LEFT = (
+    Change("sandbox/nursery/wiped_text.py", "    TEXT[begin:end] = bytes(end - begin)\n", "    pass\n"),
+    Change("sandbox/nursery/server.py", "self._answer_in_helper() if begins", "self._answer_here() if begins"),
+)
+
 PROJECT_IDS_LEFT = Change(
     "sandbox/nursery/identity.py", '        _write("/proc/%d/projid_map" % pid, "%d %d 1" % (GUEST_ID, host_id))\n'
 )

@@ -329,7 +329,7 @@ _RESIDUE_OF_MOUNTS: dict[str, tuple[str, str]] = {
 }
 
 
-def _leaves(what: str, leave: str, look: str, policy: Callable[[Ground], Policy | None] = lambda ground: None) -> None:
+def leaves(what: str, leave: str, look: str, policy: Callable[[Ground], Policy | None] = lambda ground: None) -> None:
     @GROUP.function(what)
     async def _(ground: Ground) -> Verdict:
         box = await with_a_lane(ground, policy(ground))
@@ -346,11 +346,11 @@ def _leaves(what: str, leave: str, look: str, policy: Callable[[Ground], Policy 
 
 
 for _what, (_leave, _look) in RESIDUE.items():
-    _leaves(_what, _leave, _look)
+    leaves(_what, _leave, _look)
 for _what, (_leave, _look) in _RESIDUE_OF_NETWORKS.items():
-    _leaves(_what, _leave, _look, _with_network)
+    leaves(_what, _leave, _look, _with_network)
 for _what, (_leave, _look) in _RESIDUE_OF_MOUNTS.items():
-    _leaves(_what, _leave, _look, _with_mounts)
+    leaves(_what, _leave, _look, _with_mounts)
 
 
 @GROUP.function("see a directory of the host that was replaced since the last run")

@@ -16,8 +16,10 @@ from tests.escape import (
     labels,
     lane_commands,
     lane_handles,  # noqa: F401 (its attempts are in the group of `lane_commands`)
+    lane_memory,  # noqa: F401 (the same)
     leaks,
     namespaces,
+    nursery_memory,  # noqa: F401 (its attempts are in the group of `leaks`)
     paths,
     privileges,
     processes,

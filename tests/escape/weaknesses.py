@@ -45,6 +45,7 @@ from tests.escape.changes import (
     PID_1_SHOWN,
     PROJECT_IDS_LEFT,
     RESULTS_BELIEVED,
+    TEXTS_LEFT,
     TREES_OPEN,
     UNCOUNTED,
 )
@@ -300,6 +301,11 @@ WEAKNESSES: tuple[Weakness, ...] = (
         "that the map of project ids has been written",
         (PROJECT_IDS_LEFT,),
         only_root=True,
+    ),
+    Weakness(
+        "texts not wiped",
+        "that pid 1 wipes what it has read of a program, and that the nursery reads nothing of the host's files",
+        TEXTS_LEFT,
     ),
     Weakness("a network", "that there is no route: each address of the world is one of the sandbox's own", A_NETWORK),
     Weakness(

@@ -313,3 +313,16 @@ def test_a_kernel_that_tells_nothing_of_sockets_is_no_error(monkeypatch: pytest.
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         client.sendall(b"x" * 50_000)
         assert asking.held() >= 50_000
+
+
+@pytest.mark.skipif(not engine_check("linux").works, reason="the linux engine does not work here")
+async def test_a_command_cannot_fill_the_file_that_is_its_standard_input() -> None:
+    # Nothing would count that, since it is no process's memory and lies in no directory.
+    fill = (
+        "import os\nfor file in (0, '/proc/self/fd/0'):\n"
+        "    try: os.truncate(file, 9)\n    except OSError as error: print(error)"
+    )
+    async with actbox.open_sandbox("linux") as box:
+        refused = await box.execute(["python3", "-c", fill], stdin=b"given")
+        assert refused.stdout.count("Operation not permitted") == 2
+        assert (await box.execute("cat; echo more >> /proc/self/fd/0", stdin=b"given")).stdout == "given"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import socket
 from abc import ABC, abstractmethod
@@ -190,11 +191,16 @@ class Fork:
 
 
 def file_with(content: bytes) -> int:
-    """Return a descriptor from which a guest reads this content as a file."""
-    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    """Return a descriptor from which a guest reads this content as a file, which nothing can change.
+
+    What a guest would write there no file system bounds, and without a control group nothing counts it.
+    """
+    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(content)
+        seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
         os.lseek(descriptor, 0, os.SEEK_SET)
     except BaseException:
         os.close(descriptor)

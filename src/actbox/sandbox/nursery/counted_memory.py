@@ -97,7 +97,7 @@ class CountedMemory:
                 hidden += process.virtual_bytes
                 continue
             with open(descriptor, "rb") as file:
-                while lines := some_lines(file):
+                while lines := _some_lines(file):
                     count += lines.count(b"\n")
                     for line in lines.splitlines() if _SHARED in lines else ():
                         if line.endswith(_SHARED):
@@ -124,7 +124,7 @@ def _kib(text: bytes, name: bytes) -> int:
     return int(text[start + len(name) :].split(None, 1)[0]) if start >= 0 else 0
 
 
-def some_lines(file: BufferedReader) -> bytes:
+def _some_lines(file: BufferedReader) -> bytes:
     """Return a batch of whole lines from a file; empty at its end."""
     try:
         return file.read(_BYTES_AT_ONCE) + file.readline()

@@ -16,10 +16,10 @@ from __future__ import annotations
 import os
 import time
 
-from . import linux
-from .counted_memory import some_lines
+from . import linux, wiped_text
 from .open_descriptors import list_descriptors
 from .passes import Passes
+from .wiped_text import TEXT
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -217,32 +217,20 @@ class _OpenFiles:
         Counting stops when this descriptor alone passes a limit.
         """
         watches = locks = own_locks = size = 0
-        for lines in self._text(thread, number):
-            size += len(lines)
-            watches += (b"\n" + lines).count(b"\ntfd:")
-            locks += (b"\n" + lines).count(b"\nlock:")
-            own_locks += lines.count(b": POSIX ")
-            if max(watches, locks) > MOST:
-                break
-        return watches, locks, own_locks, size
-
-    def _text(self, thread: int, number: int) -> Iterator[bytes]:
-        """Yield the lines of a descriptor's text in `/proc`, in batches; none if it has been closed since."""
         try:
             descriptor = os.open("%d/fdinfo/%d" % (thread, number), os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
-        except OSError:
-            return
+        except OSError:  # it has been closed since
+            return 0, 0, 0, 0
         try:
-            lines = os.read(descriptor, _LONG_BYTES)
-            if len(lines) < _LONG_BYTES:  # nearly always; a buffered reader would double the time
-                yield lines
-                return
-            with open(descriptor, "rb", closefd=False) as file:
-                lines += file.readline()
-                while lines:
-                    yield lines
-                    lines = some_lines(file)
+            for end in wiped_text.lines(descriptor):
+                size += end
+                watches += TEXT.count(b"\ntfd:", 0, end)
+                locks += TEXT.count(b"\nlock:", 0, end)
+                own_locks += TEXT.count(b": POSIX ", 0, end)
+                if max(watches, locks) > MOST:
+                    break
         except OSError:  # the process has ended since
-            return
+            pass
         finally:
             os.close(descriptor)
+        return watches, locks, own_locks, size

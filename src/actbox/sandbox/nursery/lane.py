@@ -18,7 +18,7 @@ import socket
 import time
 
 from ..guest.wire import EXIT_TOLD
-from . import landlock, linux
+from . import landlock, linux, wiped_text
 from .attach import attach_run, mount_own
 from .passing import refuse_descriptors
 
@@ -320,10 +320,14 @@ class _Own:
             linux.umount(place, linux.MNT_DETACH)
 
     def _has_read(self) -> bool:
+        """Return whether something was done, and read what the kernel says of it: names of files, among others."""
+        if self._watching < 0:
+            return False
         try:
-            return self._watching >= 0 and bool(os.read(self._watching, _LONGEST_TEXT))
+            wiped_text.wipe(0, wiped_text.read(self._watching))
         except BlockingIOError:
             return False
+        return True
 
 
 def _identity(path: str) -> Optional[Tuple[int, int]]:

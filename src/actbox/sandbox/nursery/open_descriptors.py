@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from . import wiped_text
+
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Iterator, List, Tuple
@@ -69,8 +71,12 @@ def _has_memory(proc: int, thread: int) -> bool:
         descriptor = os.open("%d/status" % thread, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     except OSError:  # the process has ended
         return False
-    with open(descriptor, "rb") as file:
-        try:
-            return b"\nVmSize:" in file.read()
-        except OSError:
-            return False
+    length = 0
+    try:
+        length = wiped_text.read(descriptor)
+        return wiped_text.TEXT.find(b"\nVmSize:", 0, length) >= 0
+    except OSError:
+        return False
+    finally:
+        wiped_text.wipe(0, length)
+        os.close(descriptor)

@@ -44,6 +44,9 @@ _REHEARSALS_AT_FIRST, _LATER_REHEARSALS = 1, 19
 # The directory of a run, and two in it.
 _INODES_OF_A_RUN = 3
 _MOST_OWNERS = 16
+# How requests begin that name files of the host, or the places of mounts; the longest of these beginnings.
+_ABOUT_MOUNTS = (b'{"op": "host_mounts"', b'{"op": "check_host_mounts"', b'{"op": "birthplace"')
+_LONGEST_BEGINNING = max(map(len, _ABOUT_MOUNTS))
 # Making objects immortal takes a processor for tens of milliseconds. So that no first sandbox waits for it, the
 # nursery does it at the first pause of this length after the host's trial and its first run have ended. Until then only
 # a longer pause counts, such as that of a host whose first sandbox goes on: a busy host pauses too before it has its
@@ -77,12 +80,16 @@ class _Nursery:
         self._shares_memory = False
         """True once what is forked from now on shares most of this process's memory."""
         self._standard_path = list(sys.path)
+        self._helper: socket.socket | None = None
+        """The socket to the process that fulfills requests about files of the host, once there is one."""
         self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
             "close_workspace": self._close_workspace,
             "mounts": self._mounts,
-            "check_mounts": self._check_mounts,
+            "host_mounts": self._mounts,
+            "check_host_mounts": self._check_mounts,
+            "birthplace": self._make_birthplace,
             "forget_names": self._forget_names,
             "spawn": self._spawn,
         }
@@ -135,6 +142,44 @@ class _Nursery:
             self._ends += 1
 
     def _answer(self) -> bool:
+        """Have one request answered, here or in the helper; return false at the end of the socket."""
+        begins = self._control.recv(_LONGEST_BEGINNING, socket.MSG_PEEK)
+        return self._answer_in_helper() if begins.startswith(_ABOUT_MOUNTS) else self._answer_here()
+
+    def _answer_in_helper(self) -> bool:
+        """Have a process of its own receive one request and answer it.
+
+        So what such requests name, and what is read of the host to fulfill them, is never in this process's memory,
+        which the guests of all sandboxes inherit.
+        """
+        if self._helper is None:
+            self._helper, theirs = socket.socketpair()
+            pid = os.fork()
+            if pid == 0:
+                self._help(theirs)
+            theirs.close()
+            self._children.add(pid)
+        self._helper.send(b"x")
+        if not self._helper.recv(1):
+            raise OSError(errno.ECHILD, "the process for mounts of the host has ended")
+        return True
+
+    def _help(self, orders: socket.socket) -> NoReturn:
+        """Answer a request whenever the nursery says so, until it has ended."""
+        assert self._helper is not None
+        try:
+            signal.set_wakeup_fd(-1)
+            self._helper.close()
+            linux.set_name("actbox-mounts")
+            while orders.recv(1):
+                self._answer_here()
+                orders.send(b"x")
+        except BaseException:
+            sys.excepthook(*sys.exc_info())  # the host reads the last line
+            os._exit(1)
+        os._exit(0)
+
+    def _answer_here(self) -> bool:
         """Receive one request and answer it; return false at the end of the socket."""
         try:
             data, descriptors = receive(self._control)
@@ -335,21 +380,26 @@ class _Nursery:
             pass
         return open_folder(path)
 
+    def _make_birthplace(self, descriptors: list[int], points: Points) -> Answer:
+        """Answer with the namespace of a template that has these mount points."""
+        return {}, [os.dup(self._places.birthplace(points))]
+
     def _spawn(
         self,
         descriptors: list[int],
         groups: list[str],
         host_id: int,
-        points: Points,
+        placed: bool,
         tmp_mib: int,
         inodes: int,
         forkable: bool,
     ) -> Answer:
         """Fork a sandbox that waits for a run. As root, its guests are `host_id` outside.
 
-        `groups` names the request's descriptors, which are files of its control group. The answer carries the host's
-        ends: a pidfd of pid 1, its control socket, the guest's channel, stdout and stderr; and whether the sandbox
-        shares most of this process's memory.
+        `groups` names the request's descriptors, which are files of its control group; with `placed` one more is the
+        namespace of its template, as `_make_birthplace` answers. The answer carries the host's ends: a pidfd of pid 1,
+        its control socket, the guest's channel, stdout and stderr; and whether the sandbox shares most of this
+        process's memory.
         """
         if forkable:
             self._share()  # each copy of its guest would write to all the pages that sharing spares it
@@ -385,7 +435,7 @@ class _Nursery:
                 ours.append(read)
                 theirs.append(write)
                 setattr(birth, name, write)
-            place = self._places.birthplace(points) if points else self._birthplace
+            place = descriptors[-1] if placed else self._birthplace
             pid = self._bear(birth, host_id, place, sync)
             ours.append(linux.pidfd_open(pid))  # before it is reaped, while the pid is certainly its own
             ours.remove(sync)

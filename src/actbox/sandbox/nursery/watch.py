@@ -10,18 +10,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import resource
 import select
 import signal
 import time
 
-from . import linux
+from . import linux, wiped_text
 from .charged_memory import ChargedMemory
 from .control import Control
 from .counted_memory import CountedMemory
 from .counted_objects import CountedObjects
 from .counted_time import CountedTime
 from .share_of_time import Share, Weight
+from .wiped_text import TEXT
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -77,6 +79,8 @@ _TICKS_BEYOND_A_FORK = 2
 # The kernel writes a child's id into its memory.
 _FAULTS_OF_A_FORK = 1
 _TICK = os.sysconf("SC_CLK_TCK")
+# Of a process's `stat`, what is used here: all up to its number of pages.
+_FIELDS = re.compile(rb"\)(?: [^ ]+){22}")
 # A tree that has used no more since the last check counts as idle. What `/proc` tells grows by whole ticks, what a
 # control group tells by every wake-up.
 _IDLE_SECONDS_USED = 0.5 / _TICK
@@ -425,21 +429,22 @@ class Watcher:
             os.close(descriptor)
 
 
-_text = bytearray(8192)  # several times the length that the kernel writes
-
-
 def _without_name(descriptor: int) -> bytes:
-    """Read a `stat` or `status` file, without the name that the process gave itself.
+    """Read a `stat` or `status` file, without the name that the process gave itself, and its signals.
 
     In a lane the next guest inherits this memory.
     """
-    length = os.readv(descriptor, [_text])
-    if _text.startswith(b"Name:"):
-        begin, end = len(b"Name:"), _text.find(b"\n", 0, length)
+    length = wiped_text.read(descriptor)
+    if TEXT.startswith(b"Name:"):
+        wiped_text.wipe(len(b"Name:"), TEXT.find(b"\n", 0, length))
+        wiped_text.wipe(TEXT.find(b"\nSigQ:", 0, length), TEXT.find(b"\nCapInh:", 0, length))
     else:
-        begin, end = _text.find(b"(") + 1, _text.rfind(b")", 0, length)
-    _text[begin:end] = bytes(end - begin)
-    return bytes(memoryview(_text)[:length])
+        end = TEXT.rfind(b")", 0, length)
+        wiped_text.wipe(TEXT.find(b"(") + 1, end)
+        if (needed := _FIELDS.match(TEXT, end, length)) is not None:
+            wiped_text.wipe(needed.end(), length)
+            length = needed.end()
+    return bytes(memoryview(TEXT)[:length])
 
 
 def _state(stat: bytes) -> bytes:

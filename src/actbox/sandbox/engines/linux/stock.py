@@ -168,14 +168,17 @@ class Stock:
         groups, limits = support(), Limits()
         group = RunGroup(groups, limits) if groups else None
         files: dict[str, int] = {}
+        place: list[int] = []
         try:
             files = group.open_files() if group is not None else {}
+            if points:
+                _, place = self.ask("birthplace", points=[list(point) for point in points])
             answer, descriptors = self.ask(
                 "spawn",
-                list(files.values()),
+                [*files.values(), *place],
                 groups=list(files),
                 host_id=host_id,
-                points=[list(point) for point in points],
+                placed=bool(place),
                 tmp_mib=limits.workspace_mib,
                 inodes=inodes_for(limits.workspace_mib),
                 forkable=forkable,
@@ -185,7 +188,7 @@ class Stock:
                 group.remove()
             raise
         finally:
-            for descriptor in files.values():
+            for descriptor in [*files.values(), *place]:
                 os.close(descriptor)
         starts = self.nursery.starts
         child = Child(
@@ -243,11 +246,12 @@ class Stock:
         `run` is the name of the directory for the mounts that share the file system of the workspace, else "".
         """
         owner, first = workspace.host_id, mounts[:_MOST_AT_ONCE]
-        _, descriptors = self.ask("mounts", workspace=workspace.name, host_id=owner, mounts=first, run=run)
+        op = "mounts" if all(mount["mode"] == SHARED for mount in first) else "host_mounts"
+        _, descriptors = self.ask(op, workspace=workspace.name, host_id=owner, mounts=first, run=run)
         try:
             for start in range(_MOST_AT_ONCE, len(mounts), _MOST_AT_ONCE):
                 more = mounts[start : start + _MOST_AT_ONCE]
-                descriptors += self.ask("mounts", workspace="", host_id=owner, mounts=more, run="")[1]
+                descriptors += self.ask("host_mounts", workspace="", host_id=owner, mounts=more, run="")[1]
         except BaseException:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -257,11 +261,11 @@ class Stock:
     def check_mounts(self, mounts: list[dict[str, Any]]) -> None:
         """Raise `SandboxUnavailable` if `make_mounts` would for one of these, as for a replaced directory. Blocks."""
         for start in range(0, len(mounts), _MOST_AT_ONCE):
-            self.ask("check_mounts", mounts=mounts[start : start + _MOST_AT_ONCE])
+            self.ask("check_host_mounts", mounts=mounts[start : start + _MOST_AT_ONCE])
 
     def make_packages(self, folder: Path, host_id: int) -> list[int]:
         """Make the mount of a program's packages for the user `host_id`. Blocks. Raises `SandboxUnavailable`."""
-        return self.ask("mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)], run="")[1]
+        return self.ask("host_mounts", workspace="", host_id=host_id, mounts=[packages_mount(folder)], run="")[1]
 
     def forget_names(self, folder: int) -> None:
         """Make the kernel drop the names it cached for guests at `/input`; the descriptor stays open. Blocks."""
