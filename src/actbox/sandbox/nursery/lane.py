@@ -1,10 +1,10 @@
 """The lane of an open sandbox: what its pid 1 keeps from run to run, so that a run needs only a fresh guest.
 
-Kept are the namespaces, the control group, the root and, unless the host gives others, the attached workspace and mounts;
-new for each run are the guest's process, its channel and pipes, and `/tmp` and `/dev/shm` if an earlier program has
-touched them. If it could have given descriptors of directories away, the mount namespace is new too, with what is there at
-`/tmp`. Pid 1 goes on only while everything that it keeps is as it was at its birth; otherwise it ends, and everything
-with it. All walls are built again around each guest.
+Kept are the namespaces, the control group, the root and, unless the host gives others, the attached workspace and
+mounts; new for each run are the guest's process, its channel and pipes, and `/tmp` and `/dev/shm` if an earlier program
+has touched them. If it could have given descriptors of directories away, the mount namespace is new too, with what is
+there at `/tmp`. Pid 1 goes on only while everything that it keeps is as it was at its birth; otherwise it ends, and
+everything with it. All walls are built again around each guest.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Lane:
 
         `proc` is a full `/proc`, `readable` are the host directories that the root shows, `request` is the first run's,
         `rules` its Landlock ruleset, `mounted` are the descriptors of its workspace, inputs and mounts, and `overlays`
-        those of what is mounted as an overlay. `be_guest` goes on as a guest, behind all walls, with the descriptors of its standard output and error and its channel, the
-        ruleset, and a pipe into which it writes when all walls stand.
+        those of what is mounted as an overlay. `be_guest` goes on as a guest, behind all walls, with the descriptors of
+        its standard output and error and its channel, the ruleset, and a pipe into which it writes when all walls stand.
         """
         self._control = control
         self._readable = readable
