@@ -92,7 +92,7 @@ class Lane:
         `proc` is a full `/proc`, `readable` are the host directories that the root shows, `request` is the first run's,
         `rules` its Landlock ruleset, `mounted` are the descriptors of its workspace, inputs and mounts, and `overlays`
         those of what is mounted as an overlay. `be_guest` goes on as a guest, behind all walls, with the descriptors of
-        its standard output and error and its channel, the ruleset, and a pipe into which it writes when all walls stand.
+        its standard output and error and its channel, the ruleset, and a pipe to write into when all walls stand.
         """
         self._control = control
         self._readable = readable

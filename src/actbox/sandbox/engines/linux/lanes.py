@@ -203,7 +203,7 @@ class Lane:
             self._lanes.expect(self)
 
     def drop_fresh(self) -> LaneGuest | None:
-        """Return the next guest if it is known to be there, for its descriptors to be closed; let go of its overlays."""
+        """Return the next guest, if it is known to be there, to have its descriptors closed; let go of its overlays."""
         fresh, self._fresh = self._fresh, None
         overlays, self._overlays = self._overlays, None
         if overlays is not None:
