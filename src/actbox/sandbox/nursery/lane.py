@@ -306,10 +306,14 @@ class Lane:
         self._rule_anew()
 
     def _look_at_table(self) -> List[bytes]:
-        """Return a line for each mount: its source, place, type and options."""
+        """Return a line for each mount (its source, place, type and options), and one for the room in each overlay."""
         os.lseek(self._mounts, 0, os.SEEK_SET)
         with open(self._mounts, "rb", closefd=False) as file:
-            return sorted(file.read().splitlines())
+            lines = sorted(file.read().splitlines())
+        for overlay in self._overlays:
+            room = os.statvfs(overlay)
+            lines.append(b"%d %d %d" % (room.f_bsize, room.f_blocks, room.f_files))
+        return lines
 
     def _rule_anew(self) -> None:
         """Replace the Landlock rules by rules about what is mounted now."""
