@@ -202,6 +202,14 @@ async def test_runs_at_once_have_overlays_of_their_own(folder: Path) -> None:
             await ready(box)
 
 
+async def test_programs_of_one_call_have_overlays_of_their_own(folder: Path) -> None:
+    async with actbox.open_sandbox("linux", policy=overlay(folder)) as box:
+        codes = [f"import os\nopen('/data/{number}', 'w').close()\nsorted(os.listdir('/data'))" for number in range(6)]
+        results = [result async for result in box.map(codes, concurrency=1)]
+    assert [result.value for result in results] == [[str(number), "a.txt", "gone"] for number in range(6)]
+    assert [[change.path for change in result.changes] for result in results] == [[str(n)] for n in range(6)]
+
+
 async def test_a_session_that_takes_over_a_lane_reports_its_own_changes(folder: Path) -> None:
     async with actbox.open_sandbox("linux", policy=overlay(folder)) as box:
         await lane_after(box, "open('/data/of a run', 'w').close()")

@@ -187,11 +187,12 @@ class Lane:
 
         `overlays` are those of `mounts` whose changes the next run reports.
         """
-        with self._lanes.lock:
-            if overlays is not None and not self._lanes.has(self):
-                overlays.close()
-                return
-            self._overlays = overlays
+        if overlays is not None:
+            with self._lanes.lock:
+                if not self._lanes.has(self):
+                    overlays.close()
+                    return
+                self._overlays = overlays
         self._runs += 1
         self.asked_at = time.monotonic()
         try:
