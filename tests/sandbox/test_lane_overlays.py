@@ -13,7 +13,7 @@ import pytest
 
 import actbox
 from actbox import AllowedDomain, ErrorKind, ExecutionResult, FileMount, Limits, Policy, Sandbox, SandboxUnavailable
-from actbox.sandbox.engines.linux import used
+from actbox.sandbox.engines.linux import engine, stock, used
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.lanes import Lane
 from actbox.sandbox.engines.linux.stored import StoredWorkspace
@@ -115,6 +115,23 @@ async def test_the_limits_of_an_overlay_hold_in_a_later_run(folder: Path) -> Non
                 assert error is not None and error.kind is ErrorKind.DISK
                 await ready(box)
             assert lane_of(box) is lane
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_what_a_later_run_writes_to_an_overlay_counts_as_memory_where_no_group_counts_it(
+    folder: Path, keep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (engine, stock):
+        monkeypatch.setattr(module, "support", lambda: None)
+    stock.drain_all()
+    limits = Limits(memory_mib=160, workspace_mib=1024, file_mib=1024)
+    fill = "import time\nwith open('/data/full', 'wb', 0) as file:\n    for _ in range(300): file.write(bytes(2**20))\n"
+    async with actbox.open_sandbox("linux", policy=overlay(folder, keep=keep, limits=limits)) as box:
+        lane = await lane_after(box)
+        error = (await box.run(fill + "time.sleep(60)")).error
+        assert error is not None and error.kind is ErrorKind.MEMORY
+        await until(lambda: lane.child.buried)
+    stock.drain_all()
 
 
 async def test_a_process_that_holds_a_file_of_an_overlay_ends_the_lane(folder: Path) -> None:
