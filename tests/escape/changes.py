@@ -32,7 +32,7 @@ LANES_NOT_LOOKED_AT = (
     Change("sandbox/nursery/lane.py", "        reason = self._difference()\n", '        reason = ""\n'),
     Change("sandbox/nursery/lane.py", "        if anew or self._own.is_touched():\n            self._mount_anew()\n"),
     Change("sandbox/nursery/lane.py", "        if anew:\n            self._leave_mounts()\n"),
-    Change("sandbox/nursery/lane.py", "        if workspace:\n            self._change_workspace(workspace)\n"),
+    Change("sandbox/nursery/lane.py", "        if mounts:\n            self._change_mounts(mounts)\n"),
     Change("sandbox/nursery/lane.py", '        os.pwrite(self._last_pid, b"1", 0)\n'),
     Change(
         "sandbox/nursery/lane.py",

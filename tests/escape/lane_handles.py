@@ -6,7 +6,7 @@ import asyncio
 
 from tests.escape.attempt import Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
-from tests.escape.lanes import GROUP, lane_is_ready, with_a_lane
+from tests.escape.lanes import GROUP, lane_is_ready, with_a_lane, with_overlay
 from tests.escape.program import source_of, verdict_of
 
 # A program gives the root of its lane away, by a local socket in the workspace, and ends; nothing of it is left.
@@ -59,6 +59,45 @@ async def _(ground: Ground) -> Verdict:
             return unproven([given.error, worked.error])
     await box.run("open('/workspace/enough', 'w').close()")
     return verdict_of(await beside)
+
+
+_GIVE_OVERLAY_AWAY = _GIVE_ROOT_AWAY.replace("os.open('/', os.O_PATH)", "os.open('/data', os.O_PATH)")
+_TAKE_OVERLAY = (
+    _TAKE_ROOT.split("def talk", maxsplit=1)[0]
+    + "acts = [lambda: open('word').read(), lambda: open('sub/word').read(), lambda: os.stat('new').st_ino]\n"
+    "got = set()\n"
+    "while not os.path.exists('/workspace/enough'):\n"
+    "    for act in acts:\n        try: got.add(str(act()))\n        except OSError: pass\n"
+    "    for name in ('left', 'sub/left'):\n"
+    "        try: open(name, 'w').write('planted')\n        except OSError: pass\n"
+    "    time.sleep(0.005)\n"
+    "verdict(bool(got), got)"
+)
+_WORK_IN_OVERLAY = (
+    "import os, time\nos.makedirs('/data/sub', exist_ok=True)\n"
+    "for name in ('/data/word', '/data/sub/word', '/data/new'): open(name, 'w').write('mine')\n"
+    "time.sleep(0.3)\nsorted(os.listdir('/data')) + os.listdir('/data/sub')"
+)
+
+
+@GROUP.function("reach a later run's overlay from a run beside it, by a descriptor that an earlier one gave away")
+async def _(ground: Ground) -> Verdict:
+    box = await with_a_lane(ground, with_overlay(ground))
+    for _ in range(2):  # so that there are lanes for two runs at once
+        await asyncio.gather(*(box.run("import time\ntime.sleep(0.1)") for _ in range(2)))
+        await lane_is_ready(box)
+    beside = asyncio.create_task(box.run(source_of(_TAKE_OVERLAY, ground.things), timeout=30))
+    given = await box.run(_GIVE_OVERLAY_AWAY, timeout=10)
+    worked = []
+    for _ in range(2):
+        await lane_is_ready(box)
+        worked.append(await box.run(_WORK_IN_OVERLAY))
+    await box.run("open('/workspace/enough', 'w').close()")
+    seen = verdict_of(await beside)
+    if given.error or any(result.error for result in worked):
+        return unproven([given.error, *(result.error for result in worked)])
+    planted = [result.value for result in worked if result.value != ["mark", "new", "sub", "word", "word"]]
+    return escaped_if(True, planted) if planted else seen
 
 
 # A program gives away whatever could act on the process that has its number next, or on its network, and ends.

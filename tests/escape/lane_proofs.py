@@ -30,6 +30,10 @@ LANES: dict[str, dict[str, tuple[str, ...]]] = {
             "leave its workspace to the next program of a call of map",
             "reach the workspace of the last program of a call of map by what was open",
             "act on a later run from a run beside it, by descriptors that an earlier one gave away",
+            "leave changes in an overlay",
+            "leave the mode and the times of an overlay changed",
+            "leave the numbers of files in an overlay counted on",
+            "reach a later run's overlay from a run beside it, by a descriptor that an earlier one gave away",
         ),
     },
     "project ids left to guests": {

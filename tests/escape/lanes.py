@@ -24,6 +24,8 @@ async def lane_is_ready(box: Sandbox) -> None:
 
     def is_there() -> bool:
         idle = list(lanes._idle)
+        if lanes.renew and any(lane.guest.is_over and lane not in idle for lane in list(lanes._all)):
+            return False  # the mounts of its next run are being made
         for lane in idle:
             lane.child.read_now()
         return all(lane._fresh is not None or lane.child.ended for lane in idle)
@@ -329,6 +331,35 @@ _RESIDUE_OF_MOUNTS: dict[str, tuple[str, str]] = {
 }
 
 
+def with_overlay(ground: Ground) -> Policy:
+    """Mount a directory with a file `mark` as an overlay, of which nothing is reported."""
+    folder = ground.folder()
+    (folder / "mark").write_text("the host's")
+    return Policy(mounts=(FileMount(folder, "/data", "overlay"),))
+
+
+_RESIDUE_OF_OVERLAYS: dict[str, tuple[str, str]] = {
+    "leave changes in an overlay": (
+        "import os\nopen('/data/left', 'w').write('x')\nopen('/data/mark', 'a').write('left')\nos.mkdir('/data/more')",
+        "seen = [sorted(os.listdir('/data')), open('/data/mark').read()]\n"
+        "verdict(seen != [['mark'], \"the host's\"], seen)",
+    ),
+    "leave a file without a name in an overlay": (
+        _IN_TRANSIT + "import os\nheld = os.open('/data', os.O_TMPFILE | os.O_RDWR)\nos.write(held, bytes(100_000))\n"
+        "keep_in_transit(held)",
+        "room = os.statvfs('/data')\nverdict(room.f_blocks != room.f_bfree, room)",
+    ),
+    "leave the mode and the times of an overlay changed": (
+        "import os\nos.chmod('/data', 0o700)\nos.utime('/data', (1, 1))",
+        "seen = os.stat('/data')\nverdict(seen.st_mtime == 1 or seen.st_mode & 0o777 == 0o700, seen)",
+    ),
+    "leave the numbers of files in an overlay counted on": (
+        "import os\nfor _ in range(200): os.close(os.open('/data', os.O_TMPFILE | os.O_RDWR))",
+        "number = os.fstat(os.open('/data/new', os.O_CREAT | os.O_RDWR)).st_ino\nverdict(number > 200, number)",
+    ),
+}
+
+
 def leaves(what: str, leave: str, look: str, policy: Callable[[Ground], Policy | None] = lambda ground: None) -> None:
     @GROUP.function(what)
     async def _(ground: Ground) -> Verdict:
@@ -351,6 +382,8 @@ for _what, (_leave, _look) in _RESIDUE_OF_NETWORKS.items():
     leaves(_what, _leave, _look, _with_network)
 for _what, (_leave, _look) in _RESIDUE_OF_MOUNTS.items():
     leaves(_what, _leave, _look, _with_mounts)
+for _what, (_leave, _look) in _RESIDUE_OF_OVERLAYS.items():
+    leaves(_what, _leave, _look, with_overlay)
 
 
 @GROUP.function("see a directory of the host that was replaced since the last run")

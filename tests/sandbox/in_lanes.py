@@ -49,7 +49,10 @@ async def ready(box: Sandbox) -> None:
     """Wait until a lane of a sandbox has its next guest, or none is expected any more."""
 
     def is_there() -> bool:
-        idle = list(lanes_of(box)._idle)
+        lanes = lanes_of(box)
+        idle = list(lanes._idle)
+        if lanes.renew and any(lane.guest.is_over and lane not in idle for lane in list(lanes._all)):
+            return False  # the mounts of its next run are being made
         for lane in idle:
             lane.child.read_now()
         return not idle or any(lane._fresh is not None or lane.child.ended for lane in idle)

@@ -12,7 +12,6 @@ import pytest
 import actbox
 from actbox import AllowedDomain, ErrorKind, FileMount, Policy, Sandbox
 from actbox.core.mounts import MountMode
-from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.lanes import Lane
 from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all here)
 from tests.waiting import until
@@ -165,11 +164,6 @@ async def test_the_directory_of_inputs_is_read_only_also_after_the_host_has_made
         tried = await box.run("print(open('/input/a').read())\nopen('/input/b', 'w')")
         assert (tried.stdout, tried.error is not None and tried.error.type) == ("one\n", "OSError")
         await until(lambda: lane.child.buried)
-
-
-async def test_overlays_have_no_lanes(folder: Path) -> None:
-    async with actbox.open_sandbox("linux", policy=with_mount(folder, "/data", "overlay")) as box:
-        assert isinstance(box, LinuxSandbox) and box._lanes is None
 
 
 async def test_runs_at_once_with_a_mount_never_share_a_lane(folder: Path) -> None:

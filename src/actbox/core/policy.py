@@ -43,8 +43,8 @@ class Policy:
     `namespaces` is about the namespaces, on Linux, in which programs run: with `"run"` each run has new ones. With
     `"lane"` an engine may keep those of a run that left nothing behind for the next run of the same open sandbox, which
     is faster; each run has a fresh process behind fresh walls either way (`docs/security.md`). A run that used the
-    network is followed by one in new namespaces, and so is each run with an overlay or `Limits.disk_mib`. An engine
-    that knows no such choice refuses `"run"`.
+    network is followed by one in new namespaces, and so is each run with `Limits.disk_mib`. An engine that knows no
+    such choice refuses `"run"`.
 
     Raises `InvalidValue` if an `rw` mount is not cleared for what the policy's own labels say that programs read; if
     two mounts share a path, one lies inside another that is not at `/input`, two secrets share

@@ -22,7 +22,7 @@ from .control import Control
 from .family import Family, mount_trees
 from .gate import listen, place_files
 from .identity import Identity
-from .lane import Lane, can_begin
+from .lane import Lane, can_begin, capabilities_for
 from .machine_files import MachineFiles
 from .places import ROOT
 from .root import map_no_zeros
@@ -253,7 +253,8 @@ def _live(
             resize_own(request["tmp_mib"], request["inodes"])
         if attach_shared(request, descriptors, late):
             watcher.memory.file_systems.clear()  # with the workspace, they have a limit of their own
-        watcher.memory.file_systems += attach_run(request, descriptors)
+        overlays = attach_run(request, descriptors)
+        watcher.memory.file_systems += overlays
         attach_late(birth.late, below_workspace=True)
         landlock.allow_run(rules, request, descriptors)
         if "files" in request:
@@ -273,9 +274,10 @@ def _live(
         if family is None:
             if stays:
                 allow_one_more(proc)  # pid 1 watches `/tmp`
-            linux.keep_capabilities(frozenset({linux.CAP_SYS_ADMIN} if stays else ()))
+            linux.keep_capabilities(capabilities_for(request) if stays else frozenset())
             if stays:
-                one.lane = Lane(proc, birth.groups, control, birth.readable, watcher, request, rules, mounted, be_guest)
+                given = (request, rules, mounted, overlays)
+                one.lane = Lane(proc, birth.groups, control, birth.readable, watcher, *given, be_guest)
         else:
             family.note_mounts([mount["path"] for mount in request["mounts"] if mount["mode"] != "input"])
         watcher.machine.begin(**request["machine"])

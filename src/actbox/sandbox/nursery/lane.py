@@ -1,10 +1,10 @@
 """The lane of an open sandbox: what its pid 1 keeps from run to run, so that a run needs only a fresh guest.
 
-Kept are the namespaces, the control group, the root and, unless the host gives another one, the attached workspace; new
-for each run are the guest's process, its channel and pipes, and `/tmp` and `/dev/shm` if an earlier program has touched
-them. If it could have given descriptors of directories away, the mount namespace is new too, with what is there at
-`/tmp`. Pid 1 goes on only while everything that it keeps is as it was at its birth; otherwise it ends, and everything
-with it. All walls are built again around each guest.
+Kept are the namespaces, the control group, the root and, unless the host gives others, the attached workspace and
+mounts; new for each run are the guest's process, its channel and pipes, and `/tmp` and `/dev/shm` if an earlier program
+has touched them. If it could have given descriptors of directories away, the mount namespace is new too, with what is
+there at `/tmp`. Pid 1 goes on only while everything that it keeps is as it was at its birth; otherwise it ends, and
+everything with it. All walls are built again around each guest.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import time
 
 from ..guest.wire import EXIT_TOLD
 from . import landlock, linux, wiped_text
-from .attach import attach_run, mount_own
+from .attach import attach_run, mount_own, open_inputs
 from .passing import refuse_descriptors
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+    from typing import Any, Callable, Dict, FrozenSet, List, NoReturn, Optional, Tuple
 
     from .control import Control
     from .watch import Watcher
@@ -59,6 +59,18 @@ def can_begin(proc: int, late: List[str]) -> bool:
     return not has_place and os.access(_LAST_PID, os.F_OK, dir_fd=proc)
 
 
+def capabilities_for(request: Dict[str, Any]) -> FrozenSet[int]:
+    """Return the capabilities that pid 1 keeps between the runs of a lane whose first run has this request.
+
+    The kernel acts in an overlay in the name of who mounted it: it needs rights to a directory that it makes there
+    without any mode, and to the capabilities of a file that it copies. Pid 1 has them over the guest's own files only.
+    """
+    needed = {linux.CAP_SYS_ADMIN}
+    if any(mount["mode"] == "overlay" for mount in request["mounts"]):
+        needed |= {linux.CAP_DAC_OVERRIDE, linux.CAP_SETFCAP}
+    return frozenset(needed)
+
+
 class Lane:
     """The things that stay, the checks that they are as at birth, and the birth of the next guest."""
 
@@ -72,14 +84,15 @@ class Lane:
         request: Dict[str, Any],
         rules: int,
         mounted: List[int],
+        overlays: List[int],
         be_guest: Callable[[List[int], int, int], NoReturn],
     ) -> None:
         """Note how things are now, before any program has run.
 
         `proc` is a full `/proc`, `readable` are the host directories that the root shows, `request` is the first run's,
-        `rules` its Landlock ruleset, and `mounted` are the descriptors of its workspace, inputs and mounts. `be_guest`
-        goes on as a guest, behind all walls, with the descriptors of its standard output and error and its channel, the
-        ruleset, and a pipe into which it writes when all walls stand.
+        `rules` its Landlock ruleset, `mounted` are the descriptors of its workspace, inputs and mounts, and `overlays`
+        those of what is mounted as an overlay. `be_guest` goes on as a guest, behind all walls, with the descriptors of
+        its standard output and error and its channel, the ruleset, and a pipe to write into when all walls stand.
         """
         self._control = control
         self._readable = readable
@@ -87,9 +100,13 @@ class Lane:
         self._request = request
         self._rules = rules
         self._mounted = mounted
+        self._overlays = overlays
         paths = ["/workspace/input", *(mount["path"] for mount in request["mounts"])]
         self._points = [path for path in paths if path.startswith("/workspace/")]
         """The places of mounts that programs could move."""
+        self._elsewhere = [path for path in paths if not path.startswith("/workspace/")]
+        self._table: List[bytes] = []
+        """The mount table, as it was before the mounts were first changed."""
         self._be_guest = be_guest
         self._last_pid = os.open(_LAST_PID, os.O_RDWR | os.O_CLOEXEC, dir_fd=proc)
         self._sockets = os.open("self/net/sockstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
@@ -155,11 +172,11 @@ class Lane:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def next_guest(self, anew: bool, workspace: List[int]) -> int:
+    def next_guest(self, anew: bool, mounts: List[int]) -> int:
         """Make a guest for the next run, and give it to the host; return its process id.
 
         With `anew` the run may have given away descriptors of directories, which then lead to nothing of the next one.
-        `workspace` are the descriptors of another workspace and its inputs, if the next run is to have that.
+        `mounts` are the descriptors of another workspace, inputs and mounts, if the next run is to have those.
         The sandbox ends, with the reason for the host, if anything is not as it was at birth, and if the guest cannot
         be walled in. The host also hears the processor time of the last run, because the guest could lie about it.
         """
@@ -170,11 +187,12 @@ class Lane:
             os._exit(0)
         if anew:
             self._leave_mounts()
-        if workspace:
-            self._change_workspace(workspace)
+        if mounts:
+            self._change_mounts(mounts)
         if anew or self._own.is_touched():
             self._mount_anew()
         self._watcher.begin_anew()
+        self._watcher.memory.file_systems += self._overlays
         self._watcher.machine.begin(**self._request["machine"])
         channel, their_channel = socket.socketpair()
         refuse_descriptors(channel)
@@ -265,19 +283,41 @@ class Lane:
         self._own.watch()
         self._rule_anew()
 
-    def _change_workspace(self, workspace: List[int]) -> None:
-        """Replace the workspace, with all that is mounted in it, by another one, and the Landlock rules likewise.
+    def _change_mounts(self, mounts: List[int]) -> None:
+        """Replace the workspace and all mounts of the policy by others, and the Landlock rules likewise.
 
-        Nothing but this process is in the sandbox now, and it has nothing of the old workspace open but the mounts.
+        Nothing but this process is in the sandbox now, and it has nothing of the old ones open but the mounts. The new
+        mount table has to say what the old one did: where an overlay cannot be written, the kernel mounts it all the
+        same, and a program beside this one may have put a link in the way to a mount. Raises `OSError` if it does not.
         """
-        linux.umount("/workspace", linux.MNT_DETACH)
-        for descriptor in self._mounted:
+        self._table = self._table or self._look_at_table()
+        for path in ("/workspace", *self._elsewhere):
+            linux.umount(path, linux.MNT_DETACH)
+        for descriptor in (*self._mounted, *self._overlays):
             os.close(descriptor)
-        attach_run(self._request, workspace)
-        self._mounted = workspace
+        self._overlays = attach_run(self._request, mounts)
+        self._mounted, uppers = mounts[: len(self._mounted)], mounts[len(self._mounted) :]
+        for descriptor in uppers:
+            os.close(descriptor)
         self._mount_events.poll(0)  # our own
         self._seen = self._look_at_points()
+        if self._look_at_table() != self._table:
+            raise OSError(errno.ESTALE, "the mounts of the next run are not like those of the last one")
+        if "hold_input" in self._request:
+            shown = open_inputs()
+            self._control.say({"input": True}, [shown])
+            os.close(shown)
         self._rule_anew()
+
+    def _look_at_table(self) -> List[bytes]:
+        """Return a line for each mount (its source, place, type and options), and one for the room in each overlay."""
+        os.lseek(self._mounts, 0, os.SEEK_SET)
+        with open(self._mounts, "rb", closefd=False) as file:
+            lines = sorted(file.read().splitlines())
+        for overlay in self._overlays:
+            room = os.statvfs(overlay)
+            lines.append(b"%d %d %d" % (room.f_bsize, room.f_blocks, room.f_files))
+        return lines
 
     def _rule_anew(self) -> None:
         """Replace the Landlock rules by rules about what is mounted now."""

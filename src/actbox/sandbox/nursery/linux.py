@@ -102,6 +102,7 @@ CAP_SYS_CHROOT = 18
 CAP_SYS_PTRACE = 19
 CAP_SYS_ADMIN = 21
 CAP_SYS_RESOURCE = 24
+CAP_SETFCAP = 31
 
 # User 0 has no rights, a change of user gives none, nothing can be made ambient; each bit with its lock.
 _SECUREBIT_NOROOT = 0x3

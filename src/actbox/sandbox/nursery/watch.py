@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         def begin(self, request: dict[str, Any], _: list[int]) -> None:
             """Start watching the next run."""
 
-        def next_guest(self, anew: bool, workspace: list[int]) -> int:
+        def next_guest(self, anew: bool, mounts: list[int]) -> int:
             """Make a guest for the next run, give it to the host, and return its process id; never returns if not."""
 
 

@@ -22,7 +22,6 @@ from actbox.sandbox.guest_process import GuestProcess, file_with
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery.passing import most_open_in_guest
 from actbox.sandbox.one_disk import one_disk_mib
-from actbox.sandbox.overlays import OverlayChanges
 from actbox.sandbox.run_end import Ending
 from actbox.sandbox.workspace import Workspace
 
@@ -37,11 +36,12 @@ from .interpreter import Base, base_of
 from .lanes import LaneGuest, Lanes
 from .pool import MOST_READY, Pool
 from .stock import Stock, inodes_for, packages_mount, points_of, policy_mount, shared_mounts
-from .stored import StoredWorkspace, part_overlays
+from .stored import StoredWorkspace
 from .traits import linux_traits
 
 if TYPE_CHECKING:
     from .network import Network
+    from .next_mounts import NextMounts
     from .next_workspace import NextWorkspaces
     from .nursery import Nursery
 
@@ -127,7 +127,11 @@ class LinuxSandbox(LocalSandbox):
         self._shared = shared_mounts() if self._one_disk_mib is not None else []
         self._mounts = [*self._shared, *(policy_mount(mount, policy.limits.workspace_mib) for mount in policy.mounts)]
         self._points = points_of(self._mounts)
-        self._keeps_changes = any(mount.keep_changes for mount in policy.mounts)
+        self._next_mounts: NextMounts | None = None
+        if any(mount.mode == "overlay" for mount in policy.mounts):
+            from .next_mounts import NextMounts
+
+            self._next_mounts = NextMounts(policy)
         self._at_input = [mount for mount in self._mounts if mount["mode"] == "input"]
         self._tree: TreeLimits | None = None
         """Known once the workspace is open: a process that was forked meanwhile may make no control groups."""
@@ -186,7 +190,8 @@ class LinuxSandbox(LocalSandbox):
         if self._may_have_lanes():
             meet = any(mount["mode"] in ("ro", "rw") and mount["is_folder"] for mount in self._mounts)
             waits = self._is_of_one_call and not self._mounts and self._network is None
-            self._lanes = Lanes(self._debt, stored.points, have_company=meet, waits=waits)
+            renew = None if self._next_mounts is None else partial(self._next_mounts.renew, stock.later, stored)
+            self._lanes = Lanes(self._debt, stored.points, have_company=meet, waits=waits, renew=renew)
             if waits:
                 from .next_workspace import NextWorkspaces  # for `map` alone
 
@@ -254,8 +259,8 @@ class LinuxSandbox(LocalSandbox):
         stocks.release(stock)
 
     def _may_have_lanes(self) -> bool:
-        stay = all(mount["mode"] in ("ro", "rw", "input") for mount in self._mounts)  # an overlay is new for each run
-        return stay and self._has_lanes and self.policy.namespaces == "lane"
+        # With `disk_mib` what a run leaves in `/tmp` lies in the file system of the workspace.
+        return self._has_lanes and self.policy.namespaces == "lane" and not self._shared
 
     def _leave_to_parent(self) -> None:
         super()._leave_to_parent()
@@ -486,9 +491,8 @@ class LinuxSandbox(LocalSandbox):
         asked = [] if start.packages is None else [packages_mount(start.packages)]
         lanes = self._lanes if self._goes_in_lane(start) and not start.session and child.shares_memory else None
         lanes = lanes if lanes is not None and not lanes.is_full else None
-        if self._keeps_changes:
-            mounts, overlays = part_overlays(mounts, self.policy.mounts, len(asked))
-            child.overlays = OverlayChanges(overlays, self.policy.limits)
+        if self._next_mounts is not None:
+            mounts, child.overlays = self._next_mounts.part(mounts, len(asked))
         try:
             try:
                 if self._network is not None:

@@ -25,16 +25,18 @@ class InputFolder:
         self.forget_names = forget_names
         self._lock = threading.Lock()
         self._descriptor = _NONE
+        self._closed = False
         self._known: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     def hold(self, descriptor: int) -> None:
-        """Take over the descriptor, from any thread."""
+        """Take over the descriptor, in place of an earlier one, from any thread."""
         with self._lock:
+            if not self._closed:
+                descriptor, self._descriptor = self._descriptor, descriptor
             if not self._known.done():
-                self._descriptor = descriptor
                 self._known.set_result(None)
-                return
-        os.close(descriptor)  # the guest ended before this call
+        if descriptor >= 0:
+            os.close(descriptor)
 
     async def look_anew(self) -> None:
         """Make the guest see the directory's present content; does nothing for a guest that has ended.
@@ -47,6 +49,7 @@ class InputFolder:
     def close(self) -> None:
         """Close the descriptor, from any thread; a second call does nothing."""
         with self._lock:
+            self._closed = True
             if not self._known.done():
                 self._known.set_result(None)
             held, self._descriptor = self._descriptor, _NONE

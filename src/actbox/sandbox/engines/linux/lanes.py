@@ -27,6 +27,7 @@ from .descriptors import close_all
 
 if TYPE_CHECKING:
     from actbox.sandbox.egress.gate import Gate
+    from actbox.sandbox.overlays import OverlayChanges
 
     from .stored import StoredWorkspace
 
@@ -126,6 +127,9 @@ class Lane:
         self.guest.stdin = child.stdin
         self.guest.has_begun = True
         self._fresh: LaneGuest | None = None
+        self.guest.overlays, child.overlays = child.overlays, None
+        self._overlays: OverlayChanges | None = None
+        """Those of the guest that was asked for last, until it is there."""
         self._is_anew = False
         """True if the latest guest was asked for in a new mount namespace."""
         child.hear_when_read(self._hear)
@@ -174,15 +178,26 @@ class Lane:
         self._lanes.forget(self)
 
     def released(self) -> None:
-        """Go on, now or once the workspace of the next run is known."""
+        """Go on, now or once the workspace or the mounts of the next run are there."""
         if self._lanes.waits:
             with self._lanes.lock:
                 self._lanes.waiting.append(self)
+        elif self._lanes.renew is not None:
+            self._lanes.renew(self)
         else:
             self.go_on()
 
-    def go_on(self, mounts: Sequence[int] = ()) -> None:
-        """Ask pid 1 for the next guest; with `mounts`, those of another workspace, in that one."""
+    def go_on(self, mounts: Sequence[int] = (), overlays: OverlayChanges | None = None) -> None:
+        """Ask pid 1 for the next guest; with `mounts`, those of another workspace or run, in these.
+
+        `overlays` are those of `mounts` whose changes the next run reports.
+        """
+        if overlays is not None:
+            with self._lanes.lock:
+                if not self._lanes.has(self):
+                    overlays.close()
+                    return
+                self._overlays = overlays
         self._runs += 1
         self.asked_at = time.monotonic()
         try:
@@ -194,8 +209,11 @@ class Lane:
             self._lanes.expect(self)
 
     def drop_fresh(self) -> LaneGuest | None:
-        """Return the next guest if it is known to be there, for its descriptors to be closed."""
+        """Return the next guest, if it is known to be there, to have its descriptors closed; let go of its overlays."""
         fresh, self._fresh = self._fresh, None
+        overlays, self._overlays = self._overlays, None
+        if overlays is not None:
+            overlays.close()
         return fresh
 
     def look(self) -> None:
@@ -231,6 +249,7 @@ class Lane:
             with self._lanes.lock:
                 sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel)  # asks the kernel for none of it
                 fresh = LaneGuest(self, sock, stdout, stderr)
+                fresh.overlays, self._overlays = self._overlays, None
                 self._settle(fact["used_ms"])
                 if self._met_before(fact["alone_at"]):
                     self.child.kill()
@@ -280,15 +299,18 @@ class Lanes:
         *,
         have_company: bool = False,
         waits: bool = False,
+        renew: Callable[[Lane], None] | None = None,
     ) -> None:
         """`points` returns what is mounted upon in the workspace: `StoredWorkspace.points`.
 
         With `have_company` programs of other sandboxes may always meet those of this one, such as in a mount. With
-        `waits` lanes go on only once `go_on` or `change_workspace` is called.
+        `waits` lanes go on only once `go_on` or `change_workspace` is called. `renew`, if each run has mounts of its
+        own, has a lane go on with new ones, now or soon.
         """
         self.is_open = True
         self.points = points
         self.waits = waits
+        self.renew = renew
         self.waiting: list[Lane] = []
         """The lanes that wait so."""
         self._have_company = have_company

@@ -7,15 +7,13 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.core.mounts import FileMount
 from actbox.sandbox.guest.beneath import empty, opened, set_folder_mode
-from actbox.sandbox.overlays import Overlay
 from actbox.sandbox.run_end import Ending
 
 from .descriptors import close_all
@@ -318,27 +316,6 @@ class StoredWorkspace:
             runs, self._runs = self._runs, -1
         if runs >= 0:
             os.close(runs)
-
-
-def part_overlays(made: list[int], mounts: Sequence[FileMount], before: int = 0) -> tuple[list[int], list[Overlay]]:
-    """Split the result of `make_mounts` into the descriptors that a run attaches and the overlays to read afterwards.
-
-    `before` is the number of mounts that stand before those of the policy.
-
-    A mount whose changes are kept has three descriptors: the mount, the file system for its changes, and a directory of
-    that. A run attaches the workspace, the inputs, all mounts, and then those file systems.
-    """
-    descriptors = iter(made)
-    attached = [next(descriptors) for _ in range(2 + before)]
-    uppers, overlays = [], []
-    for mount in mounts:
-        attached.append(next(descriptors))
-        if mount.keep_changes:
-            uppers.append(next(descriptors))
-            path, identity = str(mount.mount_path), mount.identity
-            upper = next(descriptors)
-            overlays.append(Overlay(mount=path, host_path=mount.host_path, identity=identity, upper=upper))
-    return [*attached, *uppers], overlays
 
 
 def _identity_of(folder: Path) -> tuple[int, int]:
