@@ -71,6 +71,14 @@ async def test_runs_that_leave_nothing_follow_one_another_in_one_place(begun: li
     assert len(begun) == 1
 
 
+async def test_the_next_guest_is_known_before_a_run_asks_for_it() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        for _ in range(2):
+            await box.run(PLACE)
+            lane = lane_of(box)
+            await until(lambda: lane._fresh is not None)  # noqa: B023 (it is awaited at once)
+
+
 async def test_each_run_has_a_fresh_process_and_fresh_folders() -> None:
     look = "import os, sys\nseen = [os.getpid(), 'mark' in globals(), os.listdir('/tmp'), os.listdir('/dev/shm')]\n"
     leave = "mark = 1\nopen('/tmp/x', 'w').close()\nopen('/dev/shm/y', 'w').close()\nopen('kept', 'w').close()\nseen"

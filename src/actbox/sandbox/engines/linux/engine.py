@@ -550,6 +550,8 @@ class LinuxSandbox(LocalSandbox):
         if self._stored.lacks() or self._pool.wants() or self._stock.holds_back:
             self._stock.holds_back = False
             self._stock.later(self._stored.make_ahead)
+        if self._lanes is not None:
+            self._lanes.look_soon()
 
     def _tree_limits(self, start: GuestStart) -> TreeLimits:
         """Return the limits for the guest's whole process tree, including its first process."""

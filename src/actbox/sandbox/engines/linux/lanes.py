@@ -7,6 +7,7 @@ something is not as it was at birth, the lane ends as every sandbox does.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -37,6 +38,8 @@ _MOST_RUNS = 1000
 # In this time pid 1 has ended all that a run left, even on a busy machine; else the kernel does it by ending pid 1.
 _CLEARING_SECONDS = 0.5
 _QUIET_SECONDS = 5.0
+# In this time the next guest of a lane is there, unless the machine is busy.
+_SOON_SECONDS = 0.005
 
 _log = logging.getLogger("actbox")
 
@@ -216,10 +219,11 @@ class Lane:
             overlays.close()
         return fresh
 
-    def look(self) -> None:
-        """Read what pid 1 has sent, until the next guest is known to be there."""
+    def look(self) -> bool:
+        """Read what pid 1 has sent, until the next guest is known to be there; return whether it is."""
         if self._fresh is None:
             self.child.read_now(lambda: self._fresh is not None)
+        return self._fresh is not None
 
     def take(self) -> LaneGuest | None:
         """Return the next guest, for a run, if it is there."""
@@ -321,6 +325,7 @@ class Lanes:
         self._idle: deque[Lane] = deque()
         """The lanes without a run, the one that was asked first for its next guest in front."""
         self._last_want = 0.0
+        self._looks_soon = False
 
     @property
     def is_full(self) -> bool:
@@ -388,11 +393,25 @@ class Lanes:
         finally:
             close_all(mounts)
 
-    def look(self) -> None:
-        """Read what the lanes without a run have told, so that the runs before are known to be over."""
+    def look(self) -> bool:
+        """Read what the lanes without a run have told, so that the runs before are known to be over.
+
+        Return whether the next guest of each is there.
+        """
         with self.lock:
-            for lane in self._idle:
-                lane.look()
+            known = [lane.look() for lane in self._idle]
+        return all(known)
+
+    def look_soon(self, seconds: float = _SOON_SECONDS) -> None:
+        """In a short while look, and then again until all next guests are there, so that no run needs to."""
+        if not self._looks_soon:
+            self._looks_soon = True
+            asyncio.get_running_loop().call_later(seconds, self._look_now, seconds)
+
+    def _look_now(self, waited: float) -> None:
+        self._looks_soon = False
+        if not self.look():
+            self.look_soon(2 * waited)
 
     def note_company(self, guests: Collection[GuestProcess]) -> None:
         """Note which guests may meet, now that one of them begins; call it before that one gets its program.
