@@ -688,9 +688,11 @@ async def test_a_host_without_descriptors_is_told_so_and_the_session_lives_on(
     before = len(os.listdir("/proc/self/fd"))
     with monkeypatch.context() as patch:
         patch.setattr(os, "pipe2", none_left)
-        with pytest.raises(actbox.SandboxUnavailable, match="Too many open files"):
-            await origin.fork()
-    assert len(os.listdir("/proc/self/fd")) <= before + 2, "descriptors of the copy are left"  # the stock's come and go
+        for _ in range(100):
+            with pytest.raises(actbox.SandboxUnavailable, match="Too many open files"):
+                await origin.fork()
+    # The stock's waiting sandboxes come and go, at most 8 with 5 each.
+    assert len(os.listdir("/proc/self/fd")) <= before + 50, "descriptors of the copies are left"
     assert (await (await origin.fork()).run("1")).value == 1
 
 

@@ -19,7 +19,7 @@ from actbox.sandbox.contract import closing
 from actbox.sandbox.egress.gate import Gate
 from actbox.sandbox.engines.linux import lane_sockets
 from actbox.sandbox.engines.linux.lane_sockets import LaneSockets
-from actbox.sandbox.engines.linux.lanes import Lane
+from actbox.sandbox.engines.linux.lanes import Lane, Lanes
 from actbox.sandbox.engines.linux.reaper import reaper
 from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all here)
 from tests.waiting import until
@@ -116,7 +116,8 @@ async def test_whoever_takes_a_lanes_sockets_in_late_does_not_hear_of_its_next_g
         heard_by.append(threading.current_thread())
         hear(self, fact, descriptors)
 
-    with mock.patch.object(LaneSockets, "open_soon", open_late), mock.patch.object(Lane, "_hear", note):
+    late = mock.patch.object(LaneSockets, "open_soon", open_late)
+    with late, mock.patch.object(Lane, "_hear", note), mock.patch.object(Lanes, "look_soon"):
         async with actbox.open_sandbox("linux", policy=POLICY) as box:
             assert (await box.run("1")).value == 1
             control = lane_of(box).child._control
