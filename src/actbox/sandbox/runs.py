@@ -317,7 +317,11 @@ class Run:
             return
         self._tool_calls().withdraw()  # answers that arrive while the rest is read must start nothing new
         if self._link is not None and self._stop is None:  # after a stop the guest's result would not count
-            self._link.drain(lambda: self._finish(ending))
+            try:
+                self._link.drain(lambda: self._finish(ending))
+            except OSError as error:
+                self._stop = host_failed(error)
+                self._finish(ending)
         else:
             self._finish(ending)
 

@@ -44,7 +44,7 @@ from .guest_process import GuestProcess
 from .languages import cannot_fork
 from .output_stream import Stream
 from .requests import Request, WallTime, encode_program, wall_time
-from .run_end import STATE_LOST, Ending, Stop, verdict
+from .run_end import STATE_LOST, Ending, Stop, host_failed, verdict
 from .run_slots import slots
 from .runs import Collector, Run, failed_result, reason_of
 from .session_packages import InstallRequests, RunPackages, SessionPackages, is_install_request
@@ -454,6 +454,9 @@ class _LiveGuest:
     def _on_lost(self, error: wire.ProtocolError | OSError | None) -> None:
         if self.run is not None:
             self.run.on_lost(error)
+        elif isinstance(error, OSError):  # it was not told to go on after a fork
+            self.process.stopped = host_failed(error)
+            self.process.kill()
 
 
 async def _ending_of(guest: GuestProcess) -> Ending:

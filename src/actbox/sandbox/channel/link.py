@@ -209,12 +209,13 @@ class Link:
         """Deliver everything that has arrived, such as the last message of a guest that has ended, then call `then`.
 
         `then` is called at once, or in a later turn of the event loop if there is much; while paused nothing is
-        delivered. Nothing that arrives later is waited for: another guest may have been given the other end.
+        delivered. Nothing that arrives later is waited for: another guest may have been given the other end. Raises
+        `OSError` if what has arrived cannot be told; `then` is not called.
         """
         if self._lent is not None:
             self.take_back()
-        self._then = then
         self._left = self._unread() + _READ_BYTES  # and the end of the stream
+        self._then = then
         self._drain()
         self._listen()
 
