@@ -248,3 +248,8 @@ def _by_signal(number: int, limits: Limits) -> tuple[int, ErrorInfo]:
         message = f"the program wrote a file of more than {limits.file_mib} MiB"
         return code, ErrorInfo(kind=ErrorKind.DISK, type=name, message=message, limit="file_mib")
     return code, ErrorInfo(kind=ErrorKind.CRASH, type=name, message=f"the program was ended by {name}")
+
+
+def with_hint(error: ErrorInfo, sentence: str) -> ErrorInfo:
+    """Return an error with one more sentence in its hint."""
+    return replace(error, hint=f"{error.hint}; {sentence}" if error.hint else sentence)

@@ -18,7 +18,6 @@ from typing import Any, Self
 from actbox.core.after_fork import Owner
 from actbox.core.errors import (
     CannotFork,
-    ErrorInfo,
     ErrorKind,
     InvalidValue,
     SandboxStopped,
@@ -44,7 +43,7 @@ from .guest_process import GuestProcess
 from .languages import cannot_fork
 from .output_stream import Stream
 from .requests import Request, WallTime, encode_program, wall_time
-from .run_end import STATE_LOST, Ending, Stop, host_failed, verdict
+from .run_end import STATE_LOST, Ending, Stop, host_failed, verdict, with_hint
 from .run_slots import slots
 from .runs import Collector, Run, failed_result, reason_of
 from .session_packages import InstallRequests, RunPackages, SessionPackages, is_install_request
@@ -595,10 +594,6 @@ class _SessionRun(Run):
             usage = replace(result.usage, approval_ms=approval_ms)
             result = replace(result, usage=usage, warnings=(*result.warnings, *packages.warnings))
         if error is not None and (self._interrupted or not kept):
-            error = _with_hint(error, _KEPT if kept else STATE_LOST)
+            error = with_hint(error, _KEPT if kept else STATE_LOST)
             error = replace(error, line=error.line or self._interrupted_at)
         return replace(result, error=error, state_kept=kept)
-
-
-def _with_hint(error: ErrorInfo, sentence: str) -> ErrorInfo:
-    return replace(error, hint=f"{error.hint}; {sentence}" if error.hint else sentence)

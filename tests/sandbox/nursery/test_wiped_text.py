@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actbox.sandbox.nursery import watch, wiped_text
+from actbox.sandbox.nursery import wiped_text
 from actbox.sandbox.nursery.wiped_text import TEXT
 
 CLEAN = bytes(len(TEXT))
@@ -63,7 +63,7 @@ def test_of_a_process_neither_its_name_nor_its_signals_are_kept() -> None:
             with open(f"/proc/{process.pid}/{name}", "rb") as file:
                 whole = file.read()
                 file.seek(0)
-                seen[name] = whole, watch._without_name(file.fileno())
+                seen[name] = whole, wiped_text.without_name(file.fileno())
         process.kill()
     (ignored,) = [line for line in seen["status"][0].splitlines() if line.startswith(b"SigIgn:")]
     mask = b" %d " % (int(ignored.split()[1], 16) & 0x7FFFFFFF)

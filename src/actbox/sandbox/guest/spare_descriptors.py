@@ -74,4 +74,4 @@ class SpareDescriptors:
 
 
 spare = SpareDescriptors()
-"""Those of this process."""
+"""The spare descriptors of this process."""

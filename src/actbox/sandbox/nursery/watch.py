@@ -10,20 +10,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import resource
 import select
 import signal
 import time
 
-from . import linux, wiped_text
+from . import linux
 from .charged_memory import ChargedMemory
 from .control import Control
 from .counted_memory import CountedMemory
 from .counted_objects import CountedObjects
 from .counted_time import CountedTime
 from .share_of_time import Share, Weight
-from .wiped_text import TEXT
+from .wiped_text import without_name
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -79,8 +78,6 @@ _TICKS_BEYOND_A_FORK = 2
 # The kernel writes a child's id into its memory.
 _FAULTS_OF_A_FORK = 1
 _TICK = os.sysconf("SC_CLK_TCK")
-# Of a process's `stat`, what is used here: all up to its number of pages.
-_FIELDS = re.compile(rb"\)(?: [^ ]+){22}")
 # A tree that has used no more since the last check counts as idle. What `/proc` tells grows by whole ticks, what a
 # control group tells by every wake-up.
 _IDLE_SECONDS_USED = 0.5 / _TICK
@@ -420,31 +417,13 @@ class Watcher:
             return None
         try:
             if path.endswith(("/stat", "/status")):
-                return _without_name(descriptor)
+                return without_name(descriptor)
             with open(descriptor, "rb", closefd=False) as file:
                 return file.read()
         except OSError:
             return None
         finally:
             os.close(descriptor)
-
-
-def _without_name(descriptor: int) -> bytes:
-    """Read a `stat` or `status` file, without the name that the process gave itself, and its signals.
-
-    In a lane the next guest inherits this memory.
-    """
-    length = wiped_text.read(descriptor)
-    if TEXT.startswith(b"Name:"):
-        wiped_text.wipe(len(b"Name:"), TEXT.find(b"\n", 0, length))
-        wiped_text.wipe(TEXT.find(b"\nSigQ:", 0, length), TEXT.find(b"\nCapInh:", 0, length))
-    else:
-        end = TEXT.rfind(b")", 0, length)
-        wiped_text.wipe(TEXT.find(b"(") + 1, end)
-        if (needed := _FIELDS.match(TEXT, end, length)) is not None:
-            wiped_text.wipe(needed.end(), length)
-            length = needed.end()
-    return bytes(memoryview(TEXT)[:length])
 
 
 def _state(stat: bytes) -> bytes:

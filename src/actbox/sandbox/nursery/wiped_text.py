@@ -7,6 +7,7 @@ this buffer, looked at where it lies, and wiped.
 from __future__ import annotations
 
 import os
+import re
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 TEXT = bytearray(8192)  # several times the length of a process's `stat` and `status`
 _view = memoryview(TEXT)
+# Of a process's `stat`, what pid 1 uses: all up to its number of pages.
+_FIELDS = re.compile(rb"\)(?: [^ ]+){22}")
 
 
 def read(descriptor: int) -> int:
@@ -48,3 +51,21 @@ def lines(descriptor: int) -> Iterator[int]:
                 filled = 1
     finally:
         wipe(0, most)
+
+
+def without_name(descriptor: int) -> bytes:
+    """Read a `stat` or `status` file, without the name that the process gave itself, and its signals.
+
+    In a lane the next guest inherits this memory.
+    """
+    length = read(descriptor)
+    if TEXT.startswith(b"Name:"):
+        wipe(len(b"Name:"), TEXT.find(b"\n", 0, length))
+        wipe(TEXT.find(b"\nSigQ:", 0, length), TEXT.find(b"\nCapInh:", 0, length))
+    else:
+        end = TEXT.rfind(b")", 0, length)
+        wipe(TEXT.find(b"(") + 1, end)
+        if (needed := _FIELDS.match(TEXT, end, length)) is not None:
+            wipe(needed.end(), length)
+            length = needed.end()
+    return bytes(memoryview(TEXT)[:length])

@@ -132,7 +132,7 @@ class Lane:
         self._fresh: LaneGuest | None = None
         self.guest.overlays, child.overlays = child.overlays, None
         self._overlays: OverlayChanges | None = None
-        """Those of the guest that was asked for last, until it is there."""
+        """The overlays of the guest that was asked for last, until it is there."""
         self._is_anew = False
         """True if the latest guest was asked for in a new mount namespace."""
         child.hear_when_read(self._hear)
