@@ -77,6 +77,9 @@ _MOST_ENDED_GUESTS = 64
 # Most kernels count whole ticks for the rlimit: on a busy machine a process seems to use a third more than it does.
 _ERROR_OF_TICKS = 1.5
 
+# So many characters of variables are told ahead: no message to pid 1 is much longer.
+_MOST_AHEAD = 16 * 1024
+
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
 
 _log = logging.getLogger("actbox")
@@ -106,6 +109,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     """True if everything a program can leave behind for the next one lies in the workspace."""
     _counts_processor_time = False
     """True if something beside the guest counts its processor time, and ends it; more exactly than the kernel does."""
+    _wakes_guests = False
+    """True if guests hear that a program comes soon, and so are awake when it does."""
     _has_fixed_limits = True
     """True if all runs of an open sandbox have the same `_guest_limits`."""
     guest_root: str = "/workspace"
@@ -159,6 +164,9 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         """Return a guest that is ready now, without waiting, or `None`. Raises `SandboxUnavailable`."""
         return None
+
+    def _announce_run(self) -> None:
+        """Wake a guest that waits, if any; called when a run is asked for, before it is known what to run."""
 
     def _prepare_next(self) -> None:
         """Prepare a guest for the next run; called when a run has ended, or has gone on for a while."""
@@ -304,6 +312,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 packages=packages if self.traits.session_packages else None,
                 environs=lambda: environs(self.policy, self.traits, self._layer),
                 in_language=self._in_language,
+                wakes_guests=self._wakes_guests,
                 prepare=self._prepare,
                 mark_output=self._mark_output,
                 warnings=self._warnings,
@@ -469,6 +478,14 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         self._show_packages(message, packages, PACKAGES)
         return encode_program(message)
 
+    def _ahead(self) -> dict[str, Any]:
+        """Return the fields that are alike in all runs, for guests that wait; none if they are too long for pid 1."""
+        assert self._common is not None
+        message = {name: self._common[name] for name in ("variables", "limits", "workspace")}
+        self._show_packages(message, NOTHING, PACKAGES)
+        length = sum(len(name) + len(value) for name, value in message["variables"].items())
+        return message if self._has_fixed_limits and length < _MOST_AHEAD else {}
+
     def _show_packages(self, message: dict[str, Any], packages: Provided, place: str) -> None:
         """Add the directories of a run's packages, which the guest sees at `place`, and those of the environment.
 
@@ -495,6 +512,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         Yield `None`, or a failed result if it cannot begin.
         """
         workspace = self._running()
+        self._announce_run()
         try:
             request = await check(workspace)
         except LabelRefused as refused:

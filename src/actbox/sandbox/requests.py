@@ -23,6 +23,10 @@ from .taint import Taint
 
 # The most bytes that a guest accepts as its first message; the program itself has a lower limit.
 _MAX_PROGRAM_MESSAGE = 64 * 2**20
+SOON: Final = wire.encode({"t": "soon"}, wire.ENVELOPE_BYTES)
+"""The message that a program comes soon, to a guest that has waited for `COLD_SECONDS`: it wakes up meanwhile."""
+COLD_SECONDS: Final = 0.01
+"""After this time a guest sleeps, and the processor's caches hold what others did."""
 _NO_TOOLS: Final = Toolset.of(None)
 
 

@@ -12,6 +12,7 @@ import os
 import select
 import socket
 import threading
+import time
 from collections import deque
 from itertools import count
 
@@ -37,6 +38,8 @@ _SENT_SINGLY = 8
 _MOST_TOGETHER = 64
 # About as long as a call of a plain function takes, with the wake-ups of both ends (`benchmarks/tool_calls.py`).
 _SPIN_SECONDS = 80e-6
+# A host that says that a program comes soon has less than this left to do.
+_AWAKE_SECONDS = 300e-6
 _FOR_THE_SESSION = ("run", "fork", "release")
 FIRST_PROCESS_ONLY = "tools can be called from the program's first process only, not from a child of it"
 _NO_PROGRAM = "tools answer only while a program of the session runs"
@@ -151,6 +154,12 @@ class HostChannel:
     def is_written_to(self, milliseconds: int) -> bool:
         """Return whether the first message has come, or comes within this time, or the host has disconnected."""
         return bool(self._readable.poll(milliseconds))
+
+    def await_message(self) -> None:
+        """Wait for a message without sleeping, but not for long: the host has said that a program comes soon."""
+        end = time.perf_counter() + _AWAKE_SECONDS
+        while not self._readable.poll(0) and time.perf_counter() < end:
+            pass
 
     def hand_over(self) -> None:
         """Keep the channel open across `execve`, with its descriptor number."""
@@ -391,6 +400,9 @@ class HostChannel:
             if message.get("t") in _FOR_THE_SESSION:
                 self._programs.append(message)
                 self._program_came()
+                continue
+            if message.get("t") == "soon":
+                self.await_message()
                 continue
             call_id = message.get("id")
             if type(call_id) is not int or not ("value" in message or "error" in message):

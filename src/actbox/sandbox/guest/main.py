@@ -45,14 +45,18 @@ SOON_MS = 5
 
 
 def main(
-    descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: None, is_prepared: bool = False
+    descriptor: int,
+    go: int = -1,
+    enclose: Callable[[], None] = lambda: None,
+    is_prepared: bool = False,
+    ahead: Optional[Dict[str, Any]] = None,
 ) -> NoReturn:
     """Serve one run over the channel at `descriptor`, and end the process.
 
     All preparation that needs no message is done before the first one comes, so that a waiting guest has little left to
     do. `go` is a pipe that tells when the run's files and mounts are ready; -1 if they are from the start. `enclose` is
     called after that, before any code of the program runs. `is_prepared` is true if this process was forked from one
-    that called `prepare`.
+    that called `prepare`. `ahead` has those fields of the message that are known already: for `settle`, or none.
     """
     if is_prepared:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,10 +69,17 @@ def main(
     os.register_at_fork(after_in_child=channel.leave_to_parent)
     if not channel.is_written_to(SOON_MS):
         rehearse(channel)
-    gc.freeze()
     used_bytes = data_bytes()
+    if ahead:
+        settle(ahead, used_bytes)
+        with spare:  # which stay reserved
+            pass
+    gc.freeze()
     try:
         message = channel.receive_first()
+        if message["t"] == "soon":
+            channel.await_message()
+            message = channel.receive_first()
     except ChannelClosed:
         os._exit(0)  # the host disconnected before it sent a program
 
@@ -76,7 +87,20 @@ def main(
         _wait_for(go)
         enclose()
 
-    serve(channel, message, used_bytes, wait)
+    serve(channel, message, used_bytes, wait, ahead)
+
+
+def settle(message: Dict[str, Any], used_bytes: int) -> None:
+    """Set what runs have in common: the process's limits, variables, and the directories of files and modules.
+
+    `used_bytes` is the process's memory before the program.
+    """
+    os.environ.update(message["variables"])
+    os.umask(0o022)
+    apply_limits(message["limits"], used_bytes)
+    sys.path.insert(0, message["workspace"])
+    import_from(message["variables"])
+    save_into(os.path.join(message["workspace"], "output"))
 
 
 def prepare() -> None:
@@ -106,14 +130,22 @@ def _wait_for(go: int) -> None:
         os.close(go)
 
 
-def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: Callable[[], None]) -> NoReturn:
+def serve(
+    channel: HostChannel,
+    message: Dict[str, Any],
+    used_bytes: int,
+    wait: Callable[[], None],
+    ahead: Optional[Dict[str, Any]] = None,
+) -> NoReturn:
     """Run what the message says, send its result, and end the process.
 
     `used_bytes` is the process's memory before the program. `wait` returns when the sandbox is ready for the program.
+    `ahead` are the fields of the message that are settled already.
     """
-    os.environ.update(message["variables"])
-    os.umask(0o022)
-    apply_limits(message["limits"], used_bytes)
+    if not ahead:
+        settle(message, used_bytes)
+    elif message["variables"] != ahead["variables"]:
+        os.environ.update(message["variables"])  # a command's own are added
     if message["t"] == "exec":
         if channel.stdin >= 0:
             os.dup2(channel.stdin, 0)
@@ -125,10 +157,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
     channel.max_bytes = message["message_bytes"]
     folder = message["workspace"]
     sys.argv = [message["name"]]
-    sys.path.insert(0, folder)
-    import_from(message["variables"])
     refuse_blocked(message)
-    save_into(os.path.join(folder, "output"))
     owner = os.getpid()
     if message["t"] == "session":
         wait()

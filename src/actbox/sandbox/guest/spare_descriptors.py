@@ -31,6 +31,10 @@ class SpareDescriptors:
         """The file that they are of."""
 
     def __enter__(self) -> None:
+        self.reserve()
+
+    def reserve(self) -> None:
+        """Hold them open from now on."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         count = _COUNT if limit == resource.RLIM_INFINITY else min(_COUNT, limit // _SHARE)
         if len(self._held) == count:

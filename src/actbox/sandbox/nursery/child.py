@@ -31,7 +31,7 @@ from .watches import allow_one_more, bound_own
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, NoReturn, Tuple
+    from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 _NAMESPACES = (
     linux.CLONE_NEWUSER
@@ -117,13 +117,13 @@ def be_child(birth: Birth) -> NoReturn:
         linux.gain_no_capabilities()  # before the fork, so that the guest need not do it again
         go_read, go_write = os.pipe()
 
-        def be_guest(ends: List[int], rules: int, ready: int) -> NoReturn:
-            _be_guest(birth, ends, rules, ready, has_cgroup_namespaces, waits=False)
+        def be_guest(ends: List[int], rules: int, ready: int, ahead: Dict[str, Any]) -> NoReturn:
+            _be_guest(birth, ends, rules, ready, has_cgroup_namespaces, ahead)
 
         first = os.fork()
         if first == 0:
             ends = [birth.stdout, birth.stderr, birth.channel]
-            _be_guest(birth, ends, rules, go_read, has_cgroup_namespaces, waits=True)
+            _be_guest(birth, ends, rules, go_read, has_cgroup_namespaces)
         kept = [birth.control, proc, go_write, trees, rules, *machine.descriptors, *birth.groups.values(), *late]
         _keep_only([descriptor for descriptor in kept if descriptor >= 0])
         linux.set_dumpable(False)
@@ -172,13 +172,19 @@ def _join_groups(birth: Birth, has_cgroup_namespaces: bool) -> None:
 
 
 def _be_guest(
-    birth: Birth, ends: List[int], rules: int, pipe: int, has_cgroup_namespaces: bool, waits: bool
+    birth: Birth,
+    ends: List[int],
+    rules: int,
+    pipe: int,
+    has_cgroup_namespaces: bool,
+    ahead: Optional[Dict[str, Any]] = None,
 ) -> NoReturn:
     """Go on as a guest behind all walls.
 
-    One that `waits` until the pipe tells it to go on enters Landlock then; another does so now, and tells by the pipe
-    that all walls stand.
+    The first one waits until the pipe tells it to go on, and enters Landlock then. Any other does so now, and tells by
+    the pipe that all walls stand; `ahead` is what is known of its run, for `guest.main`.
     """
+    waits = ahead is None
     try:
         linux.set_name("actbox-guest")
         _join_groups(birth, has_cgroup_namespaces)
@@ -201,7 +207,7 @@ def _be_guest(
     except BaseException as error:
         _give_up(error)
     if not waits:
-        guest.main(_CHANNEL, is_prepared=True)
+        guest.main(_CHANNEL, is_prepared=True, ahead=ahead)
     guest.main(_CHANNEL, _PIPE, lambda: _enter(last), is_prepared=True)
 
 
@@ -241,7 +247,7 @@ def _live(
     trees: int,
     rules: int,
     proc: int,
-    be_guest: Callable[[List[int], int, int], NoReturn],
+    be_guest: Callable[[List[int], int, int, Dict[str, Any]], NoReturn],
 ) -> NoReturn:
     """Wait for a run, attach its mounts, let the guest go on, and watch until the guest has ended."""
     late = [path for path, _ in birth.late]

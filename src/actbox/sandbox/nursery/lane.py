@@ -85,14 +85,15 @@ class Lane:
         rules: int,
         mounted: List[int],
         overlays: List[int],
-        be_guest: Callable[[List[int], int, int], NoReturn],
+        be_guest: Callable[[List[int], int, int, Dict[str, Any]], NoReturn],
     ) -> None:
         """Note how things are now, before any program has run.
 
         `proc` is a full `/proc`, `readable` are the host directories that the root shows, `request` is the first run's,
         `rules` its Landlock ruleset, `mounted` are the descriptors of its workspace, inputs and mounts, and `overlays`
         those of what is mounted as an overlay. `be_guest` goes on as a guest, behind all walls, with the descriptors of
-        its standard output and error and its channel, the ruleset, and a pipe to write into when all walls stand.
+        its standard output and error and its channel, the ruleset, a pipe to write into when all walls stand, and what
+        the host has told of all runs.
         """
         self._control = control
         self._readable = readable
@@ -202,7 +203,8 @@ class Lane:
         os.pwrite(self._last_pid, b"1", 0)
         guest = os.fork()
         if guest == 0:
-            self._be_guest([their_stdout, their_stderr, their_channel.fileno()], self._rules, their_ready)
+            ends = [their_stdout, their_stderr, their_channel.fileno()]
+            self._be_guest(ends, self._rules, their_ready, self._request["lane"])
         for descriptor in (their_channel.detach(), their_stdout, their_stderr, their_ready):
             os.close(descriptor)
         is_ready = select.poll()

@@ -94,7 +94,7 @@ class LinuxSandbox(LocalSandbox):
     _leaves_no_trace = True
     _counts_processor_time = True
     _tries_birth = True
-    _has_lanes = True
+    _has_lanes = _wakes_guests = True
     """True if its runs follow one another in lanes, where the policy lets them."""
     _is_of_one_call = False
     """True if it is a sibling whose programs one caller gives."""
@@ -325,6 +325,10 @@ class LinuxSandbox(LocalSandbox):
             "pending_signals": _PENDING_SIGNALS,
         }
 
+    def _announce_run(self) -> None:
+        if self._lanes is not None:
+            self._lanes.announce()
+
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stored = self._stored
         if self._mounts:
@@ -505,7 +509,7 @@ class LinuxSandbox(LocalSandbox):
                 owed = self._debt.begin() if lanes is not None else self._owe(child)
                 request = {**self._take_request, "watched": tree.watched, "owed": owed}
                 if lanes is not None:
-                    request["lane"] = True
+                    request["lane"] = self._ahead()
                     if start.command:
                         request["command"] = True
                 if asked:

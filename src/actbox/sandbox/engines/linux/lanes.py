@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.guest_process import GuestProcess, ToldGuest
+from actbox.sandbox.requests import COLD_SECONDS, SOON
 from actbox.sandbox.run_end import Ending
 
 from .child import Child
@@ -55,6 +56,8 @@ class LaneGuest(ToldGuest):
         """True once its run is over and pid 1 was told to make way for another guest."""
         self.met_at: float | None = None
         """The time from which it had company: another guest, whose program could reach the same workspace."""
+        self.is_awake = False
+        """True once it was told that a program comes soon."""
         self._lane = lane
         self._gate: Gate | None = None
 
@@ -225,6 +228,15 @@ class Lane:
             self.child.read_now(lambda: self._fresh is not None)
         return self._fresh is not None
 
+    def announce(self) -> None:
+        """Tell the next guest, if it is known to be there and has waited for some time, that a program comes soon."""
+        fresh = self._fresh
+        if fresh is None or fresh.sock is None or fresh.is_awake or time.monotonic() - self.asked_at < COLD_SECONDS:
+            return
+        fresh.is_awake = True
+        with contextlib.suppress(OSError):  # it has ended, or ends before it reads this
+            fresh.sock.send(SOON, socket.MSG_DONTWAIT)
+
     def take(self) -> LaneGuest | None:
         """Return the next guest, for a run, if it is there."""
         self.look()
@@ -367,6 +379,12 @@ class Lanes:
                     self._idle.append(lane)
             self._last_want = time.monotonic()
         return None
+
+    def announce(self) -> None:
+        """Tell the guest that is first in turn that a program comes soon, so that it is awake when it does."""
+        with self.lock:
+            if self._idle:
+                self._idle[0].announce()
 
     def go_on(self) -> None:
         """Have the lanes that wait go on."""

@@ -50,6 +50,7 @@ _OUT_OF_HEAP: Final = ("JavaScript heap out of memory", "process out of memory")
 class NodeSandbox(LinuxSandbox):
     """A sandbox for JavaScript and TypeScript in their own namespaces, behind a system call filter."""
 
+    _wakes_guests = False
     _has_lanes = False  # its guests become Node, whose pid 1 can make no other
 
     def __init__(self, policy: Policy, node: Node, network: Network | None = None, debt: Debt | None = None) -> None:
