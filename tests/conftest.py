@@ -25,7 +25,7 @@ from hypothesis import settings
 
 import actbox
 from actbox import EngineCheck, Limits, Policy, Sandbox
-from actbox.sandbox import sessions, watchdog
+from actbox.sandbox import session_runs, watchdog
 from actbox.sandbox.languages import FULL_CPYTHON
 from actbox.sandbox.registry import TABLE
 from tests import left_out
@@ -270,7 +270,7 @@ async def isolated_box(isolated_engine: str, open_box: OpenBox) -> Sandbox:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a program of a session that is interrupted or closed long enough to end also on a busy machine."""
-    monkeypatch.setattr(sessions, "GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(session_runs, "GRACE_SECONDS", 60.0)
     monkeypatch.setattr(watchdog, "GRACE_SECONDS", 120.0)  # or its thread would end the guest meanwhile
 
 

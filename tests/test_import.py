@@ -71,7 +71,7 @@ NOT_FOR_AN_ANSWER = (
     *("csv", "decimal", "difflib", "email", "hashlib", "http", "importlib.metadata", "mimetypes"),
     *("secrets", "shutil", "sysconfig", "tempfile", "unicodedata", "uuid", "zipfile"),
     *("actbox.sandbox.attempts", "actbox.sandbox.guest.finish", "actbox.sandbox.nursery.root"),
-    *("actbox.sandbox.session_packages", "actbox.sandbox.sessions"),
+    *("actbox.sandbox.session_packages", "actbox.sandbox.session_runs", "actbox.sandbox.sessions"),
     *("actbox.tools.approval", "actbox.tools.definition", "actbox.tools.typescript"),
 )
 

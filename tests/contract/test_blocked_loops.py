@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from actbox import ApprovalDecision, ApprovalRequest, ErrorKind, Tool, Toolset
-from actbox.sandbox import sessions, watchdog
+from actbox.sandbox import session_runs, watchdog
 from actbox.sandbox.wall_clock import call_clock
 from tests.clock import Clock
 from tests.conftest import OpenBox
@@ -112,9 +112,9 @@ async def test_a_session_whose_guest_was_ended_just_after_its_program_has_lost_i
     monkeypatch.setattr(watchdog, "GRACE_SECONDS", 60.0)
     box = await open_box()
     blocker = Blocker(f"sleep\0{os.getpid()}.5")
-    interrupt = sessions._SessionRun._interrupt
+    interrupt = session_runs.SessionRun._interrupt
 
-    def interrupt_and_block(run: sessions._SessionRun) -> None:
+    def interrupt_and_block(run: session_runs.SessionRun) -> None:
         interrupts = run._live.interrupts
         interrupt(run)
         if run._live.interrupts == interrupts:
@@ -129,7 +129,7 @@ async def test_a_session_whose_guest_was_ended_just_after_its_program_has_lost_i
         begin = f"import subprocess\nsubprocess.Popen(['setsid', 'sleep', '{os.getpid()}.5'])"
         assert (await session.run(begin)).success
         blocker.find()
-        monkeypatch.setattr(sessions._SessionRun, "_interrupt", interrupt_and_block)
+        monkeypatch.setattr(session_runs.SessionRun, "_interrupt", interrupt_and_block)
         result = await session.run("while True: pass", timeout=1)
         assert blocker.found
         assert blocker.ended == blocker.found

@@ -220,8 +220,8 @@ def test_a_session_that_runs_out_of_time_keeps_its_state_if_the_host_blocks_sign
         pytest.skip(f"the {engine} engine does not work here")
     code = f"""{ODD_THREAD}
 import actbox
-from actbox.sandbox import sessions, watchdog
-sessions.GRACE_SECONDS, watchdog.GRACE_SECONDS = 60.0, 120.0  # on a busy machine an interrupt may take its time
+from actbox.sandbox import session_runs, watchdog
+session_runs.GRACE_SECONDS, watchdog.GRACE_SECONDS = 60.0, 120.0  # on a busy machine an interrupt may take its time
 found = []
 
 def use():
