@@ -232,14 +232,14 @@ class Run:
         guest.when_ended(self.on_ended)  # first, so that the end is noticed whatever fails here
         self._clock.start()
         try:
+            for stream in self._streams:
+                os.set_blocking(stream.descriptor, False)
             if guest.sock is not None:
                 self._link = Link(guest.sock, self._limits.message_bytes, self.on_message, self.on_lost)
                 self._link.send(frame if guest.stdin < 0 else self._send_with_stdin(frame))
-            for stream in self._streams:  # while the guest wakes up
-                os.set_blocking(stream.descriptor, False)
         except OSError as error:
             self._stop_for(host_failed(error))
-        self._listen_later()
+        self._listen_later()  # the guest wakes up meanwhile
         guest.hear_network(self._on_network)
 
     def _send_with_stdin(self, frame: bytes) -> bytes:
