@@ -1,5 +1,8 @@
 """The fan-out job: a hundred sandboxes at once, each with a small program that uses a large library.
 
+Ours are those of one call of `map`: each program has a process tree and a workspace of its own, and may follow one that
+is over in the same namespaces.
+
 The library is preloaded where that can be said: the nursery has it, and so has the process that sandlock copies. The
 other peers start an interpreter for each program, which imports it. Processor time is that of this process and of all
 processes below it, the making of the next waiting children included; the kernel's own threads are not counted.

@@ -114,13 +114,14 @@ async def test_a_guest_that_is_wanted_again_at_once_is_not_told() -> None:
         assert fresh is not None and not fresh.is_awake
 
 
-async def test_a_guest_that_was_killed_after_it_woke_up_is_replaced() -> None:
+async def test_a_guest_that_ends_after_it_woke_up_is_replaced() -> None:
     async with actbox.open_sandbox("linux") as box:
         assert (await box.run("1")).value == 1
         await cold(box)
         lane = lane_of(box)
         lanes_of(box).announce()
         lane.child.kill()
+        await until(lambda: lane.child.ended)
         assert (await box.run("2")).value == 2
         await until(lambda: lane.child.buried)
 

@@ -6,22 +6,34 @@ import asyncio
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from actbox.core.errors import SandboxStopped
 from actbox.core.events import Event
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 
 from .cancellation import whole
-from .contract import Sandbox, Tools
+from .contract import NOT_RUNNING, Sandbox, Tools
 from .mapping import RunAlone
 
 MOST_UNTOUCHED: Final = 8
 """The most siblings kept for the next programs, if the last ones left their workspaces untouched."""
 UNTOUCHED_SECONDS: Final = 1.0
 """How long they are kept."""
+# How often, and how many times, a program looks whether a sibling is ready whose program is over.
+_LOOK_SECONDS = 0.001
+_MOST_LOOKS = 100
+
+
+class OneCall:
+    """One call of `map`, whose programs may follow one another in what an engine keeps from run to run."""
+
+    def __init__(self, at_once: int | None) -> None:
+        """Let so many siblings be made at once; `None` is for any number."""
+        self.making = None if at_once is None else asyncio.Semaphore(at_once)
 
 
 class Sibling(Protocol):
@@ -56,7 +68,7 @@ class _Idle(NamedTuple, Generic[S]):
     sibling: S
     trace: object
     """The change marker that its workspace must still have; `None` for a new workspace, which no program has seen."""
-    call: object
+    call: OneCall | None
     """The call that its programs are of."""
 
 
@@ -66,7 +78,9 @@ class Siblings(Generic[S]):
     A sibling with an untouched workspace is as good as new, and is lent again, within a second or so, because making
     and removing a workspace takes longer than most programs. The programs of one call of `map` may follow one another
     in what an engine keeps from run to run (`Traits.lanes`), so their siblings are lent to no other programs; a sibling
-    of theirs may also get a new workspace instead of one that was touched.
+    of theirs may also get a new workspace instead of one that was touched. Where a call may make few siblings at once,
+    its other programs wait for the first that is ready, new or used: so a hundred short programs need few siblings, and
+    a hundred long ones get one each, as fast as they can be made.
     """
 
     def __init__(self, make: Callable[[], S], make_of_one_call: Callable[[], S] | None = None) -> None:
@@ -81,16 +95,25 @@ class Siblings(Generic[S]):
         self._stops = 0
 
     @asynccontextmanager
-    async def one(self, call: object = None) -> AsyncGenerator[S]:
+    async def one(self, call: OneCall | None = None) -> AsyncGenerator[S]:
         """Lend a sibling for a block, to a program of this call or of none. Raises the errors of starting it."""
         stops = self._stops
-        make = self._make if call is None else self._make_of_one_call
         taken = self._take(call)
-        sibling, trace, _ = taken or _Idle(make(), None, call)
-        self._all.add(sibling)
-        try:
+        turn = call.making if call is not None and taken is None else None
+        async with turn or nullcontext():
+            if turn is not None:
+                taken = await self._take_soon(call)
+                if self._stops != stops:
+                    raise SandboxStopped(NOT_RUNNING)
+            sibling, trace, _ = taken or _Idle(self._made(call), None, call)
+            self._all.add(sibling)
             if taken is None:
-                await sibling.start()
+                try:
+                    await sibling.start()
+                except BaseException:
+                    await self._end(sibling)
+                    raise
+        try:
             if trace is None:
                 trace = sibling.trace()
             yield sibling
@@ -102,6 +125,9 @@ class Siblings(Generic[S]):
                 asyncio.get_running_loop().call_later(UNTOUCHED_SECONDS, self._let_go, idle)
             if ends is not None:
                 await self._end(ends)
+
+    def _made(self, call: OneCall | None) -> S:
+        return self._make() if call is None else self._make_of_one_call()
 
     async def stop(self) -> None:
         """Stop all siblings; new ones can be made afterwards."""
@@ -127,7 +153,16 @@ class Siblings(Generic[S]):
                     return other.sibling
         return idle.sibling
 
-    def _take(self, call: object) -> _Idle[S] | None:
+    async def _take_soon(self, call: OneCall | None) -> _Idle[S] | None:
+        """Do as `_take`, but wait as long as an idle sibling of this call may soon be ready, for a moment at most."""
+        for _ in range(_MOST_LOOKS):
+            taken = self._take(call)
+            if taken is not None or not any(idle.call is call for idle in self._untouched):
+                return taken
+            await asyncio.sleep(_LOOK_SECONDS)
+        return None
+
+    def _take(self, call: OneCall | None) -> _Idle[S] | None:
         """Return an idle sibling of this call with an untouched workspace and no processes, or `None`."""
         with self._lock:
             for place, idle in enumerate(self._untouched):
@@ -158,6 +193,8 @@ class AloneInSiblings(Sandbox):
     """A sandbox whose `run_alone` programs each run in their own sibling."""
 
     _siblings: Siblings[Any]
+    _siblings_at_once: int | None = None
+    """How many siblings of one call are made at once: as many as the processors make fastest. `None` is for any."""
 
     @abstractmethod
     def _running(self) -> object:
@@ -185,10 +222,10 @@ class AloneInSiblings(Sandbox):
 
     def run_alone_of_one_call(self) -> RunAlone:
         """See `Sandbox.run_alone_of_one_call`."""
-        return partial(self._run_in_sibling, object())
+        return partial(self._run_in_sibling, OneCall(self._siblings_at_once))
 
     async def _run_in_sibling(
-        self, call: object, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+        self, call: OneCall | None, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
         self._running()
         async with self._siblings.one(call) as sibling:

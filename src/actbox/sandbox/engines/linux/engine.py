@@ -94,7 +94,9 @@ class LinuxSandbox(LocalSandbox):
     _leaves_no_trace = True
     _counts_processor_time = True
     _tries_birth = True
-    _has_lanes = _wakes_guests = True
+    _wakes_guests = True
+    _siblings_at_once = max(2, os.cpu_count() or 1)
+    _has_lanes = True
     """True if its runs follow one another in lanes, where the policy lets them."""
     _is_of_one_call = False
     """True if it is a sibling whose programs one caller gives."""
