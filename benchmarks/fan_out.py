@@ -1,7 +1,7 @@
-"""The fan-out job: a hundred sandboxes at once, each with a small program that uses a large library.
+"""The fan-out job: a hundred small programs at once, each of which uses a large library and has a sandbox.
 
-Ours are those of one call of `map`: each program has a process tree and a workspace of its own, and may follow one that
-is over in the same namespaces.
+Ours are those of one call of `map`: each program has a process and a workspace of its own, and may follow one that is
+over in the same namespaces.
 
 The library is preloaded where that can be said: the nursery has it, and so has the process that sandlock copies. The
 other peers start an interpreter for each program, which imports it. Processor time is that of this process and of all
@@ -49,7 +49,7 @@ JOBS = (
 )
 
 FanOut = Callable[[int], Awaitable[None]]
-"""Runs the program so many times at once, each time in a sandbox of its own, and checks all outputs."""
+"""Runs the program so many times at once, and checks all outputs."""
 
 
 def in_box(box: actbox.Sandbox, task: Task) -> FanOut:
@@ -127,7 +127,7 @@ async def measure(effort: Effort) -> list[Row]:
             whole, each = await times_of(in_box(box, job.task), effort.fan_out, effort.repeats)
         sys.stdout.flush()  # or each copy that sandlock makes of this process would print what waits here
         peers = await _peers(job, effort)
-        name = f"{effort.fan_out} sandboxes at once that use {job.library}, preloaded"
+        name = f"{effort.fan_out} programs at once that use {job.library}, preloaded"
         for measure_name, ours, target, which in (
             (f"{name}: until all have answered", whole, job.whole, 0),
             (f"{name}: processor time of each", each, job.each, 1),

@@ -30,7 +30,7 @@ PANELS = {
     "A run in a session, every 20 ms": "run of `1 + 1` in a session, paced",
     "Sustained fresh runs, 4 at once": "sustained fresh runs, 4 at once",
     "A tool call and back": "one tool call, plain in the program, `async def`",
-    "100 sandboxes at once that use numpy": "100 sandboxes at once that use numpy, preloaded: until",
+    "100 programs at once that use numpy": "100 programs at once that use numpy, preloaded: until",
     "A fork of a 100 MiB session": "fork of a session with a 100 MiB DataFrame",
     "Cold start": "cold start: the first sandbox",
 }

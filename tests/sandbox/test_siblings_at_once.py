@@ -9,6 +9,7 @@ import pytest
 
 import actbox
 from actbox import ErrorKind, SandboxStopped, SandboxUnavailable
+from actbox.sandbox import siblings
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from tests.sandbox.in_lanes import linux_works  # noqa: F401 (a fixture for all tests here)
 from tests.waiting import until
@@ -36,6 +37,22 @@ async def test_few_siblings_are_made_at_once_for_many_programs() -> None:
             found = [result.value async for result in box.map(codes, concurrency=MANY)]
     assert found == list(range(MANY))
     assert most <= AT_ONCE <= made
+
+
+async def test_a_program_waits_for_the_sibling_whose_program_has_just_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(siblings, "UNTOUCHED_SECONDS", 1000.0)
+    monkeypatch.setattr(siblings, "_MOST_LOOKS", 100_000)
+    start, made = LinuxSandbox.start, mock.Mock()
+
+    async def counted(self: LinuxSandbox) -> None:
+        made()
+        await start(self)
+
+    async with actbox.open_sandbox("linux") as box:
+        with mock.patch.object(LinuxSandbox, "start", counted):
+            programs = ["1", "2", "open('made', 'w').close()", "4", "5"]
+            assert [result.success async for result in box.map(programs, concurrency=1)] == [True] * 5
+    assert made.call_count == 1
 
 
 async def test_programs_that_wait_for_one_another_all_run_at_once() -> None:
@@ -67,8 +84,8 @@ async def test_programs_that_wait_for_a_sibling_do_not_begin_once_the_sandbox_is
         await box.stop()
         with pytest.raises(SandboxStopped):
             await mapping
-        siblings = box._siblings  # type: ignore[attr-defined]
-        await until(lambda: not siblings._all)
+        made = box._siblings  # type: ignore[attr-defined]
+        await until(lambda: not made._all)
 
 
 async def test_a_sibling_that_cannot_be_made_takes_nobodys_turn() -> None:
@@ -85,5 +102,5 @@ async def test_a_sibling_that_cannot_be_made_takes_nobodys_turn() -> None:
         failed = [result.error.message for result in found if result.error is not None]
         assert failed == ["not this one"] * (2 * AT_ONCE)
         assert sum(result.value == 1 for result in found) == MANY - len(failed)
-        siblings = box._siblings  # type: ignore[attr-defined]
-        assert len(siblings._all) <= len(siblings._untouched)
+        made = box._siblings  # type: ignore[attr-defined]
+        await until(lambda: len(made._all) == len(made._untouched))

@@ -75,8 +75,23 @@ async def test_the_limits_hold_in_a_guest_that_has_waited() -> None:
                 assert error is not None
                 errors.append((error.kind, error.type))
                 assert (await box.run("1")).value == 1
-                await ready(box)
+                await until(lambda: any(lane.look() for lane in list(lanes_of(box)._idle)))
             assert errors[0] == errors[1]
+
+
+async def test_a_long_program_is_received_in_a_guest_that_has_waited() -> None:
+    long = Program("len(text)", inputs={"text": "x" * 20 * 2**20})
+    async with actbox.open_sandbox("linux", policy=Policy(limits=Limits(memory_mib=100))) as box:
+        assert (await box.run(long)).value == 20 * 2**20
+        await cold(box)
+        assert (await box.run(long)).value == 20 * 2**20
+
+
+async def test_a_guest_that_may_open_few_files_gets_its_standard_input() -> None:
+    async with actbox.open_sandbox("linux", policy=Policy(limits=Limits(open_files=8))) as box:
+        for _ in range(2):
+            assert (await box.execute("cat", stdin=b"given")).stdout == "given"
+            await cold(box)
 
 
 async def test_a_command_has_its_own_variables_in_a_guest_that_has_waited() -> None:
@@ -126,9 +141,13 @@ async def test_a_guest_that_ends_after_it_woke_up_is_replaced() -> None:
         await until(lambda: lane.child.buried)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_the_guest_of_a_session_wakes_up_before_a_program_that_comes_after_a_pause() -> None:
     sent: list[bytes] = []
     send = Link.send
+
+    def note() -> None:
+        raise AssertionError("it was called")
 
     def noted(self: Link, frame: bytes) -> None:
         sent.append(frame)
@@ -145,6 +164,12 @@ async def test_the_guest_of_a_session_wakes_up_before_a_program_that_comes_after
                 sent.clear()
                 assert (await session.run("x")).value == 1
                 assert (SOON in sent) == has_paused
+            guest.waits_since = 0.0
+            sent.clear()
+            for _ in range(3):
+                with pytest.raises(InvalidValue):
+                    await session.run(Program("x", inputs={"note": 1}), tools=[note])  # a name with two meanings
+            assert sent == [SOON]
         guest.waits_since = 0.0
         ended = await session.run("import time\ntime.sleep(60)", timeout=0.2)
         assert ended.exit_code == 124 and ended.state_kept

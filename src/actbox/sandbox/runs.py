@@ -72,7 +72,7 @@ Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
 
 
 class Run:
-    """One run of a guest. Call `finish` or `events` once to run it. `sessions.py` has a subclass for sessions.
+    """One run of a guest. Call `finish` or `events` once to run it. `session_runs.py` has a subclass for sessions.
 
     `opening` is the sandbox's context manager: inside it the run has a guest (`over`) and it yields `None`, or it
     yields a failed result instead. However the block is left, the guest's process tree has ended or is about to.

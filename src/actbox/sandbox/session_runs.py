@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -55,7 +56,7 @@ class LiveGuest:
         """The number of the next run. Run 0 only prepares the guest."""
         self.interrupts = 0
         self.waits_since = time.monotonic()
-        """The time at which the latest program has ended."""
+        """The time at which the latest program has ended; infinite once the guest was told of the next."""
         self._left = left
         for stream in self.streams:
             os.set_blocking(stream.descriptor, False)
@@ -66,8 +67,9 @@ class LiveGuest:
         return encode_program({**message, "run": self.number, "interrupts": self.interrupts})
 
     def announce(self) -> None:
-        """Tell a guest that has waited for some time that a program comes soon."""
+        """Tell a guest that has waited for some time that a program comes soon, once until the next has ended."""
         if time.monotonic() - self.waits_since >= COLD_SECONDS:
+            self.waits_since = math.inf
             self.link.send(SOON)
 
     def release(self) -> None:

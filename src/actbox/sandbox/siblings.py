@@ -25,14 +25,14 @@ UNTOUCHED_SECONDS: Final = 1.0
 """How long they are kept."""
 # How often, and how many times, a program looks whether a sibling is ready whose program is over.
 _LOOK_SECONDS = 0.001
-_MOST_LOOKS = 100
+_MOST_LOOKS = 50
 
 
 class OneCall:
     """One call of `map`, whose programs may follow one another in what an engine keeps from run to run."""
 
     def __init__(self, at_once: int | None) -> None:
-        """Let so many siblings be made at once; `None` is for any number."""
+        """`at_once` is the most siblings that are made at once; `None` is for any number."""
         self.making = None if at_once is None else asyncio.Semaphore(at_once)
 
 
@@ -102,9 +102,7 @@ class Siblings(Generic[S]):
         turn = call.making if call is not None and taken is None else None
         async with turn or nullcontext():
             if turn is not None:
-                taken = await self._take_soon(call)
-                if self._stops != stops:
-                    raise SandboxStopped(NOT_RUNNING)
+                taken = await self._take_soon(call, stops)
             sibling, trace, _ = taken or _Idle(self._made(call), None, call)
             self._all.add(sibling)
             if taken is None:
@@ -153,11 +151,18 @@ class Siblings(Generic[S]):
                     return other.sibling
         return idle.sibling
 
-    async def _take_soon(self, call: OneCall | None) -> _Idle[S] | None:
-        """Do as `_take`, but wait as long as an idle sibling of this call may soon be ready, for a moment at most."""
+    async def _take_soon(self, call: OneCall | None, stops: int) -> _Idle[S] | None:
+        """Take an idle sibling of this call; wait a moment for one whose program has just ended. Else return `None`.
+
+        `stops` is how often the siblings had been stopped when the caller began to wait. Raises `SandboxStopped`.
+        """
         for _ in range(_MOST_LOOKS):
+            if self._stops != stops:
+                raise SandboxStopped(NOT_RUNNING)
+            with self._lock:
+                ending = [idle for idle in self._untouched if idle.call is call and not idle.sibling.is_quiet]
             taken = self._take(call)
-            if taken is not None or not any(idle.call is call for idle in self._untouched):
+            if taken is not None or not ending:
                 return taken
             await asyncio.sleep(_LOOK_SECONDS)
         return None

@@ -38,7 +38,7 @@ _SENT_SINGLY = 8
 _MOST_TOGETHER = 64
 # About as long as a call of a plain function takes, with the wake-ups of both ends (`benchmarks/tool_calls.py`).
 _SPIN_SECONDS = 80e-6
-# A host that says that a program comes soon has less than this left to do.
+# About as long as a host takes from `soon` to the program, if no files or queue come in between.
 _AWAKE_SECONDS = 300e-6
 _FOR_THE_SESSION = ("run", "fork", "release")
 FIRST_PROCESS_ONLY = "tools can be called from the program's first process only, not from a child of it"
@@ -402,7 +402,8 @@ class HostChannel:
                 self._program_came()
                 continue
             if message.get("t") == "soon":
-                self.await_message()
+                if not reader.pending:
+                    self.await_message()
                 continue
             call_id = message.get("id")
             if type(call_id) is not int or not ("value" in message or "error" in message):

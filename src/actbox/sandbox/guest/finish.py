@@ -49,8 +49,7 @@ def save_anyway() -> None:
 def wait_for_threads() -> None:
     """Wait for non-daemon threads, then run the `atexit` functions, as Python does before it ends."""
     try:
-        if threading.active_count() > 1 or getattr(threading, "_threading_atexits", True):
-            threading._shutdown()  # type: ignore[attr-defined]
+        threading._shutdown()  # type: ignore[attr-defined]
         if atexit._ncallbacks():
             atexit._run_exitfuncs()
     except BaseException as error:

@@ -56,7 +56,8 @@ def main(
     All preparation that needs no message is done before the first one comes, so that a waiting guest has little left to
     do. `go` is a pipe that tells when the run's files and mounts are ready; -1 if they are from the start. `enclose` is
     called after that, before any code of the program runs. `is_prepared` is true if this process was forked from one
-    that called `prepare`. `ahead` has those fields of the message that are known already: for `settle`, or none.
+    that called `prepare`. `ahead` has the fields of the message that are known before it comes, for `settle`; if it is
+    empty or `None`, none are.
     """
     if is_prepared:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -72,8 +73,8 @@ def main(
     used_bytes = data_bytes()
     if ahead:
         settle(ahead, used_bytes)
-        with spare:  # which stay reserved
-            pass
+        if "open_files" in ahead["limits"]:
+            spare.reserve()
     gc.freeze()
     try:
         message = channel.receive_first()
@@ -144,8 +145,10 @@ def serve(
     """
     if not ahead:
         settle(message, used_bytes)
-    elif message["variables"] != ahead["variables"]:
-        os.environ.update(message["variables"])  # a command's own are added
+    else:
+        apply_limits({name: message["limits"][name] for name in message["limits"].keys() - ahead["limits"]}, used_bytes)
+        if message["variables"] != ahead["variables"]:
+            os.environ.update(message["variables"])  # a command's own are added
     if message["t"] == "exec":
         if channel.stdin >= 0:
             os.dup2(channel.stdin, 0)

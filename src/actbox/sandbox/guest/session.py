@@ -3,7 +3,8 @@
 The guest answers the host's `session` message once it is ready, then each `run` message with a `done` that has the
 run's number. To be forked, the session gets a `fork`, with a channel, pipes and a file tree for the copy. It flushes
 its files and forks; original and copy both answer, and pause. Once the files have been copied into the tree, each gets
-a `release`, which has no answer, and goes on. When the host closes the channel the process ends as a script does.
+a `release`, which has no answer, and goes on. A `soon` tells that a `run` follows, and has no answer either. When the
+host closes the channel the process ends as a script does.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class SpareDescriptors:
         self.reserve()
 
     def reserve(self) -> None:
-        """Hold them open from now on."""
+        """Open them if they are not open yet. They stay open at least until the end of the next block."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         count = _COUNT if limit == resource.RLIM_INFINITY else min(_COUNT, limit // _SHARE)
         if len(self._held) == count:

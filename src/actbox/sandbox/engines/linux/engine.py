@@ -119,6 +119,7 @@ class LinuxSandbox(LocalSandbox):
             raise SandboxUnavailable(f"the linux engine needs Linux; this is {sys.platform}")
         super().__init__(policy)
         self.traits = linux_traits(support(), policy.environment_name)
+        self._wakes_guests &= policy.limits.cpus >= 1 and len(os.sched_getaffinity(0)) > 1
         self._network = network
         self._debt = debt or Debt()
         self._nursery = nursery
@@ -328,7 +329,7 @@ class LinuxSandbox(LocalSandbox):
         }
 
     def _announce_run(self) -> None:
-        if self._lanes is not None:
+        if self._lanes is not None and self._wakes_guests:
             self._lanes.announce()
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
