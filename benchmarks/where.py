@@ -16,12 +16,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from processes import NURSERY, named
+from processes import NURSERY, PID_1, named
 
 import actbox
 
 _RUNS, _AT_ONCE = 800, 4
 _TICK_MS = 10.0
+_FAULTS = "page faults of guests, a number"
 _PERF_SECONDS = 5
 _TOP = 12
 
@@ -38,27 +39,33 @@ async def keep_busy(box: actbox.Sandbox, runs: int) -> float:
     return time.perf_counter() - start
 
 
-def used(nursery: int) -> tuple[float, float, float, int]:
-    """Return milliseconds of this process, the nursery and its ended children, and the page faults of the latter."""
-    fields = Path(f"/proc/{nursery}/stat").read_text().rpartition(")")[2].split()
-    own, children = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
+def used() -> dict[str, float]:
+    """Return the milliseconds of a processor that each sort of process has used, and the page faults of guests.
+
+    A guest counts once its pid 1 has waited for it, and pid 1 with its guests once the nursery has waited for it.
+    """
     host = resource.getrusage(resource.RUSAGE_SELF)
-    return (host.ru_utime + host.ru_stime) * 1000, own * _TICK_MS, children * _TICK_MS, int(fields[8])
+    found = {"host": (host.ru_utime + host.ru_stime) * 1000}
+    found |= dict.fromkeys(("nursery", "pid 1", "guests", "lanes that have ended", _FAULTS), 0.0)
+    for name, own, children in ((NURSERY, "nursery", "lanes that have ended"), (PID_1, "pid 1", "guests")):
+        for process in named(name):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            found[own] += sum(map(int, fields[11:13])) * _TICK_MS
+            found[children] += sum(map(int, fields[13:15])) * _TICK_MS
+            found[_FAULTS] += int(fields[8])
+    return found
 
 
 async def measure(preload: tuple[str, ...]) -> None:
     """Print what one run costs, and where."""
     async with actbox.open_sandbox("linux", policy=actbox.Policy(preload=preload)) as box:
         await keep_busy(box, 40)
-        (nursery,) = named(NURSERY)
-        before = used(nursery)
+        before = used()
         seconds = await keep_busy(box, _RUNS)
         await asyncio.sleep(0.5)
-        host, parent, children, faults = (after - first for after, first in zip(used(nursery), before, strict=True))
         print(f"{_RUNS / seconds:.0f} runs a second, {_AT_ONCE} at once; milliseconds of a processor for each:")
-        for name, value in (("host", host), ("nursery", parent), ("pid 1 and guest", children)):
-            print(f"  {name:16} {value / _RUNS:6.2f}")
-        print(f"  page faults of pid 1 and guest: {faults / _RUNS:.0f}")
+        for name, value in used().items():
+            print(f"  {name:30} {(value - before[name]) / _RUNS:6.2f}")
         if shutil.which("perf"):
             await profile(box)
         else:
