@@ -6,7 +6,6 @@ Each engine adds two things: how to start a guest process, and where the workspa
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import threading
 from abc import abstractmethod
@@ -51,10 +50,12 @@ from .guest_process import GuestProcess
 from .languages import cannot_fork, in_language
 from .requests import (
     Request,
+    ahead_of,
     check_given,
     command_message,
     command_variables,
     encode_program,
+    is_short,
     resolved,
     run_message,
     wall_time,
@@ -78,10 +79,6 @@ _MOST_ENDED_GUESTS = 64
 # Most kernels count whole ticks for the rlimit: on a busy machine a process seems to use a third more than it does.
 _ERROR_OF_TICKS = 1.5
 
-# The longest message that pid 1 is given for guests that wait, in bytes.
-_MOST_AHEAD = 32 * 1024
-# A program's message, and a descriptor that comes with it, need memory and a free number themselves.
-_ENOUGH_OPEN_FILES = 32
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
 
@@ -482,18 +479,12 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         return encode_program(message)
 
     def _ahead(self) -> dict[str, Any]:
-        """Return what is alike in the first messages to all guests, for those that wait; nothing if that is too long.
-
-        Limits that could already be too low for receiving the message are left to the message.
-        """
+        """Return what is alike in all first messages, for guests that wait; nothing if that is too long."""
         if self._common is None or not self._has_fixed_limits:
             return {}
-        message = {name: self._common[name] for name in ("variables", "limits", "workspace")}
-        has_enough = message["limits"]["open_files"] >= _ENOUGH_OPEN_FILES
-        later = {"memory_mib"} if has_enough else {"memory_mib", "open_files"}
-        message["limits"] = {name: limit for name, limit in message["limits"].items() if name not in later}
+        message = ahead_of(self._common)
         self._show_packages(message, NOTHING, PACKAGES)
-        return message if len(json.dumps(message)) < _MOST_AHEAD else {}
+        return message if is_short(message) else {}
 
     def _show_packages(self, message: dict[str, Any], packages: Provided, place: str) -> None:
         """Add the directories of a run's packages, which the guest sees at `place`, and those of the environment.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import posixpath
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,10 @@ SOON: Final = wire.encode({"t": "soon"}, wire.ENVELOPE_BYTES)
 """The message that a program comes soon, to a guest that has waited for `COLD_SECONDS`: it wakes up meanwhile."""
 COLD_SECONDS: Final = 0.01
 """After this time a guest sleeps, and the processor's caches hold what others did."""
+# The longest fields that pid 1 is told for guests that wait, in bytes of JSON.
+_MOST_AHEAD = 32 * 1024
+# A program's message may come with a descriptor, which needs a free number.
+_ENOUGH_OPEN_FILES = 32
 _NO_TOOLS: Final = Toolset.of(None)
 
 
@@ -49,6 +54,23 @@ class Request:
     """The packages that the program asked for, in use until the run has ended."""
     taint: Taint | None = None
     """The label of the workspace; `None` on an engine whose programs carry no labels."""
+
+
+def ahead_of(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a guest's first message that can be set before it comes, if they are known by then.
+
+    Limits that could already be too low for receiving the message are left to the message.
+    """
+    ahead = {name: message[name] for name in ("variables", "limits", "workspace")}
+    has_enough = message["limits"]["open_files"] >= _ENOUGH_OPEN_FILES
+    later = {"memory_mib"} if has_enough else {"memory_mib", "open_files"}
+    ahead["limits"] = {name: limit for name, limit in message["limits"].items() if name not in later}
+    return ahead
+
+
+def is_short(message: dict[str, Any]) -> bool:
+    """Return whether these fields are short enough to be told to pid 1."""
+    return len(json.dumps(message)) < _MOST_AHEAD
 
 
 def encode_program(message: dict[str, Any]) -> bytes:
