@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
 import pytest
 
 import actbox
 from actbox import Sandbox
 from actbox.sandbox.engines.linux import stock
+from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.lanes import Lane, Lanes
 from tests.conftest import engine_check
@@ -31,6 +36,21 @@ def linux_works() -> None:
         stock.drain_all()
     finally:
         stock.release(kept)
+
+
+@pytest.fixture(name="begun")
+def requests_begun() -> Iterator[list[dict[str, Any]]]:
+    """The requests with which runs began in sandboxes that had none before."""
+    actbox.run("")  # so that the engine has been tried
+    requests: list[dict[str, Any]] = []
+    begin = Child.begin
+
+    def noted(self: Child, request: dict[str, Any], *rest: Any) -> None:
+        requests.append(request)
+        begin(self, request, *rest)
+
+    with mock.patch.object(Child, "begin", noted):
+        yield requests
 
 
 def lanes_of(box: Sandbox) -> Lanes:
