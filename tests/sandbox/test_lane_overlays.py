@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import stat
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,6 +19,7 @@ import actbox
 from actbox import AllowedDomain, ErrorKind, ExecutionResult, FileMount, Limits, Policy, Sandbox, SandboxUnavailable
 from actbox.sandbox.engines.linux import engine, stock, used
 from actbox.sandbox.engines.linux.child import Child
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.lanes import Lane
 from actbox.sandbox.engines.linux.stored import StoredWorkspace
 from tests.escape.planted import Change, changed_nursery
@@ -261,6 +266,16 @@ async def test_a_lane_whose_next_mounts_cannot_be_made_ends(folder: Path) -> Non
         assert await value_of(box, "1 + 1") == 2
 
 
+def identities(descriptors: Iterable[int]) -> Counter[tuple[int, int]]:
+    """Count the descriptors of each file, by device and inode; those that were closed meanwhile do not count."""
+    found = Counter[tuple[int, int]]()
+    for descriptor in descriptors:
+        with suppress(OSError):
+            status = os.fstat(descriptor)
+            found[status.st_dev, status.st_ino] += 1
+    return found
+
+
 async def test_lanes_keep_no_descriptors_and_no_rights_of_earlier_overlays(folder: Path) -> None:
     def of(lane: Lane) -> list[str]:
         process = used._pid_of(lane.child._pidfd)
@@ -269,12 +284,28 @@ async def test_lanes_keep_no_descriptors_and_no_rights_of_earlier_overlays(folde
         return [held, *(line.split()[1] for line in status if line.startswith(("CapPrm", "CapEff", "CapBnd")))]
 
     async with actbox.open_sandbox("linux", policy=overlay(folder)) as box:
+        assert isinstance(box, LinuxSandbox)
         lane = await lane_after(box)
-        before, ours = of(lane), len(os.listdir("/proc/self/fd"))
+        before, stored = of(lane), box._stored
+        assert stored is not None
+        copies: list[int] = []  # while they are open no other file has their identities
         for number in range(3):
+            await until(lambda: stored.ahead)
+            copies += [os.dup(descriptor) for descriptor in itertools.chain.from_iterable(stored.ahead)]
             await value_of(box, CHANGE.format(number))
         assert of(lane) == before
-        assert len(os.listdir("/proc/self/fd")) == ours
+
+        def is_closed() -> bool:
+            if lane._fresh is None or lane._fresh.overlays is None:
+                return False
+            reported = [overlay.upper for overlay in lane._fresh.overlays._overlays]
+            in_use = [stored.folder, stored.folder, *itertools.chain.from_iterable(stored.ahead), *reported]
+            held, known = identities(map(int, os.listdir("/proc/self/fd"))), identities([*copies, *in_use])
+            return all(held[each] == known[each] for each in identities(copies))
+
+        await until(is_closed)
+        for copy in copies:
+            os.close(copy)
         # CAP_DAC_OVERRIDE, CAP_SYS_ADMIN and CAP_SETFCAP, in its own user namespace
         assert before[1:] == [f"{1 << 1 | 1 << 21 | 1 << 31:016x}"] * 2 + ["0" * 16]
 
