@@ -19,12 +19,13 @@ from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
-from .mapping import Programs, RunAlone, map_programs, without_index
 from .storage import Files
 from .traits import Traits
 
 if TYPE_CHECKING:
     from actbox.tools import Tool
+
+    from .mapping import Programs, RunAlone
 
 Tools: TypeAlias = "Toolset | Iterable[Tool | Callable[..., Any]] | None"
 Command = str | Sequence[str]
@@ -281,6 +282,8 @@ class Sandbox(Files):
         Closing the iterator early, or cancelling the task that waits for it, ends all programs under way before it
         returns. Raises `InvalidValue` at once for invalid arguments.
         """
+        from .mapping import without_index
+
         pairs = self.map_indexed(programs, tools=tools, concurrency=concurrency, timeout=timeout, ordered=ordered)
         return without_index(pairs)
 
@@ -297,6 +300,8 @@ class Sandbox(Files):
 
         The index counts the programs from 0.
         """
+        from .mapping import map_programs
+
         return map_programs(
             self.run_alone_of_one_call(),
             programs,

@@ -23,6 +23,7 @@ from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest
 from actbox.core.labels import PUBLIC, Label
 from actbox.core.result import Artifact, ExecutionResult, Usage
 
+from . import reading
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done
@@ -422,7 +423,7 @@ class Run:
     def _read(self, stream: Stream) -> int:
         """Read once from a stream; return the number of bytes that count."""
         try:
-            data = os.read(stream.descriptor, MOST_READ_BYTES)
+            data = reading.read(stream.descriptor)
         except BlockingIOError:
             return 0
         except OSError as error:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from actbox.core.errors import SandboxStopped
 from actbox.core.events import Event
@@ -17,7 +17,9 @@ from actbox.core.result import ExecutionResult
 
 from .cancellation import whole
 from .contract import NOT_RUNNING, Sandbox, Tools
-from .mapping import RunAlone
+
+if TYPE_CHECKING:
+    from .mapping import RunAlone
 
 MOST_UNTOUCHED: Final = 8
 """The most siblings kept for the next programs, if the last ones left their workspaces untouched."""

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from actbox.sandbox import reading
 from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.nursery.passing import refuse_descriptors
 
@@ -51,7 +52,7 @@ def reader_of(sock: socket.socket) -> Callable[[int], bytes]:
     `refuse_descriptors` was given the socket. The function raises `OSError`, and `ProtocolError` for descriptors.
     """
     if kernel_refuses():
-        return sock.recv
+        return functools.partial(reading.receive, sock)
     _read_all_inline(sock)
     return functools.partial(_read, sock)
 

@@ -21,7 +21,8 @@ import threading
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Sequence, Tuple
+    import mmap
+    from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 MAX_BYTES = 256 * 1024
 # The kernel passes at most 253 descriptors in one message.
@@ -83,16 +84,20 @@ class DescriptorsLost(OSError):
         super().__init__(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def receive(sock: socket.socket, flags: int = 0) -> Tuple[bytes, List[int]]:
+def receive(sock: socket.socket, flags: int = 0, room: Optional[mmap.mmap] = None) -> Tuple[bytes, List[int]]:
     """Receive one datagram and its descriptors, which are close-on-exec; the data is empty at the end of the stream.
 
-    `flags` are those of recvmsg(2), such as `MSG_DONTWAIT`. Raises `OSError`, and `DescriptorsLost` for a datagram that
-    was consumed but lost its descriptors.
+    `flags` are those of recvmsg(2), such as `MSG_DONTWAIT`. The datagram is read into `room`, if there is one of
+    `MAX_BYTES` or more, and copied from there. Raises `OSError`, and `DescriptorsLost` for a datagram that was consumed
+    but lost its descriptors.
     """
     descriptors = array.array("i")
-    data, ancillary, flags, _ = sock.recvmsg(
-        MAX_BYTES, socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), _CLOSE_ON_EXEC | int(flags)
-    )
+    space, flags = socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), _CLOSE_ON_EXEC | int(flags)
+    if room is None:
+        data, ancillary, flags, _ = sock.recvmsg(MAX_BYTES, space, flags)
+    else:
+        size, ancillary, flags, _ = sock.recvmsg_into((room,), space, flags)
+        data = room[:size]
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])

@@ -18,6 +18,7 @@ from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.sandbox.guest_process import ToldGuest
 from actbox.sandbox.nursery.passing import DescriptorsLost, receive, send
+from actbox.sandbox.reading import room
 from actbox.sandbox.run_end import Ending
 
 from .cgroups import RunGroup
@@ -178,7 +179,7 @@ class Child(ToldGuest):
                 if is_enough():
                     return True
                 try:
-                    data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
+                    data, descriptors = receive(self._control, socket.MSG_DONTWAIT, room())
                 except DescriptorsLost as error:
                     self._refuse(f"what the sandbox sent to the host did not arrive whole: {error.strerror}")
                     return False
@@ -343,7 +344,7 @@ class Child(ToldGuest):
         facts = self._heard
         while True:
             try:
-                data, descriptors = receive(self._control, socket.MSG_DONTWAIT)
+                data, descriptors = receive(self._control, socket.MSG_DONTWAIT, room())
             except (ConnectionResetError, DescriptorsLost):  # pid 1 left requests unread, or a message of its came
                 continue  # without its descriptors; the next message is read
             except BlockingIOError:
@@ -356,7 +357,7 @@ class Child(ToldGuest):
 
     def _on_control(self) -> bool:
         try:
-            data, descriptors = receive(self._control)
+            data, descriptors = receive(self._control, room=room())
         except ConnectionResetError:  # it has ended, and had not read all that it was told
             return False
         except OSError as error:  # a caller may wait for its message, so the sandbox cannot go on

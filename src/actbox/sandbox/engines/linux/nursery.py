@@ -284,9 +284,10 @@ class Nursery:
         import json
 
         from actbox.sandbox.nursery.passing import DescriptorsLost, receive
+        from actbox.sandbox.reading import room
 
         try:
-            data, received = receive(self._control)
+            data, received = receive(self._control, room=room())
         except TimeoutError:
             raise
         except DescriptorsLost as error:
