@@ -36,8 +36,10 @@ _FUNCTIONS: tuple[tuple[object, str], ...] = (
     *((os, name) for name in ("dup", "eventfd", "eventfd_write", "fchmod", "fchown", "fstat", "lseek", "listdir")),
     *((os, name) for name in ("getxattr", "listxattr")),
     *((os, name) for name in ("lstat", "makedirs", "memfd_create", "mkdir", "open", "pipe", "pipe2", "pread", "read")),
+    (os, "readv"),
     *((os, name) for name in ("readlink", "rename", "rmdir", "scandir", "set_blocking", "stat", "unlink", "write")),
     *((socket.socket, name) for name in ("accept", "connect", "getsockopt", "recv", "recvmsg", "send", "sendmsg")),
+    *((socket.socket, name) for name in ("recv_into", "recvmsg_into")),
     *((socket.socket, name) for name in ("setblocking", "setsockopt", "shutdown")),
     (socket, "socketpair"),
     (fcntl, "fcntl"),
@@ -50,7 +52,7 @@ _FUNCTIONS: tuple[tuple[object, str], ...] = (
 # The only errors of epoll_ctl(2) that are not the caller's own mistakes.
 _ERRORS_OF_REGISTER = (errno.ENOSPC, errno.ENOMEM)
 # Nothing is there yet, says EAGAIN to who reads or writes without waiting: no fault, and what would come never does.
-_ANSWERS_EAGAIN = ("read", "recv", "recvmsg", "accept", "eventfd_write")
+_ANSWERS_EAGAIN = ("read", "readv", "recv", "recv_into", "recvmsg", "recvmsg_into", "accept", "eventfd_write")
 
 
 @dataclass(frozen=True, slots=True)

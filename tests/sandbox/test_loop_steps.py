@@ -29,7 +29,7 @@ from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.values import Packed
 from actbox.review import Rules
-from actbox.sandbox import storage
+from actbox.sandbox import reading, storage
 from actbox.sandbox.channel import mailbox
 from actbox.sandbox.engines.monty import evaluating
 from actbox.sandbox.guest import tagged, wire
@@ -121,7 +121,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
         watch(module, write, _of_text, by_result=True)
     # It goes over a text several times, once with a regular expression.
     watch(wire, "check_text", lambda text: (0, 3 * len(text)))
-    watch(os, "read", lambda data: (0, len(data)), by_result=True)
+    for module in (os, reading):
+        watch(module, "read", lambda data: (0, len(data)), by_result=True)
     watch(ast, "parse", lambda tree: (sum(1 for _ in ast.walk(tree)), 0), by_result=True)
     for owner, name in (
         *((OutputFolder, "collect"), (Workspace, "list"), (Workspace, "read"), (storage, "_decoded")),

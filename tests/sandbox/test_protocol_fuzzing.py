@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 import actbox
 from actbox import ErrorKind, Limits, Program
 from actbox.core.result import ExecutionResult
+from actbox.sandbox import reading
 from actbox.sandbox.channel.messages import Call, Done, parse
 from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.channel import ChannelClosed, HostChannel, ToolError
@@ -301,13 +302,13 @@ async def test_whoever_was_given_a_guests_channel_does_not_keep_the_host_by_send
 async def test_a_guest_that_prints_while_its_output_is_read_does_not_keep_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    guest, reads, read = HostileGuest(), 0, os.read
+    guest, reads, read = HostileGuest(), 0, reading.read
     fcntl.fcntl(guest._stdout, fcntl.F_SETFL, os.O_DIRECT)  # a read takes what was written at once, and no more
     os.write(guest._stdout, b"x")
 
-    def read_and_print(descriptor: int, most: int) -> bytes:
+    def read_and_print(descriptor: int) -> bytes:
         nonlocal reads
-        data = read(descriptor, most)
+        data = read(descriptor)
         if descriptor == guest.stdout:
             reads += 1
             os.write(guest._stdout, b"x")
@@ -320,7 +321,7 @@ async def test_a_guest_that_prints_while_its_output_is_read_does_not_keep_the_ho
     run = Run(lambda _: nullcontext())
     async with run.over(guest, request, nothing_collected):
         with monkeypatch.context() as patch:
-            patch.setattr(os, "read", read_and_print)
+            patch.setattr(reading, "read", read_and_print)
             run._read_output()
         guest.end(Ending(exit_code=0))
         result = await run.came_to()
