@@ -291,7 +291,8 @@ async def test_lanes_keep_no_descriptors_and_no_rights_of_earlier_overlays(folde
         copies: list[int] = []  # while they are open no other file has their identities
         for number in range(3):
             await until(lambda: stored.ahead)
-            copies += [os.dup(descriptor) for descriptor in itertools.chain.from_iterable(stored.ahead)]
+            with stored._lock:
+                copies += [os.dup(descriptor) for descriptor in itertools.chain.from_iterable(stored.ahead)]
             await value_of(box, CHANGE.format(number))
         assert of(lane) == before
 
@@ -299,10 +300,14 @@ async def test_lanes_keep_no_descriptors_and_no_rights_of_earlier_overlays(folde
             if lane._fresh is None or lane._fresh.overlays is None:
                 return False
             reported = [overlay.upper for overlay in lane._fresh.overlays._overlays]
-            in_use = [stored.folder, stored.folder, *itertools.chain.from_iterable(stored.ahead), *reported]
-            held, known = identities(map(int, os.listdir("/proc/self/fd"))), identities([*copies, *in_use])
+            with stored._lock:
+                ahead = list(itertools.chain.from_iterable(stored.ahead))
+                # The engine has another descriptor of the workspace.
+                known = identities([*copies, stored.folder, stored.folder, *ahead, *reported])
+                held = identities(map(int, os.listdir("/proc/self/fd")))
             return all(held[each] == known[each] for each in identities(copies))
 
+        assert len(copies) >= 3 * 4  # the workspace, its inputs, the mount, and what its changes are written to
         await until(is_closed)
         for copy in copies:
             os.close(copy)

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from encodings.utf_8 import IncrementalDecoder
 from typing import Final, Literal
 
+from . import reading
 from .readiness import Removal, when_readable
 
-MOST_READ_BYTES: Final = 1024 * 1024
+MOST_READ_BYTES: Final = reading.MOST_BYTES
 """The most bytes read at once, and the most that a pipe holds."""
 MOST_PARTS: Final = 256
 """The most parts that a pipe holds, of a page each; with `O_DIRECT`, which a guest may set, a read takes one part."""

@@ -85,9 +85,10 @@ def _read_all_inline(sock: socket.socket) -> None:
 
 
 def _read(sock: socket.socket, count: int) -> bytes:
-    data, ancillary, flags, _ = sock.recvmsg(count, _ROOM, socket.MSG_CMSG_CLOEXEC)
+    room = reading.room()
+    size, ancillary, flags, _ = sock.recvmsg_into((memoryview(room)[:count],), _ROOM, socket.MSG_CMSG_CLOEXEC)
     if not ancillary and not flags & socket.MSG_CTRUNC:
-        return data
+        return room[:size]
     descriptors = array.array("i")
     for _, _, content in ancillary:
         descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])

@@ -87,9 +87,9 @@ class DescriptorsLost(OSError):
 def receive(sock: socket.socket, flags: int = 0, room: Optional[mmap.mmap] = None) -> Tuple[bytes, List[int]]:
     """Receive one datagram and its descriptors, which are close-on-exec; the data is empty at the end of the stream.
 
-    `flags` are those of recvmsg(2), such as `MSG_DONTWAIT`. The datagram is read into `room`, if there is one of
-    `MAX_BYTES` or more, and copied from there. Raises `OSError`, and `DescriptorsLost` for a datagram that was consumed
-    but lost its descriptors.
+    `flags` are those of recvmsg(2), such as `MSG_DONTWAIT`. The datagram is read into `room`, if given, which holds at
+    least `MAX_BYTES`, and copied from there; a larger room takes a longer datagram. Raises `OSError`, and
+    `DescriptorsLost` for a datagram that was consumed but lost its descriptors.
     """
     descriptors = array.array("i")
     space, flags = socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), _CLOSE_ON_EXEC | int(flags)

@@ -175,11 +175,16 @@ class Child(ToldGuest):
     def read_now(self, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Read what pid 1 has sent, without waiting, until it `is_enough`; return false if nothing can follow."""
         with self._reading:
+            try:
+                into = room()
+            except OSError as error:
+                self._refuse(f"what the sandbox sent to the host could not be read: {error.strerror}")
+                return False
             while self._control.fileno() >= 0:
                 if is_enough():
                     return True
                 try:
-                    data, descriptors = receive(self._control, socket.MSG_DONTWAIT, room())
+                    data, descriptors = receive(self._control, socket.MSG_DONTWAIT, into)
                 except DescriptorsLost as error:
                     self._refuse(f"what the sandbox sent to the host did not arrive whole: {error.strerror}")
                     return False

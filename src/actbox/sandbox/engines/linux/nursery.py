@@ -272,7 +272,12 @@ class Nursery:
 
     def _send(self, op: str, descriptors: list[int] | None, request: dict[str, Any]) -> None:
         from actbox.sandbox.nursery.passing import send
+        from actbox.sandbox.reading import room
 
+        try:
+            room()  # for the answer, which this thread reads: nothing is asked before there is one
+        except OSError as error:
+            raise SandboxUnavailable(f"the sandbox could not be made ({op}: {error.strerror})") from error
         try:
             send(self._control, {"op": op, **request}, descriptors or [])
         except OSError as error:
