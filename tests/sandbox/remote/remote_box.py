@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 
@@ -55,12 +56,16 @@ class _ThisMachine(AgentPlace):
         super().__init__()
         self._start = start
         self._config = config
+        self._left: str | None = None
 
     def _start_agent(self, lost: Agent | None) -> Agent:
         if lost is None:
             return self._start(self._config)
+        self._left = lost.workspace_path  # no agent takes the folder of another with it
         os.makedirs(lost.workspace_path, exist_ok=True)
         return self._start(dataclasses.replace(self._config, workspace=lost.workspace_path))
 
     def remove(self) -> None:
         self.close_agent()
+        if self._left is not None:
+            shutil.rmtree(self._left, ignore_errors=True)
