@@ -32,6 +32,7 @@ from actbox.core.labels import PUBLIC
 from actbox.sandbox.egress.upstream import Upstream
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
+from tests.escape.lanes import one_by_one
 
 GROUP = Group("labels", Bare.NOTHING_THERE)
 _VALUE = "canary-of-ann"
@@ -106,6 +107,33 @@ _program(
     "import asyncio\n"
     "async def pass_on():\n    await send(await load())\nawait asyncio.gather(*(pass_on() for _ in range(20)))",
 )
+
+
+# What a network has counted of attempts to send stays with it, and a lane keeps its network.
+_COUNT = (
+    "import socket\nfor _ in range(ord(load()[{place}])):\n"
+    "    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:\n"
+    "        try: one.sendto(b'x', ('8.8.8.8', 80))\n        except OSError: pass\n"
+)
+_COUNTED = (
+    "names, numbers = [l.split() for l in open('/proc/self/net/snmp') if l.startswith('Ip:')]\n"
+    "send(chr(int(numbers[names.index('OutNoRoutes')]) - {before}))"
+)
+
+
+@GROUP.function("give a tool what an earlier program of a call of map has read, as the network's count")
+async def _(ground: Ground) -> Verdict:
+    if not ground.traits.lanes:
+        raise NotApplicable("the engine has no lanes")
+    world, box, word = _World(), await ground.open(_policy()), _VALUE[:3]
+    programs = ["1"]
+    for place in range(len(word)):
+        programs.append(_COUNT.format(place=place))
+        programs.append(_COUNTED.format(before=sum(map(ord, word[:place]))))
+    results = [result async for result in box.map(one_by_one(box, programs), concurrency=1, tools=world.tools)]
+    if any(result.error for result in results[1::2]):
+        return unproven([result.error for result in results])
+    return escaped_if("".join(world.got) == word, world.got)
 
 
 @GROUP.function("give a tool an input that has a label")

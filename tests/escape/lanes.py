@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from actbox import AllowedDomain, FileMount, Policy, Sandbox
@@ -410,18 +410,20 @@ async def _(ground: Ground) -> Verdict:
     return escaped_if(seen != [(True, False)] * 2, seen)
 
 
-async def _in_one_call(ground: Ground, codes: list[str]) -> list[Verdict]:
-    """Run programs in one call of `map`, each once the sandboxes of those before are ready; return their verdicts."""
-    box = await with_a_lane(ground)
+async def one_by_one(box: Sandbox, codes: Sequence[str]) -> AsyncIterator[str]:
+    """Yield programs for one call of `map`, each once the sandboxes of those before are ready."""
     siblings = box._siblings if isinstance(box, LinuxSandbox) else None
+    for code in codes:
+        if siblings is not None:
+            await until(lambda: all(idle.sibling.is_quiet for idle in siblings._untouched))
+        yield code
 
-    async def one_by_one() -> AsyncIterator[str]:
-        for code in codes:
-            if siblings is not None:
-                await until(lambda: all(idle.sibling.is_quiet for idle in siblings._untouched))
-            yield source_of(code, ground.things)
 
-    return [verdict_of(result) async for result in box.map(one_by_one(), concurrency=1, timeout=20)]
+async def _in_one_call(ground: Ground, codes: list[str]) -> list[Verdict]:
+    """Run programs one after the other in one call of `map`; return their verdicts."""
+    box = await with_a_lane(ground)
+    programs = one_by_one(box, [source_of(code, ground.things) for code in codes])
+    return [verdict_of(result) async for result in box.map(programs, concurrency=1, timeout=20)]
 
 
 # Whatever lies in the workspace, or takes room there without a name, or is mounted over it, or has been done to it.

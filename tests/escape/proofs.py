@@ -562,5 +562,8 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "tell one host what another host with a label has answered",
         ),
     },
+    "labelled siblings kept": {
+        "labels": ("give a tool what an earlier program of a call of map has read, as the network's count",),
+    },
 }
 """By the name of a weakness and the name of a group."""

@@ -21,7 +21,7 @@ from unittest import mock
 
 from actbox import Artifact, Limits, Policy, Sandbox, Tool
 from actbox.content import safe_text
-from actbox.sandbox import runs, workspace
+from actbox.sandbox import runs, siblings, workspace
 from actbox.sandbox.egress import domain_rules, upstream
 from actbox.sandbox.engines.linux import nursery, stock
 from actbox.sandbox.guest import beneath, tree
@@ -131,6 +131,25 @@ def _labels_forgotten() -> Iterator[None]:
     with (
         mock.patch.object(Taint, "raise_to", lambda self, label, keep=None: None),
         mock.patch.object(Taint, "check", lambda self, label: None),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _siblings_kept() -> Iterator[None]:
+    """Plant siblings that serve the next program, without a label, also if their own has risen."""
+    take = siblings.Siblings._take
+
+    def forget_label(self: Any, call: Any) -> Any:
+        idle = take(self, call)
+        if idle is not None:
+            idle.sibling._label_state = Taint(idle.sibling.policy)
+        return idle
+
+    with (
+        mock.patch.object(Taint, "has_risen", False),
+        mock.patch.object(siblings.Siblings, "_take", forget_label),
+        mock.patch.object(siblings, "UNTOUCHED_SECONDS", 1000.0),
     ):
         yield
 
@@ -341,5 +360,10 @@ WEAKNESSES: tuple[Weakness, ...] = (
     Weakness("objects not counted", "that pid 1 counts epoll watches and locks of files", (UNCOUNTED,), long=True),
     Weakness("no limits", "the limits of a policy", ground=_WithoutLimits, long=True),
     Weakness("labels forgotten", "that a workspace's label rises with what it receives", planting=_labels_forgotten),
+    Weakness(
+        "labelled siblings kept",
+        "that nothing of a sandbox whose label has risen serves the next program of a call of map",
+        planting=_siblings_kept,
+    ),
     Weakness("one process for all runs", "that each run has a process of its own", ground=_OneProcess),
 )

@@ -53,6 +53,22 @@ async def test_each_program_of_a_call_has_an_empty_workspace(begun: list[dict[st
     assert len(begun) == 1
 
 
+@pytest.mark.usefixtures("kept_siblings")
+@pytest.mark.parametrize("touch", ["", "open('left', 'w').close()\n"])
+async def test_no_program_follows_one_whose_label_has_risen(begun: list[dict[str, Any]], touch: str) -> None:
+    codes = [PLACE, f"{touch}raise_label('pii.email')\n{PLACE}", PLACE, PLACE]
+    async with actbox.open_sandbox("linux") as box:
+        results = [result async for result in box.map(one_by_one(box, codes), concurrency=1)]
+        for code in ("raise_label('pii.email')", "1"):
+            await untouched_are_quiet(box)
+            results.append(await box.run_alone(code))
+    places = [result.value for result in results]
+    assert places[0] == places[1] != places[2] == places[3]
+    labels = ["public", "pii.email", "public", "public", "pii.email", "public"]
+    assert [str(result.label) for result in results] == labels
+    assert len(begun) == 4
+
+
 async def test_a_workspace_that_cannot_be_made_ends_only_the_sandbox_that_needs_it(
     begun: list[dict[str, Any]],
 ) -> None:

@@ -333,18 +333,11 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def trace(self) -> object:
         """Return a change marker of the workspace. Equal markers mean it is untouched; `None` means unknown.
 
-        It is unknown too once the label has risen where programs have a network: the next guest has its way out
-        already, under this label.
+        It is unknown too once the label has risen: a program can leave a number in what the kernel counts.
         """
-        has_way_out = bool(self.policy.domains) and self._taint.has_risen
-        if self._workspace is None or not self._leaves_no_trace or has_way_out:
+        if self._workspace is None or not self._leaves_no_trace or self._taint.has_risen:
             return None
         return self._workspace.trace()
-
-    def forget_label(self) -> None:
-        """Begin with the policy's own label again, in a workspace that is untouched."""
-        if self._taint.has_risen:
-            self._label_state = Taint(self.policy)
 
     @property
     def is_quiet(self) -> bool:

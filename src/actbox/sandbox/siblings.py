@@ -54,9 +54,6 @@ class Sibling(Protocol):
     def is_quiet(self) -> bool:
         """True if no process of an earlier run is left."""
 
-    def forget_label(self) -> None:
-        """Forget the label of an earlier run, of which nothing is left."""
-
     def go_on(self, is_untouched: bool) -> bool:
         """Go on after a program; return whether the sandbox will be as good as new once it `is_quiet`."""
 
@@ -176,7 +173,6 @@ class Siblings(Generic[S]):
                 sibling = idle.sibling
                 if idle.call is call and sibling.is_quiet and idle.trace in (None, sibling.trace()):
                     del self._untouched[place]
-                    sibling.forget_label()
                     return idle
         return None
 

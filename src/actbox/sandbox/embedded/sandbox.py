@@ -202,9 +202,6 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings, EmbeddedHost[Place, State
         """True if no run is left."""
         return not self._runs
 
-    def forget_label(self) -> None:
-        """Do nothing: programs carry no labels here."""
-
 
 class _FileSession(WorkspaceFiles, EmbeddedSession[Place, State]):
     """A session whose programs have files."""

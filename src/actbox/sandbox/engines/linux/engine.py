@@ -301,7 +301,7 @@ class LinuxSandbox(LocalSandbox):
         return super().is_quiet and not (self._next is not None and self._next.is_awaited)
 
     def go_on(self, is_untouched: bool) -> bool:
-        if self._next is None:
+        if self._next is None or self._taint.has_risen:  # a lane keeps some of the kernel's counts
             return is_untouched
         self._forget_ended()
         return self._next.go_on(is_untouched, is_alone=len(self._guests) == 1)
