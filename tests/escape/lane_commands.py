@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
+from actbox import Policy
 from tests.escape.attempt import Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
 from tests.escape.lanes import GROUP, RESIDUE, WORD, lane_is_ready, search, with_a_lane
@@ -78,3 +81,37 @@ async def _(ground: Ground) -> Verdict:
         if after.value != [2, ["2"]]:
             wrong.append([instant, after.value, after.error])
     return escaped_if(bool(wrong), wrong)
+
+
+# Of the limit of memory only the order: what the interpreter has taken before is added to it.
+_LIMITS = (
+    "import json, os, resource, sys\n"
+    "names = [name for name in dir(resource) if name.startswith('RLIMIT_')]\n"
+    "limits = {name: list(resource.getrlimit(getattr(resource, name))) for name in names}\n"
+    "limits['RLIMIT_DATA'] = [most // 2**28 for most in limits['RLIMIT_DATA']]\n"
+    "seen = [limits, dict(os.environ), os.umask(0o022)]\n"
+)
+
+
+@GROUP.function("have other limits, variables or directories of modules, as a guest that was told of them ahead")
+async def _(ground: Ground) -> Verdict:
+    box = await with_a_lane(ground, Policy(variables={"MINE": "x", "PYTHONPATH": "lib"}))
+    look = _LIMITS + "[*seen, sys.path]"
+    told_late = (await box.run_alone(look)).value
+    seen = []
+    for seconds in (0, 0.05):  # in the second the guest goes to sleep, and is woken before the program comes
+        await lane_is_ready(box)
+        await asyncio.sleep(seconds)
+        seen.append((await box.run(look)).value)
+    await lane_is_ready(box)
+    python = (await box.run("import sys\nsys.executable")).value
+    await lane_is_ready(box)
+    command = await box.execute([str(python), "-c", _LIMITS + "print(json.dumps(seen))"])
+    await lane_is_ready(box)
+    async with box.session() as session:
+        seen.append((await session.run(look)).value)
+    if not told_late or not command.success:
+        return unproven([told_late, command.error])
+    differs = [one for one in seen if one != told_late]
+    as_command = json.loads(command.stdout)
+    return escaped_if(bool(differs) or as_command != told_late[:3], [told_late, differs, as_command])

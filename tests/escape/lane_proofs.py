@@ -36,6 +36,9 @@ LANES: dict[str, dict[str, tuple[str, ...]]] = {
             "reach a later run's overlay from a run beside it, by a descriptor that an earlier one gave away",
         ),
     },
+    "limits told late forgotten": {
+        "lanes": ("have other limits, variables or directories of modules, as a guest that was told of them ahead",),
+    },
     "project ids left to guests": {
         "lanes": ("leave a map of project ids", "leave anything that /proc or the root shows"),
     },

@@ -316,6 +316,17 @@ WEAKNESSES: tuple[Weakness, ...] = (
         (NO_LANDLOCK, *LANES_NOT_LOOKED_AT),
     ),
     Weakness(
+        "limits told late forgotten",
+        "that a guest sets also those limits of which it was not told ahead",
+        (
+            Change(
+                "sandbox/guest/main.py",
+                """message["limits"].keys() - ahead["limits"]}, used_bytes)""",
+                """message["limits"].keys() & ahead["limits"]}, used_bytes)""",
+            ),
+        ),
+    ),
+    Weakness(
         "project ids left to guests",
         "that the map of project ids has been written",
         (PROJECT_IDS_LEFT,),
