@@ -27,6 +27,20 @@ for _ in range(100):
         pass
 signal.pause()
 """
+_LEFT_BY_ITS_PARENT = """
+import os, time
+read, write = os.pipe()
+if os.fork() == 0:
+    if (child := os.fork()) == 0:
+        while time.process_time() < 0.1: pass
+        os._exit(0)
+    os.write(write, b"%d" % child)
+    os._exit(0)
+os.wait()
+child = int(os.read(read, 9))
+while os.path.exists(f"/proc/{child}"): time.sleep(0.001)
+os._exit(0)
+"""
 CODE = "import resource\nresource.getrlimit(resource.RLIMIT_CPU)"
 
 
@@ -56,6 +70,18 @@ async def test_short_processes_whose_parent_ignores_their_ends_count_where_contr
         result = await box.run(_UNSEEN)
     assert result.error is not None
     assert (result.error.kind, result.error.limit) == (ErrorKind.TIMEOUT, "cpu_seconds")
+
+
+async def test_a_process_left_by_its_parent_counts_as_used_by_its_run() -> None:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+    async with actbox.open_sandbox("linux") as box:
+        results = [await box.run(_LEFT_BY_ITS_PARENT), await box.run_alone(_LEFT_BY_ITS_PARENT)]
+        python = (await box.run("import sys\nsys.executable")).value
+        results += [await box.execute([str(python), "-c", _LEFT_BY_ITS_PARENT]) for _ in range(3)]
+    assert [result.error for result in results] == [None] * 5
+    assert min(result.usage.cpu_ms for result in results) >= 100
 
 
 def test_engines_whose_agent_counts_it_say_which_processes_are_missed() -> None:

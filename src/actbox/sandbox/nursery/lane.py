@@ -144,7 +144,9 @@ class Lane:
             return ended.get("exit_code") == EXIT_TOLD and not self._is_last
         if "exit_code" not in ended or not _is_alone() or self._has_met_limit():
             return False
-        self._control.say({"ended": ended, "used_ms": self._used_ms()})
+        used_ms = self._used_ms()
+        ended["cpu_ms"] = max(ended["cpu_ms"], used_ms)
+        self._control.say({"ended": ended, "used_ms": used_ms})
         return True
 
     def made_processes(self, guest: int) -> bool:
