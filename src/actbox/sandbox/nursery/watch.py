@@ -473,7 +473,7 @@ class OneGuest:
         self._pid, self._ended = 0, ended
 
     def _say_end(self, ended: dict[str, Any]) -> NoReturn:
-        # Nobody but this process may have waited for some that the guest has left.
+        # The time of processes that the guest has left is in this process's count only.
         ended["cpu_ms"] = max(ended.get("cpu_ms", 0.0), self._watcher.seconds_of_ended(0.0) * 1000)
         self._control.say(ended)
         os._exit(0)
