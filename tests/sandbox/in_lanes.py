@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
 from unittest import mock
 
@@ -10,7 +12,7 @@ import pytest
 
 import actbox
 from actbox import Sandbox
-from actbox.sandbox.engines.linux import stock
+from actbox.sandbox.engines.linux import stock, used
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.lanes import Lane, Lanes
@@ -40,16 +42,22 @@ def linux_works() -> None:
 
 @pytest.fixture(name="begun")
 def requests_begun() -> Iterator[list[dict[str, Any]]]:
-    """The requests with which runs began in sandboxes that had none before."""
+    """The requests with which runs began in sandboxes that had none before.
+
+    The network namespaces of these sandboxes are held, so that no later sandbox gets the number of an earlier one.
+    """
     actbox.run("")  # so that the engine has been tried
     requests: list[dict[str, Any]] = []
     begin = Child.begin
+    with ExitStack() as held:
 
-    def noted(self: Child, request: dict[str, Any], *rest: Any) -> None:
-        requests.append(request)
-        begin(self, request, *rest)
+        def noted(self: Child, request: dict[str, Any], *rest: Any) -> None:
+            requests.append(request)
+            with suppress(OSError):  # it has ended, or is not ours to look at
+                held.callback(os.close, os.open(f"/proc/{used._pid_of(self._pidfd)}/ns/net", os.O_RDONLY))
+            begin(self, request, *rest)
 
-    with mock.patch.object(Child, "begin", noted):
+        held.enter_context(mock.patch.object(Child, "begin", noted))
         yield requests
 
 

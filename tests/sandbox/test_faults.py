@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import threading
@@ -11,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,6 +23,7 @@ from actbox.sandbox.engines.linux import reaper as reapers
 from actbox.sandbox.engines.linux import stock as stocks
 from actbox.sandbox.engines.linux.interpreter import Base
 from actbox.sandbox.engines.linux.reaper import Reaper
+from actbox.sandbox.engines.linux.stored import StoredWorkspace
 from actbox.sandbox.run_slots import slots
 from tests.contract.left_behind import descriptors, groups, processes, settle
 from tests.sandbox.faults import Fault, Faults
@@ -197,6 +200,10 @@ async def settled(expected: dict[str, int] | None) -> dict[str, int]:
         last = found
 
 
+def more(left: dict[str, int], before: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in left.items() if count > before[name]}
+
+
 def faults_of(whole: bool, faults: Faults) -> list[Fault]:
     every = list(faults.all())
     return every if whole else every[:: max(LEAST_STEP, len(every) // SAMPLE) | 1]  # odd: each error comes up
@@ -237,7 +244,7 @@ async def test_whatever_system_call_fails_a_run_ends_in_a_result_and_leaves_noth
                 came_to = await outcome(scenario, box, clean)
                 left = await settled(before)
             struck += faults.has_struck
-            if any(count > before[name] for name, count in left.items()):
+            if more(left, before):
                 came_to += f"; held is {left}, and was {before}"
                 before = left
             if slots()._used:
@@ -270,6 +277,46 @@ async def outcome(scenario: Scenario, box: Sandbox, clean: Results) -> str:
         if result.error is not None and result.error.kind not in expected:
             return f"it is {result.error}"
     return ""
+
+
+@pytest.fixture
+async def nursery_stays() -> AsyncIterator[None]:
+    """A sandbox of the usual kind, whose nursery and group others of its kind find."""
+    async with actbox.open_sandbox("linux") as box:
+        await box.run("1")
+        yield
+
+
+@pytest.mark.usefixtures("nursery_stays")
+async def test_a_first_run_whose_mounts_cannot_be_looked_at_gets_others() -> None:
+    before = await settled(None)
+    faults = Faults()
+    async with actbox.open_sandbox("linux") as box:
+        with faults.injected(None):
+            await box.run("1")
+    looks = [fault for fault in faults.all() if "(_has_inputs_of)" in fault.line and fault.number == 1]
+    of_each = {fault.function: fault for fault in looks if fault.error == errno.ENOMEM}
+    assert set(of_each) == {"stat", "fstat"}
+    for fault in of_each.values():
+        async with actbox.open_sandbox("linux") as box:
+            with faults.injected(fault):
+                assert (await box.run("1 + 1")).value == 2
+            assert faults.has_struck
+        assert not more(await settled(before), before), fault
+
+
+@pytest.mark.usefixtures("nursery_stays")
+async def test_a_first_run_that_gets_no_mounts_leaves_nothing() -> None:
+    before = await settled(None)
+    async with actbox.open_sandbox("linux") as box:
+        with (
+            mock.patch.object(StoredWorkspace, "_has_inputs_of", return_value=False),
+            mock.patch.object(StoredWorkspace, "make_mounts", side_effect=SandboxUnavailable("no mounts")),
+        ):
+            result = await box.run("1 + 1")
+        assert result.error is not None
+        assert (result.error.kind, "no mounts" in result.error.message) == (ErrorKind.SANDBOX, True)
+    assert not more(await settled(before), before)
 
 
 @pytest.mark.slow

@@ -571,8 +571,7 @@ async def test_pid_1_of_a_lane_is_the_same_from_outside_before_and_after_runs() 
         await box.run("1")
         await ready(box)
         (lane,) = lanes_of(box)._all
-        fields = Path(f"/proc/self/fdinfo/{lane.child._pidfd}").read_text().splitlines()
-        process = int(next(line.split()[1] for line in fields if line.startswith("Pid:")))
+        process = used._pid_of(lane.child._pidfd)
         before = of(process)
         for code in ("1", "open('/tmp/x', 'w')", "raise ValueError", "import os\nos.nice(3)"):
             await box.run(code)

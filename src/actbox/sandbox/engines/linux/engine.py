@@ -52,8 +52,6 @@ _PENDING_SIGNALS = 256
 _SECONDS_TO_SAY_WHY = 5.0
 # The facts that pid 1 of a lane tells at once, or at the end of a command, by what a request asks.
 _TOLD = {"listen": "listening", "hold_input": "input", "command": "ended"}
-# A run attaches its workspace and the workspace's inputs first, and then the mounts.
-FIRST_MOUNT = 2
 
 
 async def why_not_born(base: Base) -> str:
@@ -350,10 +348,7 @@ class LinuxSandbox(LocalSandbox):
         if child is None:
             close_all(packages)
             return None
-        mounts = stored.take_mounts() or stored.make_mounts()
-        if mounts.run:
-            stored.give(mounts, child)
-        mounts[FIRST_MOUNT:FIRST_MOUNT] = packages
+        mounts = stored.mounts_for(child, packages)
         try:
             return self._begin(child, mounts, start)
         except ChildEnded:
@@ -376,12 +371,11 @@ class LinuxSandbox(LocalSandbox):
                     stored.give(mounts, child)
                 if start.packages is not None:
                     try:
-                        mounts[FIRST_MOUNT:FIRST_MOUNT] = await run_blocking(
-                            stock.make_packages, start.packages, stored.host_id
-                        )
+                        packages = await run_blocking(stock.make_packages, start.packages, stored.host_id)
                     except BaseException:
                         close_all(mounts)
                         raise
+                    mounts.add_packages(packages)
             except BaseException:
                 child.discard()
                 raise

@@ -26,8 +26,9 @@ RUNS_AHEAD = 12
 # Mounts are made ahead for at most this many simultaneous runs of one sandbox.
 _MOST_AHEAD = 8
 _BELOW = "/workspace/"
-# The place of the workspace's inputs among the mounts of a run.
+# The places of the workspace's inputs, and of what comes after them, among the mounts of a run.
 _INPUTS = 1
+_AFTER_INPUTS = 2
 
 
 class WorkspaceKeeper(Protocol):
@@ -50,6 +51,10 @@ class RunMounts(list[int]):
         super().__init__(descriptors)
         self.run = run
         """The name of the run's directory in the file system of the workspace; "" if it has none."""
+
+    def add_packages(self, packages: list[int]) -> None:
+        """Have the run attach packages too, before the policy's mounts."""
+        self[_AFTER_INPUTS:_AFTER_INPUTS] = packages
 
 
 class StoredWorkspace:
@@ -174,6 +179,22 @@ class StoredWorkspace:
             self._give_back(run)
             raise
 
+    def mounts_for(self, guest: Child, packages: list[int]) -> RunMounts:
+        """Take or make the mounts of a guest's run, to which those of packages belong. Blocks.
+
+        Whatever it raises, such as `SandboxUnavailable`, the guest is discarded and the packages are closed.
+        """
+        try:
+            mounts = self.take_mounts() or self.make_mounts()
+        except BaseException:
+            guest.discard()
+            close_all(packages)
+            raise
+        if mounts.run:
+            self.give(mounts, guest)
+        mounts.add_packages(packages)
+        return mounts
+
     def give(self, mounts: RunMounts, guest: Child) -> None:
         """Remove what a guest leaves outside the workspace, but in its file system, when the guest has ended."""
         run = mounts.run
@@ -285,12 +306,12 @@ class StoredWorkspace:
         self._free_runs += [made.run] if made.run else []
 
     def _has_inputs_of(self, made: RunMounts) -> bool:
-        """Return whether the directory of inputs is still the one that was mounted."""
+        """Return whether the directory of inputs is known to be still the one that was mounted."""
         try:
             now = os.stat("input", dir_fd=self.folder, follow_symlinks=False)
-        except OSError:  # it was removed, and the next mounts come with another one
+            return os.path.samestat(now, os.fstat(made[_INPUTS]))
+        except OSError:  # such as when it was removed, and the next mounts come with another one
             return False
-        return os.path.samestat(now, os.fstat(made[_INPUTS]))
 
     def discard(self) -> None:
         """Remove the workspace with its files."""

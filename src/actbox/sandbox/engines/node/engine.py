@@ -18,8 +18,7 @@ from actbox.core.program import Program
 from actbox.sandbox.dependencies import NOTHING, Provided, layer_of
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.debt import Debt
-from actbox.sandbox.engines.linux.descriptors import close_all
-from actbox.sandbox.engines.linux.engine import FIRST_MOUNT, LinuxSandbox, TreeLimits
+from actbox.sandbox.engines.linux.engine import LinuxSandbox, TreeLimits
 from actbox.sandbox.engines.linux.interpreter import Base, environment_folders
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart
@@ -112,18 +111,12 @@ class NodeSandbox(LinuxSandbox):
         stock, stored = self._open()
         child = self._waiting_guest(stored) or stock.make(stored.host_id, self._points)
         try:
-            mounts = stored.take_mounts() or stored.make_mounts()
-            stored.give(mounts, child)
             start = self._with_environment(GuestStart(stdin=b""))
-            if start.packages is not None:
-                try:
-                    mounts[FIRST_MOUNT:FIRST_MOUNT] = stock.make_packages(start.packages, stored.host_id)
-                except BaseException:
-                    close_all(mounts)
-                    raise
+            packages = [] if start.packages is None else stock.make_packages(start.packages, stored.host_id)
         except BaseException:
             child.discard()
             raise
+        mounts = stored.mounts_for(child, packages)
         self._making = child
         return self._begin(child, mounts, start)
 
