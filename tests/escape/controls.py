@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import actbox
-from tests.escape.attempt import Attempt
-from tests.escape.ground import Fresh, one_box
+from tests.escape.attempt import Attempt, NotApplicable, Outcome, Verdict
+from tests.escape.ground import Fresh, need_counted_memory, one_box
 from tests.escape.host_things import SECRET
+from tests.escape.proofs import WHERE_MEMORY_IS_COUNTED
 from tests.escape.suite import Finding
 from tests.escape.weaknesses import Weakness
 
@@ -28,6 +29,12 @@ async def prove(weakness: Weakness, attempts: Iterable[Attempt], things: dict[st
         async with one_box(ground) as box:
             fresh = Fresh(ground, box)
             for attempt in attempts:
+                try:
+                    if attempt.what in WHERE_MEMORY_IS_COUNTED:
+                        need_counted_memory()
+                except NotApplicable as reason:
+                    findings.append(Finding(attempt, Verdict(Outcome.NOT_APPLICABLE, str(reason))))
+                    continue
                 # What gets through may spoil what it was after.
                 with tempfile.TemporaryDirectory(prefix="actbox-escape-") as folder:
                     file = Path(folder) / "secret.txt"

@@ -14,12 +14,24 @@ from typing import Any
 import actbox
 from actbox import ErrorKind, Event, Limits, Output, Policy, Sandbox, Session, Traits
 from actbox.sandbox.egress.upstream import Upstream
+from actbox.sandbox.engines.linux.hierarchies import support
 from tests.escape.attempt import Attempt, NotApplicable, Outcome, Verdict, unproven
 from tests.escape.program import source_of, verdict_of
 from tests.escape.promises import why_not_promised
 
 # No attempt needs as much; a machine that is busy may.
 _SECONDS = 60
+
+
+def need_counted_memory() -> None:
+    """Raise `NotApplicable` where no control group counts memory.
+
+    Processes can share no memory there, and pid 1 looks at its processes every few milliseconds: a lane ends with each
+    run that was long enough for a look.
+    """
+    groups = support()
+    if groups is None or "memory" not in groups.places:
+        raise NotApplicable("this machine has no control group that counts memory for this user")
 
 
 class Ground:

@@ -254,7 +254,9 @@ RESIDUE: dict[str, tuple[str, str]] = {
     "leave a mount seen": (
         "import os\nos.makedirs('/tmp/a/b', exist_ok=True)",
         "places = [l.split()[4] for l in open('/proc/self/mountinfo')]\n"
-        "twice = [p for p in places if places.count(p) > 1 and not p.startswith('/proc')]\nverdict(bool(twice), places)",
+        # Where nobody counts memory that is shared, another device covers /dev/zero.
+        "twice = [p for p in places if places.count(p) > 1 and not p.startswith('/proc') and p != '/dev/zero']\n"
+        "verdict(bool(twice), places)",
     ),
 }
 

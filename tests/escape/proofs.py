@@ -567,3 +567,14 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 """By the name of a weakness and the name of a group."""
+
+WHERE_MEMORY_IS_COUNTED = frozenset(
+    {
+        "take memory that processes share",
+        "give a tool what an earlier program of a call of map has read, as the network's count",
+        "leave the names of files in /tmp in memory",
+        "leave the numbers by which it knows what it watches in memory",
+        "leave the places of its locks in memory",
+    }
+)
+"""Those of them that can get through only where a control group counts memory (`ground.need_counted_memory`)."""
