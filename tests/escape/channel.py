@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 import actbox
-from actbox import ErrorKind, Program, Session
+from actbox import ErrorKind, FileMount, Policy, Program, Session
 from actbox.sandbox.channel.calls import MAX_CALLS_AT_ONCE, MESSAGES_HELD
 from actbox.sandbox.channel.decoding import STEP_BYTES
 from actbox.sandbox.guest.wire import MAX_VALUES, VALUES_OF_A_CONTAINER
@@ -51,8 +51,16 @@ A_CLOSE_THAT_WAITS = (
     "try:\n    while True: one.send(bytes(65536))\nexcept BlockingIOError: pass\n"
 )
 _WAIT = "\nimport time\ntime.sleep(300)\n"
-# Of guest and host the one that closes a socket last waits for it.
-_TRIES_TO_CLOSE_LAST = 5
+# Of guest and host the one that closes a socket last waits for it: the host, if it reads only when the guest has closed.
+_SEND_AND_CLOSE = (
+    "sock = socket.socket(fileno=os.dup(channel))\n"  # a forked process has not the channel itself
+    "if os.fork() == 0:\n"
+    "    while not os.path.exists('/data/busy'): pass\n"
+    "    rights = array.array('i', [one.fileno(), other.fileno()])\n"
+    "    sock.sendmsg([b'\\0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
+    "    one.close()\n    other.close()\n    open('/data/closed', 'w').close()\n    os._exit(0)\n"
+    "one.close()\nother.close()\nkeep_busy()"
+)
 
 
 def add(a: int, b: int = 10) -> int:
@@ -368,6 +376,7 @@ async def _(ground: Ground) -> Verdict:
 @GROUP.function("make the host wait when it closes a socket that came along", Bare.HARMFUL)
 async def _(ground: Ground) -> Verdict:
     longest, last = 0.0, time.monotonic()
+    folder = ground.folder()
 
     async def note_pauses() -> None:
         nonlocal longest, last
@@ -376,23 +385,27 @@ async def _(ground: Ground) -> Verdict:
             await asyncio.sleep(0.01)
             longest = max(longest, time.monotonic() - last)
 
-    box = await ground.open()
+    async def keep_busy() -> None:
+        """Keep the host from its event loop until the sockets are on their way, and nowhere else."""
+        nonlocal last
+        (folder / "busy").touch()
+        end = time.monotonic() + 5
+        while not (folder / "closed").exists() and time.monotonic() < end:
+            time.sleep(0.005)
+        last = time.monotonic()
+
+    box = await ground.open(Policy(mounts=(FileMount(folder, "/data", "rw"),)))
     noting = asyncio.create_task(note_pauses())
     try:
-        for _ in range(_TRIES_TO_CLOSE_LAST):
-            result = await box.run(
-                FIND_CHANNEL + A_CLOSE_THAT_WAITS + "rights = array.array('i', [one.fileno(), other.fileno()])\n"
-                "with socket.socket(fileno=os.dup(channel)) as sock:\n"
-                "    sock.sendmsg([b'\\0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])",
-                timeout=10,
-            )
-            if result.error is not None and result.error.type == "PermissionError":
-                return stopped(result.error)
-            longest = max(longest, time.monotonic() - last)  # the run may go on before the note
-            if longest > 1:
-                break
+        code = FIND_CHANNEL + A_CLOSE_THAT_WAITS + _SEND_AND_CLOSE
+        result = await box.run(code, tools=[keep_busy], timeout=10)
+        if result.error is not None and result.error.type == "PermissionError":
+            return stopped(result.error)
+        longest = max(longest, time.monotonic() - last)  # the run may go on before the note
     finally:
         noting.cancel()
+    if not (folder / "closed").exists():
+        return unproven((result.stderr, result.error))
     return escaped_if(longest > 1, (longest, result.error))
 
 
