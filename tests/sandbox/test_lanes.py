@@ -336,15 +336,33 @@ async def test_a_run_that_is_over_just_as_the_sandbox_stops_is_known_to_end() ->
     ended: list[Ending] = []
     end_run = Lane.end_run
 
-    def stopped_meanwhile(self: Lane, guest: LaneGuest, used_ms: float) -> bool:
+    def stopped_meanwhile(self: Lane, guest: LaneGuest, used_ms: float, **rest: bool) -> bool:
         guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
         guest.kill()
         guest.when_ended(ended.append)
-        return end_run(self, guest, used_ms)
+        return end_run(self, guest, used_ms, **rest)
 
     async with actbox.open_sandbox("linux") as box:
         with mock.patch.object(Lane, "end_run", stopped_meanwhile):
             await box.run("1")
+        await until(lambda: bool(ended))
+
+
+async def test_who_begins_to_wait_for_a_guest_while_its_run_is_being_dismissed_hears_of_its_end() -> None:
+    ended: list[Ending] = []
+    tell = Child.tell
+
+    def waited_for_meanwhile(self: Child, op: str, *rest: Any, **more: Any) -> None:
+        tell(self, op, *rest, **more)
+        if op == "clear":
+            lane_of(box).guest.when_ended(ended.append)
+
+    async with actbox.open_sandbox("linux") as box:
+        await box.run("1")
+        await ready(box)
+        with mock.patch.object(Child, "tell", waited_for_meanwhile):
+            await box.run("2")
+        lane_of(box).child.kill()
         await until(lambda: bool(ended))
 
 

@@ -83,9 +83,8 @@ class LaneGuest(ToldGuest):
         self._lane.kill(self)
 
     def dismiss(self, used_ms: float) -> bool:
-        if not self._lane.end_run(self, used_ms):
+        if not self._lane.end_run(self, used_ms, is_told=True):
             return self._lane.child.dismiss(used_ms)
-        self.end.forget()  # the run itself, which may hold much
         return True
 
     def open_gate(self, gate: Gate) -> None:
@@ -148,8 +147,11 @@ class Lane:
             if guest is self.guest and not guest.ended:
                 self.child.kill()
 
-    def end_run(self, guest: LaneGuest, used_ms: float) -> bool:
-        """Have pid 1 end all that is left of a guest's run; return false if no other guest can follow."""
+    def end_run(self, guest: LaneGuest, used_ms: float, *, is_told: bool = False) -> bool:
+        """Have pid 1 end all that is left of a guest's run; return false if no other guest can follow.
+
+        With `is_told` the run knows of its end already.
+        """
         with self._lanes.lock:
             if self._runs == 1:
                 self.points = self._lanes.points()
@@ -158,6 +160,8 @@ class Lane:
             if guest.stopped is not None:  # `stop()` has killed it, and waits for its end
                 return False
             guest.is_over = True
+            if is_told:  # under the lock: a `stop()` that comes later waits for the guest's end
+                guest.end.forget()  # the run itself, which may hold much
             self._reported_ms = used_ms
         self.debt.end(Ending(), used_ms)
         try:
