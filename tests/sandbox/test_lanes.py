@@ -20,6 +20,7 @@ import actbox
 from actbox import (
     ErrorKind,
     ExecutionResult,
+    FileMount,
     InvalidValue,
     Limits,
     Policy,
@@ -230,6 +231,16 @@ async def test_processor_time_that_a_program_denies_is_owed(
         await until(lambda: box._debt.look() == MOST_OWED_SECONDS)
         await box.run("1")
     assert len(begun) in times_begun
+
+
+async def test_processor_time_that_a_program_denies_as_it_moves_the_place_of_a_mount_is_owed(tmp_path: Path) -> None:
+    policy = Policy(mounts=[FileMount(host_path=tmp_path, mount_path="/workspace/below/data")])
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        assert isinstance(box, LinuxSandbox)
+        move = "os.rename('/workspace/below', '/workspace/aside')\n"
+        assert (await box.run(DENY + "burn()\n" + move + "deny()")).success
+        await until(lambda: box._debt._runs == 0)
+        assert box._debt.look() == MOST_OWED_SECONDS
 
 
 async def test_processor_time_that_a_program_without_a_lane_denies_is_owed_where_a_control_group_counts_it() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 import threading
 import time
@@ -83,9 +84,10 @@ class LaneGuest(ToldGuest):
         self._lane.kill(self)
 
     def dismiss(self, used_ms: float) -> bool:
-        if not self._lane.end_run(self, used_ms, is_told=True):
-            return self._lane.child.dismiss(used_ms)
-        return True
+        if self._lane.end_run(self, used_ms, is_told=True):
+            return True
+        # A program that moves the place of a mount may do so in each run, and pid 1 then tells no figure of its own.
+        return self._lane.child.dismiss(used_ms if self._lane.points is not None else math.inf)
 
     def open_gate(self, gate: Gate) -> None:
         """Connect the guest to the network's proxy for its run, whose event loop calls this."""
