@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from actbox.sandbox.engines.linux.lanes import MOST_LANES, Lane, LaneGuest
 from actbox.sandbox.nursery.seccomp import allowed_names
 from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
 from actbox.sandbox.run_end import Ending, Stop
+from actbox.sandbox.run_slots import slots
 from tests.escape.planted import Change, changed_nursery
 from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready, requests_begun  # noqa: F401 (fixtures)
 from tests.waiting import until
@@ -375,6 +377,46 @@ async def test_who_begins_to_wait_for_a_guest_while_its_run_is_being_dismissed_h
             await box.run("2")
         lane_of(box).child.kill()
         await until(lambda: bool(ended))
+
+
+async def test_a_run_that_is_cancelled_in_any_turn_of_the_event_loop_leaves_the_next_one_as_it_would_be() -> None:
+    def add(a: int) -> int:
+        return a + 1
+
+    async def a_run() -> ExecutionResult:
+        return await box.run("print('said')\n[add(n) for n in range(5)]", tools=[add])
+
+    loop = asyncio.get_running_loop()
+    turn, cancelled = 0, True
+    async with actbox.open_sandbox("linux") as box:
+        assert isinstance(box, LinuxSandbox)
+        await a_run()
+        while cancelled:
+            await ready(box)
+            turn += 1
+            running = asyncio.create_task(a_run())
+            with mock.patch.object(loop, "_run_once", cancels_in(turn, running, loop._run_once)):  # type: ignore[attr-defined]
+                await asyncio.wait([running])
+            cancelled = running.cancelled()
+            after = await a_run()
+            assert (after.value, after.stdout, after.usage.tool_calls) == ([1, 2, 3, 4, 5], "said\n", 5)
+        assert turn > 3
+        assert not slots()._used
+        await until(lambda: box._debt._runs == 0)
+
+
+def cancels_in(turn: int, task: asyncio.Task[Any], run_once: Callable[[], None]) -> Callable[[], None]:
+    """Return the loop's function for one turn, which cancels a task after so many."""
+    count = 0
+
+    def one_more() -> None:
+        nonlocal count
+        run_once()
+        count += 1
+        if count == turn:
+            task.cancel()
+
+    return one_more
 
 
 async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> None:
