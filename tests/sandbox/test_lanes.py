@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ import actbox
 from actbox import (
     ErrorKind,
     ExecutionResult,
-    FileMount,
     InvalidValue,
     Limits,
     Policy,
@@ -37,9 +35,16 @@ from actbox.sandbox.engines.linux.lanes import MOST_LANES, Lane, LaneGuest
 from actbox.sandbox.nursery.seccomp import allowed_names
 from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
 from actbox.sandbox.run_end import Ending, Stop
-from actbox.sandbox.run_slots import slots
 from tests.escape.planted import Change, changed_nursery
-from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready, requests_begun  # noqa: F401 (fixtures)
+from tests.sandbox.in_lanes import (  # noqa: F401 (fixtures)
+    DENY,
+    PLACE,
+    lane_of,
+    lanes_of,
+    linux_works,
+    ready,
+    requests_begun,
+)
 from tests.waiting import until
 
 
@@ -195,21 +200,6 @@ if os.fork() == 0:
             await until(lambda: not used._descendants(used._pid_of(lane.child._pidfd)))
 
 
-# A program that computes for a quarter of a second, and then has its own process report none of it.
-DENY = """
-import os, socket, sys, time, types
-first = time.process_time()
-def burn():
-    while time.process_time() < first + 0.25:
-        pass
-def deny():
-    for name, module in list(sys.modules.items()):
-        if name.endswith("guest.main"):
-            module.time = types.SimpleNamespace(process_time=lambda first=first: first)
-            module.is_alone = lambda: True
-"""
-
-
 @pytest.mark.parametrize(
     ("code", "times_begun"),
     [
@@ -233,16 +223,6 @@ async def test_processor_time_that_a_program_denies_is_owed(
         await until(lambda: box._debt.look() == MOST_OWED_SECONDS)
         await box.run("1")
     assert len(begun) in times_begun
-
-
-async def test_processor_time_that_a_program_denies_as_it_moves_the_place_of_a_mount_is_owed(tmp_path: Path) -> None:
-    policy = Policy(mounts=[FileMount(host_path=tmp_path, mount_path="/workspace/below/data")])
-    async with actbox.open_sandbox("linux", policy=policy) as box:
-        assert isinstance(box, LinuxSandbox)
-        move = "os.rename('/workspace/below', '/workspace/aside')\n"
-        assert (await box.run(DENY + "burn()\n" + move + "deny()")).success
-        await until(lambda: box._debt._runs == 0)
-        assert box._debt.look() == MOST_OWED_SECONDS
 
 
 async def test_processor_time_that_a_program_without_a_lane_denies_is_owed_where_a_control_group_counts_it() -> None:
@@ -359,64 +339,6 @@ async def test_a_run_that_is_over_just_as_the_sandbox_stops_is_known_to_end() ->
         with mock.patch.object(Lane, "end_run", stopped_meanwhile):
             await box.run("1")
         await until(lambda: bool(ended))
-
-
-async def test_who_begins_to_wait_for_a_guest_while_its_run_is_being_dismissed_hears_of_its_end() -> None:
-    ended: list[Ending] = []
-    tell = Child.tell
-
-    def waited_for_meanwhile(self: Child, op: str, *rest: Any, **more: Any) -> None:
-        tell(self, op, *rest, **more)
-        if op == "clear":
-            lane_of(box).guest.when_ended(ended.append)
-
-    async with actbox.open_sandbox("linux") as box:
-        await box.run("1")
-        await ready(box)
-        with mock.patch.object(Child, "tell", waited_for_meanwhile):
-            await box.run("2")
-        lane_of(box).child.kill()
-        await until(lambda: bool(ended))
-
-
-async def test_a_run_that_is_cancelled_in_any_turn_of_the_event_loop_leaves_the_next_one_as_it_would_be() -> None:
-    def add(a: int) -> int:
-        return a + 1
-
-    async def a_run() -> ExecutionResult:
-        return await box.run("print('said')\n[add(n) for n in range(5)]", tools=[add])
-
-    loop = asyncio.get_running_loop()
-    turn, cancelled = 0, True
-    async with actbox.open_sandbox("linux") as box:
-        assert isinstance(box, LinuxSandbox)
-        await a_run()
-        while cancelled:
-            await ready(box)
-            turn += 1
-            running = asyncio.create_task(a_run())
-            with mock.patch.object(loop, "_run_once", cancels_in(turn, running, loop._run_once)):  # type: ignore[attr-defined]
-                await asyncio.wait([running])
-            cancelled = running.cancelled()
-            after = await a_run()
-            assert (after.value, after.stdout, after.usage.tool_calls) == ([1, 2, 3, 4, 5], "said\n", 5)
-        assert turn > 3
-        assert not slots()._used
-        await until(lambda: box._debt._runs == 0)
-
-
-def cancels_in(turn: int, task: asyncio.Task[Any], run_once: Callable[[], None]) -> Callable[[], None]:
-    """Return the loop's function for one turn, which cancels a task after so many."""
-    count = 0
-
-    def one_more() -> None:
-        nonlocal count
-        run_once()
-        count += 1
-        if count == turn:
-            task.cancel()
-
-    return one_more
 
 
 async def test_sandboxes_never_share_a_lane_and_a_stopped_one_leaves_none() -> None:

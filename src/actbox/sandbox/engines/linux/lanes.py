@@ -170,6 +170,9 @@ class Lane:
             self.child.tell("clear")
         except SandboxUnavailable:
             self.child.kill()
+        except BaseException:  # such as of a signal's handler
+            self.child.kill()
+            raise
         return True
 
     def read_until(self, facts: set[str]) -> None:
@@ -217,6 +220,9 @@ class Lane:
             self.child.tell("next", mounts, anew=self._is_anew)
         except SandboxUnavailable:
             self.child.kill()
+        except BaseException:
+            self.child.kill()
+            raise
         else:
             self._lanes.expect(self)
 
