@@ -3,7 +3,8 @@
 One background thread has the event loop on which all sandboxes run. Calls may come from any other thread; Ctrl-C while
 one waits cancels its run, as cancelling a task does in the asynchronous API. In that thread itself, where asynchronous
 tools and callbacks run, a call raises `InvalidValue`: it would wait for ever. Only closing works there, and is done
-soon, so that a finalizer may do it wherever garbage is collected.
+soon, so that a finalizer may do it wherever garbage is collected. What iterates over events or results, and is dropped
+before its end, is closed soon too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from .core.after_fork import in_a_forked_child
@@ -171,7 +172,7 @@ class SyncSandbox(SyncFiles):
 
     def stream(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> Iterator[Event]:
         """See `Sandbox.stream`. Closing the iterator early ends the program."""
-        return _iterate(self._sandbox.stream(program, tools=tools, timeout=timeout))
+        return _Iterated(self._sandbox.stream(program, tools=tools, timeout=timeout))
 
     def run_alone(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
@@ -183,7 +184,7 @@ class SyncSandbox(SyncFiles):
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> Iterator[Event]:
         """See `Sandbox.stream_alone`. Closing the iterator early ends the program."""
-        return _iterate(self._sandbox.stream_alone(program, tools=tools, timeout=timeout))
+        return _Iterated(self._sandbox.stream_alone(program, tools=tools, timeout=timeout))
 
     def map(
         self,
@@ -199,7 +200,7 @@ class SyncSandbox(SyncFiles):
         Closing the iterator early ends the programs under way.
         """
         source = _readable(programs)
-        return _iterate(
+        return _Iterated(
             self._sandbox.map(source, tools=tools, concurrency=concurrency, timeout=timeout, ordered=ordered)
         )
 
@@ -214,7 +215,7 @@ class SyncSandbox(SyncFiles):
     ) -> Iterator[tuple[int, ExecutionResult]]:
         """See `Sandbox.map_indexed`, and `map`."""
         source = _readable(programs)
-        return _iterate(
+        return _Iterated(
             self._sandbox.map_indexed(source, tools=tools, concurrency=concurrency, timeout=timeout, ordered=ordered)
         )
 
@@ -240,7 +241,7 @@ class SyncSandbox(SyncFiles):
         timeout: float | None = None,
     ) -> Iterator[Event]:
         """See `Sandbox.execute_stream`."""
-        return _iterate(self._sandbox.execute_stream(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
+        return _Iterated(self._sandbox.execute_stream(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
 
     def session(self, *, forkable: bool = False) -> SyncSession:
         """See `Sandbox.session`."""
@@ -292,7 +293,7 @@ class SyncSession(SyncFiles):
 
     def stream(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> Iterator[Event]:
         """See `Session.stream`. Closing the iterator early interrupts the program."""
-        return _iterate(self._session.stream(program, tools=tools, timeout=timeout))
+        return _Iterated(self._session.stream(program, tools=tools, timeout=timeout))
 
     def fork(self) -> SyncSession:
         """See `Session.fork`."""
@@ -485,13 +486,27 @@ _closing: set[asyncio.Task[None]] = set()
 
 
 def _close(closing: Coroutine[Any, Any, None]) -> None:
-    """Run a closing coroutine and wait for it; in the background thread, which must not wait, only start it."""
-    if not _is_background():
+    """Run a closing coroutine and wait for it; in a thread that must not wait, only start it.
+
+    Such are the background thread and the library's others but those of tools: the closing waits for what they do, and
+    anybody's garbage may be collected there.
+    """
+    name = threading.current_thread().name
+    if _is_background() or (name.startswith("actbox-") and name != "actbox-tool"):
+        _close_soon(lambda: closing)
+    else:
         call(closing)
-        return
-    task = background_loop().create_task(_closed(closing))
-    _closing.add(task)  # an event loop holds its tasks weakly
-    task.add_done_callback(_closing.discard)
+
+
+def _close_soon(close: Callable[[], Awaitable[None]]) -> None:
+    loop = background_loop()
+
+    def begin() -> None:
+        task = loop.create_task(_closed(close()))
+        _closing.add(task)  # an event loop holds its tasks weakly
+        task.add_done_callback(_closing.discard)
+
+    loop.call_soon_threadsafe(begin)
 
 
 async def _closed(closing: Awaitable[None]) -> None:
@@ -509,18 +524,53 @@ the two in an arbitrary order.
 """
 
 
-def _iterate(items: AsyncIterator[T]) -> Iterator[T]:
-    async def next_item() -> T | None:
-        return await anext(items, None)
+class _Iterated(Iterator[T]):
+    """Yields what an asynchronous generator yields, which it closes.
 
-    _iterated.add(items)
-    try:
-        while (item := call(next_item())) is not None:
-            yield item
-    finally:
-        _iterated.discard(items)
-        with contextlib.suppress(RuntimeError):
-            _close(items.aclose())  # type: ignore[attr-defined]
+    No generator itself: one that is dropped could not tell that from being closed, and would wait for the end of its
+    program wherever garbage is collected.
+    """
+
+    def __init__(self, items: AsyncIterator[T]) -> None:
+        self._items = items
+        self._is_open = False
+        self._is_over = False
+
+    def __next__(self) -> T:
+        if self._is_over:
+            raise StopIteration
+        if not self._is_open:
+            self._is_open = True
+            _iterated.add(self._items)
+        try:
+            item = call(self._next_item())
+        except BaseException:
+            self.close()
+            raise
+        if item is None:
+            self.close()
+            raise StopIteration
+        return item
+
+    async def _next_item(self) -> T | None:
+        return await anext(self._items, None)
+
+    def close(self) -> None:
+        """End what yields the items, and wait for that."""
+        if self._is_left():
+            with contextlib.suppress(RuntimeError):
+                _close(self._items.aclose())  # type: ignore[attr-defined]
+
+    def __del__(self) -> None:
+        if self._is_left():
+            with contextlib.suppress(RuntimeError):
+                _close_soon(self._items.aclose)  # type: ignore[attr-defined]
+
+    def _is_left(self) -> bool:
+        """Return True, once, if the generator has begun."""
+        is_left, self._is_open, self._is_over = self._is_open, False, True
+        _iterated.discard(self._items)
+        return is_left
 
 
 def _readable(programs: Iterable[Program | str]) -> Programs:

@@ -20,6 +20,19 @@ from tests.conftest import engine_check
 from tests.waiting import until, wait_until
 
 PLACE = "import os\n[os.readlink('/proc/self/ns/' + name) for name in ('pid', 'mnt', 'net', 'ipc', 'uts', 'user')]"
+# A program that computes for a quarter of a second, and then has its own process report none of it.
+DENY = """
+import os, socket, sys, time, types
+first = time.process_time()
+def burn():
+    while time.process_time() < first + 0.25:
+        pass
+def deny():
+    for name, module in list(sys.modules.items()):
+        if name.endswith("guest.main"):
+            module.time = types.SimpleNamespace(process_time=lambda first=first: first)
+            module.is_alone = lambda: True
+"""
 
 
 @pytest.fixture(autouse=True)

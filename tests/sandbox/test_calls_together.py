@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import actbox
+from actbox.sandbox.channel.calls import MOST_SUGGESTIONS
 from actbox.sandbox.channel.link import Link
 from actbox.sandbox.guest import channel as guest
 from actbox.sandbox.guest import wire
@@ -52,6 +53,20 @@ async def test_gathered_calls_and_their_answers_travel_together(monkeypatch: pyt
     assert result.value == sum(range(_CALLS))
     assert received <= guest._SENT_SINGLY + -(-_CALLS // guest._MOST_TOGETHER) + 1  # the last is the result
     assert sent <= 4  # the program, and the answers, of which the last call's may be alone
+
+
+async def test_only_the_first_calls_of_unknown_tools_are_told_what_was_meant() -> None:
+    async def search() -> int:
+        """Search."""
+        return 1
+
+    code = (
+        f"said = []\nfor n in range({MOST_SUGGESTIONS + 2}):\n    try: call_tool('sarch')\n"
+        "    except ToolError as error: said.append(\"did you mean 'search'\" in str(error))\nsaid"
+    )
+    async with actbox.open_sandbox("process", allow_unisolated=True) as box:
+        result = await box.run(code, tools=[search])
+    assert result.value == [True] * MOST_SUGGESTIONS + [False] * 2
 
 
 class _Counting:

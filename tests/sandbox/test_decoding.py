@@ -199,6 +199,21 @@ def done(value: bytes) -> bytes:
     return frame(b'{"t":"done","exit":0,"value":' + value + b"}")
 
 
+async def test_messages_that_take_long_give_the_event_loop_a_turn_between_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link, "_TURN_SECONDS", 0.0)
+    ends = Ends()
+    try:
+        await ends.say(b"".join(map(call, range(1, 11))))
+        while len(ends.heard) < 10:
+            before = len(ends.heard)
+            await asyncio.sleep(0)
+            assert len(ends.heard) <= before + 1
+    finally:
+        ends.close()
+
+
 @pytest.mark.parametrize("filling", [b"0", b"[" + b"0," * 100_000 + b"0]"], ids=["small", "large"])
 async def test_a_fault_in_reading_a_message_is_the_guests_and_holds_up_no_end(
     filling: bytes, monkeypatch: pytest.MonkeyPatch

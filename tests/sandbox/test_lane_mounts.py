@@ -12,8 +12,10 @@ import pytest
 import actbox
 from actbox import AllowedDomain, ErrorKind, FileMount, Policy, Sandbox
 from actbox.core.mounts import MountMode
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.lanes import Lane
-from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all here)
+from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
+from tests.sandbox.in_lanes import DENY, PLACE, lane_of, lanes_of, linux_works, ready  # noqa: F401 (a fixture for all)
 from tests.waiting import until
 
 
@@ -172,3 +174,13 @@ async def test_runs_at_once_with_a_mount_never_share_a_lane(folder: Path) -> Non
         for _ in range(2):
             results = await asyncio.gather(*(box.run(code) for _ in range(4)))
             assert len({result.value for result in results}) == 4
+
+
+async def test_processor_time_that_a_program_denies_as_it_moves_the_place_of_a_mount_is_owed(tmp_path: Path) -> None:
+    policy = Policy(mounts=[FileMount(host_path=tmp_path, mount_path="/workspace/below/data")])
+    async with actbox.open_sandbox("linux", policy=policy) as box:
+        assert isinstance(box, LinuxSandbox)
+        move = "os.rename('/workspace/below', '/workspace/aside')\n"
+        assert (await box.run(DENY + "burn()\n" + move + "deny()")).success
+        await until(lambda: box._debt._runs == 0)
+        assert box._debt.look() == MOST_OWED_SECONDS

@@ -36,7 +36,15 @@ from actbox.sandbox.nursery.seccomp import allowed_names
 from actbox.sandbox.nursery.share_of_time import MOST_OWED_SECONDS
 from actbox.sandbox.run_end import Ending, Stop
 from tests.escape.planted import Change, changed_nursery
-from tests.sandbox.in_lanes import PLACE, lane_of, lanes_of, linux_works, ready, requests_begun  # noqa: F401 (fixtures)
+from tests.sandbox.in_lanes import (  # noqa: F401 (fixtures)
+    DENY,
+    PLACE,
+    lane_of,
+    lanes_of,
+    linux_works,
+    ready,
+    requests_begun,
+)
 from tests.waiting import until
 
 
@@ -192,21 +200,6 @@ if os.fork() == 0:
             await until(lambda: not used._descendants(used._pid_of(lane.child._pidfd)))
 
 
-# A program that computes for a quarter of a second, and then has its own process report none of it.
-DENY = """
-import os, socket, sys, time, types
-first = time.process_time()
-def burn():
-    while time.process_time() < first + 0.25:
-        pass
-def deny():
-    for name, module in list(sys.modules.items()):
-        if name.endswith("guest.main"):
-            module.time = types.SimpleNamespace(process_time=lambda first=first: first)
-            module.is_alone = lambda: True
-"""
-
-
 @pytest.mark.parametrize(
     ("code", "times_begun"),
     [
@@ -336,11 +329,11 @@ async def test_a_run_that_is_over_just_as_the_sandbox_stops_is_known_to_end() ->
     ended: list[Ending] = []
     end_run = Lane.end_run
 
-    def stopped_meanwhile(self: Lane, guest: LaneGuest, used_ms: float) -> bool:
+    def stopped_meanwhile(self: Lane, guest: LaneGuest, used_ms: float, **rest: bool) -> bool:
         guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
         guest.kill()
         guest.when_ended(ended.append)
-        return end_run(self, guest, used_ms)
+        return end_run(self, guest, used_ms, **rest)
 
     async with actbox.open_sandbox("linux") as box:
         with mock.patch.object(Lane, "end_run", stopped_meanwhile):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
+import socket
 from collections.abc import Iterator
 from typing import Any, Literal
 from unittest import mock
@@ -35,6 +37,27 @@ async def test_a_program_that_poses_as_one_with_a_result_is_not_waited_for() -> 
                 assert not lanes_of(box)._all
                 assert (await box.run("1 + 1")).value == 2
                 await ready(box)
+
+
+async def test_a_command_that_has_begun_before_the_host_goes_on_is_not_begun_again() -> None:
+    send_with = runs.send_with
+
+    def send_slowly(sock: socket.socket, *given: Any) -> int:
+        sent = send_with(sock, *given)
+        closed = select.poll()
+        closed.register(sock, select.POLLRDHUP)
+        assert closed.poll(60_000), "the command does not begin"
+        return sent
+
+    async with actbox.open_sandbox("linux") as box:
+        for count in (1, 2):  # as the first run of a lane, and as a later one
+            with mock.patch.object(runs, "send_with", send_slowly):
+                killed = await box.execute("echo begun >> times; kill -9 $$", stdin=b"given")
+            assert killed.error is not None
+            assert killed.error.kind is ErrorKind.CRASH
+            assert await box.read_text("times") == "begun\n" * count
+            await box.run("1")
+            await ready(box)
 
 
 def kill_guest(guest: GuestProcess) -> None:

@@ -228,7 +228,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 workspace, self._workspace = self._workspace, None
             if workspace is None:
                 return
-            guests = [guest for guest in self._guests if not guest.ended]
+            guests = [guest for guest in list(self._guests) if not guest.ended]
             for guest in guests:
                 guest.stopped = _STOPPED
                 guest.kill()
@@ -529,11 +529,11 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                     else:
                         yield failed_result(request.engine, str(error), "`actbox doctor` says what works here")
                     return
-                if self._workspace is not workspace:  # `stop()` was called before it knew of this guest
+                self._add_guest(guest)  # first: either a `stop()` in another thread ends it, or it is seen here
+                if self._workspace is not workspace:
                     await guest.abandon()
                     yield self._cancelled()
                     return
-                self._add_guest(guest)
                 another = partial(self._another, workspace, start)
                 async with run.over(guest, request, output.collect_if_any, self._prepare_next, another):
                     yield None
@@ -552,10 +552,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
             guest = self._guest_at_hand(start) or await self._start_whole(start)
         except (SandboxUnavailable, SandboxStopped, OSError, RuntimeError) as error:
             return _STOPPED if self._workspace is not workspace else Stop(ErrorKind.SANDBOX, str(error))
+        self._add_guest(guest)
         if self._workspace is not workspace:
             await guest.abandon()
             return _STOPPED
-        self._add_guest(guest)
         return guest
 
     def _cancelled(self) -> ExecutionResult:
@@ -575,7 +575,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         self._guests.add(guest)
 
     def _forget_ended(self) -> None:
-        self._guests.difference_update([known for known in self._guests if known.ended])
+        self._guests.difference_update([known for known in list(self._guests) if known.ended])
 
     def _running(self) -> Storage:
         if self._workspace is None:

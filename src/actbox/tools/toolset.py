@@ -185,8 +185,8 @@ class Toolset:
 
         return suggestion(name, self._tools)
 
-    def unknown(self, name: str) -> str:
-        """Return the error sentence for a call of an unknown tool."""
+    def unknown(self, name: str, *, suggests: bool = True) -> str:
+        """Return the error sentence for a call of an unknown tool, with the one that was meant if it `suggests`."""
         from .problems import shown
 
         if name in self._left_out:
@@ -195,7 +195,7 @@ class Toolset:
                 f" in the program, as that of the function or as call_tool({name!r}, …), in place of one that is"
                 f" computed. Tools: {', '.join(self._tools) or 'none'}"
             )
-        meant = self.suggest(name)
+        meant = self.suggest(name) if suggests else None
         question = f"; did you mean {meant!r}?" if meant else "."
         return f"there is no tool {shown(name)}{question} Tools: {', '.join(self._tools) or 'none'}"
 

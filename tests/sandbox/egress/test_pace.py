@@ -83,6 +83,22 @@ async def test_of_more_than_there_are_steps_those_come_first_who_have_waited_lon
     assert done == [*range(10)] * 3
 
 
+def test_each_event_loop_has_turns_of_its_own():
+    pace = Pace(2)
+    stopped = asyncio.new_event_loop()
+    waiting = stopped.create_task(work_in(pace))
+    stopped.run_until_complete(asyncio.sleep(0))  # in the midst of a turn, which nobody goes on with
+    asyncio.run(asyncio.wait_for(work_in(pace), 30))
+    stopped.run_until_complete(waiting)
+    stopped.close()
+
+
+async def work_in(pace: Pace) -> None:
+    share = pace.share()
+    for _ in range(5):
+        await share.take(3)
+
+
 async def test_more_steps_than_a_turn_has_take_as_many_turns_as_they_need():
     share = Pace(8).share()
     async with counted() as turns:

@@ -63,6 +63,22 @@ async def test_slow_names_of_one_sandbox_take_few_threads_even_when_nobody_waits
     assert await greedy("slow.at.last", 80) == ["192.0.2.1"]
 
 
+def test_look_ups_whose_event_loop_is_closed_leave_their_turns_to_other_loops(slow: SlowNames):
+    resolve = SystemResolver()
+
+    async def give_up(number: int) -> None:
+        asking = asyncio.create_task(resolve(f"slow.{number}", 80))
+        async with asyncio.timeout(30):
+            while len(slow.asked) <= number:
+                await asyncio.sleep(0.005)
+        asking.cancel()
+
+    for number in range(4):
+        asyncio.run(give_up(number))
+    slow.let.set()
+    assert asyncio.run(asyncio.wait_for(resolve("slow.at.last", 80), 30)) == ["192.0.2.1"]
+
+
 @pytest.mark.slow
 def test_a_process_ends_although_a_look_up_is_stuck():
     program = """

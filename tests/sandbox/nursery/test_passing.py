@@ -85,20 +85,20 @@ ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 nursery = server._Nursery(theirs)
 nursery._answers['give'] = lambda descriptors: ({{'given': 1}}, [os.dup(0)])
 def ask():
-    passing.send(ours, {{'op': 'give'}}, [])
+    passing.send(ours, {{'op': 'give', 'number': 7}}, [])
     assert nursery._answer()
     return passing.receive(ours)
 fill()
 for _ in range({times}):
     before = len(os.listdir('/proc/self/fd'))
     data, got = ask()
-    assert b'Too many references' in data and not got, data
+    assert b'Too many references' in data and b'"number": 7' in data and not got, data
     assert len(os.listdir('/proc/self/fd')) == before
 for pair in held:
     for one in pair: one.close()
 held.clear()
 data, got = ask()
-assert b'given' in data and len(got) == 1, data
+assert b'given' in data and b'"number": 7' in data and len(got) == 1, data
 """
     _run(code, 200, 200)
 

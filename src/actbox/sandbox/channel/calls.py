@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 MAX_CALLS_AT_ONCE = 1024
 # The most bytes of arguments and untaken answers held here, in messages of the greatest length.
 MESSAGES_HELD = 4
+# To find out which tool was meant by a name that there is not takes long where there are many tools.
+MOST_SUGGESTIONS = 20
 # While more calls than this are under way, answers of one turn of the event loop are sent together.
 _ANSWERED_SINGLY = 8
 
@@ -126,6 +128,8 @@ class ToolCalls:
         self._max_bytes = limits.message_bytes
         self._tasks: set[asyncio.Task[None]] = set()
         self._ids: set[int] = set()
+        self._unknown = 0
+        """How many calls were of tools that there are not."""
         self._pending_bytes = 0
         self._asked_bytes = 0
         """The part of the pending bytes that belongs to calls waiting for approval."""
@@ -199,7 +203,8 @@ class ToolCalls:
             if call.tool in LABEL_CALLS:
                 self._send(call, label_answer(call, self._taint, self.claims))
                 return
-            error = self._toolset.unknown(call.tool)
+            self._unknown += 1
+            error = self._toolset.unknown(call.tool, suggests=self._unknown <= MOST_SUGGESTIONS)
         elif self._taint is not None and (refusal := why_not_called(tool, self._taint)):
             error, tool = refusal, None
         elif self._questions is not None and self._toolset.requires(tool):

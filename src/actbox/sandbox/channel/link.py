@@ -7,6 +7,7 @@ import fcntl
 import socket
 import sys
 import termios
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 
@@ -25,6 +26,8 @@ _READ_BYTES = 64 * 1024
 _TURN_BYTES = 64 * 1024
 # The least that a message counts in a turn, because it is also delivered.
 _MESSAGE_BYTES = 1024
+# After this time, too, the other work has its turn: some small messages take long, such as calls of no tool there is.
+_TURN_SECONDS = 0.005
 # A guest that was answered often calls again at once. Its next call is awaited so long without a turn of the event
 # loop, and after this many calls in a row the loop has its turn.
 _SPIN_SECONDS = 40e-6
@@ -90,7 +93,9 @@ class Link:
         self._listen()
 
     def send(self, frame: bytes) -> None:
-        """Write a frame as soon as the guest takes it. A guest that has ended is no error here."""
+        """Write a frame, or the rest of one, as soon as the guest takes it. A guest that has ended is no error here."""
+        if not frame:  # a guest that has read everything, and closed its end, would seem not to have
+            return
         if self._lent is not None:
             self.take_back()
         if self._together:
@@ -310,7 +315,7 @@ class Link:
         if self._working or self._turn is not None:  # already in progress, or scheduled
             return
         self._working = True
-        left = _TURN_BYTES
+        left, until = _TURN_BYTES, 0.0
         try:
             while not (self._paused or self._ended):
                 if left <= 0:
@@ -323,6 +328,9 @@ class Link:
                     self._on_message(message, size, size + VALUE_BYTES * self._values)
                     if not self._reader.pending:
                         return
+                    now = time.perf_counter()
+                    until = until or now + _TURN_SECONDS
+                    left = left if now < until else 0
                 elif not cost:
                     return
         except wire.ProtocolError as error:

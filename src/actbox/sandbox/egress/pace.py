@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from weakref import WeakKeyDictionary
 
 _BYTES_A_STEP = 4096
 
@@ -21,8 +22,8 @@ def steps_for(size: int) -> int:
 class Share:
     """One connection's share of the turns, in one direction."""
 
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
+    def __init__(self, turns: _Turns) -> None:
+        self._turns = turns
         self.left = 0
         """Steps left before another turn is needed; negative if steps were done in advance."""
 
@@ -30,27 +31,36 @@ class Share:
         """Take steps, which were just done or are done next; wait for as many turns as they need."""
         self.left -= steps
         while self.left < 0:
-            await self._pace.turn(self)
+            await self._turns.next(self)
 
 
 class Pace:
-    """Divides each turn of an event loop among the waiting shares. A step takes some ten microseconds.
-
-    If there are more shares than steps in a turn, those that have waited longest come first.
-    """
+    """Divides each turn of an event loop among the connections that it serves. A step takes some ten microseconds."""
 
     def __init__(self, steps_a_turn: int) -> None:
         self._steps = steps_a_turn
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+
+    def share(self) -> Share:
+        """Return the share of a new connection, which the running event loop serves."""
+        loop = asyncio.get_running_loop()
+        turns = self._of_loops.get(loop)
+        if turns is None:
+            turns = self._of_loops[loop] = _Turns(self._steps)
+        return Share(turns)
+
+
+class _Turns:
+    """The turns of one event loop. If there are more shares than steps in a turn, the longest waiting come first."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
         self._waiting: deque[tuple[Share, asyncio.Future[None]]] = deque()
         self._served: list[Share] = []
         self._expiring: list[Share] = []
         self._turning = False
 
-    def share(self) -> Share:
-        """Return the share of a new connection."""
-        return Share(self)
-
-    async def turn(self, share: Share) -> None:
+    async def next(self, share: Share) -> None:
         """Wait until a share has been given steps."""
         loop = asyncio.get_running_loop()
         if not self._turning:

@@ -14,6 +14,7 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.events import NetworkRequest
 from actbox.core.secrets import Secret
 from actbox.sandbox.readiness import NOT_LISTENING, RETRY_SECONDS, readable
+from actbox.sandbox.run_slots import Slots
 from actbox.sandbox.taint import Taint
 
 from .authority import Authority, Refusals
@@ -34,7 +35,8 @@ _log = logging.getLogger("actbox.egress")
 class EgressProxy:
     """Lets a sandbox reach the hosts of its policy, and adds secrets to its requests.
 
-    `upstream` connects to the hosts; `bounds` limits the sandbox's use of this process. Use it from one event loop.
+    `upstream` connects to the hosts; `bounds` limits the sandbox's use of this process. Each connection belongs to the
+    event loop that serves it; several loops may serve some at once.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class EgressProxy:
         pace = Pace(bounds.steps_a_turn)
         self._enforcement = Enforcement(rules, Dialer(upstream, bounds.connect), authorities, bounds, pace)
         self._bounds = bounds
-        self._slots = asyncio.Semaphore(bounds.connections)
+        self._slots = Slots(bounds.connections, tools_wait=True)
         self.authority_pem: bytes | None = b"".join(authority.pem for authority in authorities) or None
         """The certificates that guests must trust, if an entry has methods or a secret to enforce on https."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import queue
 import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+
+from actbox.sandbox.run_slots import Slots
 
 _MOST_THREADS = 32
 _AT_ONCE = 4  # for one sandbox, so that its slow names leave threads for other sandboxes
@@ -18,26 +19,24 @@ _Lookup = tuple["Future[Sequence[str]]", Callable[[], Sequence[str]]]
 
 
 class SystemResolver:
-    """Resolves a name with this machine's resolver; for one sandbox and one event loop.
+    """Resolves a name with this machine's resolver; for one sandbox, whose runs may be in several event loops.
 
     Raises `OSError` if the name has no addresses. A look-up continues after its caller was cancelled, because the
     system cannot cancel it, and counts against the limit until it is over.
     """
 
     def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._turns = Slots(_AT_ONCE, tools_wait=True)
 
     async def __call__(self, name: str, port: int) -> Sequence[str]:
         """Return the addresses of a name."""
         await self._turns.acquire()
-        loop = asyncio.get_running_loop()
-
-        def over(_: Future[Sequence[str]]) -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed, and nothing waits for a turn
-                loop.call_soon_threadsafe(self._turns.release)
-
-        found = _THREADS.run(lambda: _look_up(name, port))
-        found.add_done_callback(over)
+        try:
+            found = _THREADS.run(lambda: _look_up(name, port))
+        except BaseException:  # no thread can be started now
+            self._turns.release()
+            raise
+        found.add_done_callback(lambda _: self._turns.release())  # whatever has become of the event loop
         return await asyncio.wrap_future(found)
 
 

@@ -190,8 +190,9 @@ class _Nursery:
             return False
         answer: dict[str, Any] = {}
         sent: list[int] = []
+        request = json.loads(data)
+        number = request.pop("number")
         try:
-            request = json.loads(data)
             answer, sent = self._answers[request.pop("op")](descriptors, **request)
         except Refused as refusal:
             answer = {"refused": str(refusal)}
@@ -201,12 +202,12 @@ class _Nursery:
             for descriptor in descriptors:
                 os.close(descriptor)
         try:
-            send(self._control, answer, sent)
+            send(self._control, {"number": number, **answer}, sent)
         except OSError as error:
             if error.errno != errno.ETOOMANYREFS:
                 raise
             # Things already made end with their descriptors, or are removed when the host next asks for that.
-            send(self._control, {"error": error.strerror}, [])
+            send(self._control, {"number": number, "error": error.strerror}, [])
         finally:
             for descriptor in sent:
                 os.close(descriptor)

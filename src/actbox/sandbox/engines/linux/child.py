@@ -217,6 +217,8 @@ class Child(ToldGuest):
         except OSError as error:
             if error.errno not in (errno.EBADF, errno.ENOTCONN):  # its end has been handled already
                 raise SandboxUnavailable(f"the sandbox could not be told ({op}: {error.strerror})") from error
+        except MemoryError as error:
+            raise SandboxUnavailable(f"the sandbox could not be told ({op}: {os.strerror(errno.ENOMEM)})") from error
 
     def interrupt(self) -> None:
         with contextlib.suppress(SandboxUnavailable):  # if the program does not end, the guest is killed soon

@@ -389,9 +389,9 @@ class LinuxSandbox(LocalSandbox):
 
     def _add_guest(self, guest: GuestProcess) -> None:
         super()._add_guest(guest)
-        if self._lanes is not None:
+        if (lanes := self._lanes) is not None:
             self._forget_ended()
-            self._lanes.note_company(list(self._guests))
+            lanes.note_company(list(self._guests))
 
     def _goes_in_lane(self, start: GuestStart) -> bool:
         # Pid 1 takes packages, and what copies of a session need, with its first run only.
@@ -430,10 +430,10 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_in_lane(self, start: GuestStart) -> LaneGuest | None:
         """Return a guest that waits in a lane, and begin its run; `None` if there is none."""
-        if not self._goes_in_lane(start):
+        lanes = self._lanes
+        if lanes is None or not self._goes_in_lane(start):
             return None
-        assert self._lanes is not None
-        while (guest := self._lanes.take_ready()) is not None:
+        while (guest := lanes.take_ready()) is not None:
             if self._begins_in_lane(guest, start, self._debt.begin()):
                 return guest
         return None

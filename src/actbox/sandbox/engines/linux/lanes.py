@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 import threading
 import time
@@ -83,10 +84,10 @@ class LaneGuest(ToldGuest):
         self._lane.kill(self)
 
     def dismiss(self, used_ms: float) -> bool:
-        if not self._lane.end_run(self, used_ms):
-            return self._lane.child.dismiss(used_ms)
-        self.end.forget()  # the run itself, which may hold much
-        return True
+        if self._lane.end_run(self, used_ms, is_told=True):
+            return True
+        # A program that moves the place of a mount may do so in each run, and pid 1 then tells no figure of its own.
+        return self._lane.child.dismiss(used_ms if self._lane.points is not None else math.inf)
 
     def open_gate(self, gate: Gate) -> None:
         """Connect the guest to the network's proxy for its run, whose event loop calls this."""
@@ -148,8 +149,11 @@ class Lane:
             if guest is self.guest and not guest.ended:
                 self.child.kill()
 
-    def end_run(self, guest: LaneGuest, used_ms: float) -> bool:
-        """Have pid 1 end all that is left of a guest's run; return false if no other guest can follow."""
+    def end_run(self, guest: LaneGuest, used_ms: float, *, is_told: bool = False) -> bool:
+        """Have pid 1 end all that is left of a guest's run; return false if no other guest can follow.
+
+        With `is_told` the run knows of its end already.
+        """
         with self._lanes.lock:
             if self._runs == 1:
                 self.points = self._lanes.points()
@@ -158,12 +162,17 @@ class Lane:
             if guest.stopped is not None:  # `stop()` has killed it, and waits for its end
                 return False
             guest.is_over = True
+            if is_told:  # under the lock: a `stop()` that comes later waits for the guest's end
+                guest.end.forget()  # the run itself, which may hold much
             self._reported_ms = used_ms
         self.debt.end(Ending(), used_ms)
         try:
             self.child.tell("clear")
         except SandboxUnavailable:
             self.child.kill()
+        except BaseException:  # such as of a signal's handler
+            self.child.kill()
+            raise
         return True
 
     def read_until(self, facts: set[str]) -> None:
@@ -211,6 +220,9 @@ class Lane:
             self.child.tell("next", mounts, anew=self._is_anew)
         except SandboxUnavailable:
             self.child.kill()
+        except BaseException:
+            self.child.kill()
+            raise
         else:
             self._lanes.expect(self)
 

@@ -89,6 +89,8 @@ class Nursery:
         self.starts = 0
         """How often the process has been started; sandboxes of an earlier process have ended with it."""
         self._lock = threading.Lock()
+        self._asked = 0
+        """The number of the latest request, which its answer has too."""
         self._owner = os.getpid()
         self._closed = False
         self._kept: list[int] = []
@@ -154,7 +156,11 @@ class Nursery:
             if self._closed or self._owner != os.getpid():
                 raise SandboxUnavailable("the nursery was closed meanwhile")
             if not self.alive:
-                self._start()
+                try:
+                    self._start()
+                except BaseException:
+                    self._stop_process()  # it may be ready later, and its answer would be taken for the next one
+                    raise
             try:
                 return self._ask(op, descriptors, request)
             except NurseryDied:
@@ -267,6 +273,7 @@ class Nursery:
         return answer, kept
 
     def _ask(self, op: str, descriptors: list[int] | None, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        self._asked += 1
         self._send(op, descriptors, request)
         return self._hear(op)
 
@@ -279,29 +286,40 @@ class Nursery:
         except OSError as error:
             raise SandboxUnavailable(f"the sandbox could not be made ({op}: {error.strerror})") from error
         try:
-            send(self._control, {"op": op, **request}, descriptors or [])
+            send(self._control, {"op": op, "number": self._asked, **request}, descriptors or [])
         except OSError as error:
             if error.errno == errno.ETOOMANYREFS:
                 raise SandboxUnavailable(f"the sandbox could not be made ({op}: {error.strerror})") from error
             raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
 
     def _hear(self, op: str) -> tuple[dict[str, Any], list[int]]:
+        """Wait for the answer to the latest request.
+
+        Earlier ones are dropped: whoever asked was interrupted before it heard them, as by a signal's handler that
+        raised an exception, or for lack of memory.
+        """
         import json
 
         from actbox.sandbox.nursery.passing import DescriptorsLost, receive
         from actbox.sandbox.reading import room
 
-        try:
-            data, received = receive(self._control, room=room())
-        except TimeoutError:
-            raise
-        except DescriptorsLost as error:
-            raise SandboxUnavailable(f"the sandbox could not be made ({op}: {error.strerror})") from error
-        except OSError as error:
-            raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
-        if not data:
-            raise NurseryDied(f"the nursery process has ended: {self._last_words()}")
-        answer = json.loads(data)
+        from .descriptors import close_all
+
+        while True:
+            try:
+                data, received = receive(self._control, room=room())
+            except TimeoutError:
+                raise
+            except DescriptorsLost as error:
+                raise SandboxUnavailable(f"the sandbox could not be made ({op}: {error.strerror})") from error
+            except OSError as error:
+                raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
+            if not data:
+                raise NurseryDied(f"the nursery process has ended: {self._last_words()}")
+            answer = json.loads(data)
+            if answer.pop("number", self._asked) == self._asked:
+                break
+            close_all(received)
         if "refused" in answer:
             raise SandboxUnavailable(answer["refused"])
         if "error" in answer:

@@ -233,7 +233,7 @@ class Stock:
             name = os.urandom(16).hex()
             try:
                 return name, self.nursery.ask("open_workspace", name=name, **request)[1]
-            except SandboxUnavailable as error:
+            except BaseException as error:
                 with self._changed:
                     self._closing_names.append(name)  # it may have been made despite the error
                 if last or not isinstance(error, NurseryDied):
