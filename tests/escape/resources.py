@@ -121,6 +121,28 @@ _exhausts(
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )
+_exhausts(
+    "take memory by reports of errors that wait in sockets",
+    "held = []\nfor _ in range(240):\n    held.append(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))\n"
+    "    held[-1].setsockopt(1, 8, 1 << 20)\n    held[-1].setsockopt(41, 25, 1)\n    for _ in range(2000):\n"
+    "        try: held[-1].sendto(bytes(70_000), ('::1', 9))\n        except OSError: pass\n"
+    "wait_to_be_ended()\nverdict(True, 'as many as there is room for')",
+    ErrorKind.MEMORY,
+    memory_mib=64,
+)
+_exhausts(
+    "take memory by reports of times that wait in sockets",
+    # A control message asks for them, and no filter can read that. Without a port the kernel tells of no socket.
+    "other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nother.bind(('127.0.0.1', 0))\nheld = []\n"
+    "gone = library()[0].create_string_buffer(16)\n"
+    "for _ in range(240):\n    held.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))\n"
+    "    held[-1].setsockopt(1, 8, 1 << 20)\n    for _ in range(12):\n"
+    "        held[-1].sendmsg([bytes(60_000)], [(1, 37, struct.pack('I', 2))], 0, other.getsockname())\n"
+    "        other.recv(70_000)\n    library()[1].connect(held[-1].fileno(), gone, 16)\n"
+    "wait_to_be_ended()\nverdict(True, 'as many as there is room for')",
+    ErrorKind.MEMORY,
+    memory_mib=64,
+)
 _SHARED_HOLES = (
     "import time\nctypes, libc = library()\nlibc.mmap.restype = ctypes.c_ssize_t\n"
     "libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]\n"

@@ -229,8 +229,8 @@ _FILES_WITHOUT_DEVICE = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
 # Each entry: the reason, the names, and conditions, all of which must hold; the first that fails sets the errno.
 CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     (
-        "Map files, and memory of one's own; anonymous memory that is shared is refused where nobody would count it. The "
-        "huge pages that the machine's administrator has reserved (MAP_HUGETLB) are not for programs.",
+        "Map files, and memory of one's own; anonymous memory that is shared is refused where nobody would count it, "
+        "and so are the huge pages that the machine's administrator has reserved.",
         "mmap",
         (
             _NO_HUGE_PAGES,
