@@ -44,11 +44,23 @@ _ONE = 2048
 _LEFT_BY_ONE, _SENDERS = 212_992, 11
 
 # The most that errors, times, keys and options can hold in one internet socket: twice the default of
-# net.core.rmem_max, as `SO_RCVBUF` sets it, which is more than net.core.optmem_max.
+# net.core.rmem_max, as `SO_RCVBUF` sets it, which is more than net.core.optmem_max. See `bound_tcp`.
 _MOST_IN_ONE = 2 * 212_992
 
 # Querying thousands of sockets takes tens of milliseconds; with this rest, at most a sixth of the time.
 _REST = 5
+
+
+def bound_tcp(proc: int) -> None:
+    """Let the kernel give TCP sockets of this network no more room than others can ask for; `proc` is a full `/proc`.
+
+    What is received there may be reports that are charged to nobody. Needs `CAP_NET_ADMIN`.
+    """
+    descriptor = os.open("sys/net/ipv4/tcp_rmem", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        os.write(descriptor, b"4096 131072 %d" % _MOST_IN_ONE)
+    finally:
+        os.close(descriptor)
 
 
 class HeldBySockets:
