@@ -25,6 +25,7 @@ from actbox.sandbox.nursery.syscall_table import (
     ALLOWED,
     CHROOT,
     CONDITIONAL,
+    CONDITIONAL_COUNTED,
     COUNTED,
     KILLED,
     REFUSED,
@@ -85,7 +86,7 @@ the process, whichever they are. On x86-64, Linux from 6.14 on asks no filter ab
 _ABOUT_THE_COMPARISON = """\
 The first number counts the calls that can get through at all, the one in brackets those of them where the arguments
 decide. A forkable session has one more, `chroot`; a guest whose memory a control group counts
-has three more, and `mmap` whatever its arguments. The others are counted by the same script, from the sources that
+has three more, and may share anonymous memory. The others are counted by the same script, from the sources that
 Debian 12 has: Docker 20.10.24+dfsg1-1+deb12u1, with the capabilities of a container that asked for none, on a kernel
 that has them all; and gVisor 0.0~20221219.0-2, its Sentry, with a network stack of its own. Newer releases differ.
 
@@ -148,7 +149,7 @@ def _groups() -> Iterator[str]:
     yield from ("## Allowed with some arguments", "", "Arguments are counted from 0; all conditions must hold.", "")
     yield from ("| calls | conditions | why |", "|---|---|---|")
     reason = ""
-    for given, names, conditions in CONDITIONAL:
+    for given, names, conditions in (*CONDITIONAL, *CONDITIONAL_COUNTED):
         reason = reason if given == "The same." else given.removeprefix("The same: ")
         yield f"| {_named(names)} | {'; '.join(map(_in_words, conditions))} | {reason} |"
     yield from ("", "## Refused with an error of their own choosing", "")

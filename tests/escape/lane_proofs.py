@@ -19,7 +19,6 @@ LANES: dict[str, dict[str, tuple[str, ...]]] = {
             "leave a connection that lingers",
             "leave packets that were counted",
             "leave packets that were counted in the second protocol",
-            "leave the label of a flow",
             "leave connections that nobody has accepted",
             "leave questions at the name server",
             "come to its end at each instant of the handover",

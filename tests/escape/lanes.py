@@ -176,12 +176,6 @@ RESIDUE: dict[str, tuple[str, str]] = {
         "lines = [l.split() for l in open('/proc/self/net/dev') if l.strip().startswith('lo:')]\n"
         "verdict(lines[0][1:3] != ['0', '0'], lines)",
     ),
-    "leave the label of a flow": (
-        "import socket, struct\none = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n"
-        "wanted = struct.pack('=16s4sBBHHHI', bytes(15) + b'\\x01', b'\\0\\1\\2\\3', 0, 3, 1, 0, 60, 0)\n"
-        "try: one.setsockopt(41, 32, wanted)\nexcept OSError as error: print(error)",
-        "lines = open('/proc/self/net/ip6_flowlabel').read().splitlines()[1:]\nverdict(bool(lines), lines)",
-    ),
     "leave datagrams that nobody has read": (
         _IN_TRANSIT + "sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\nsock.bind('\\0mail')\n"
         "sock.connect('\\0mail')\nsock.send(b'x')\nkeep_in_transit(sock.fileno())",

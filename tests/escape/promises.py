@@ -68,6 +68,8 @@ PROMISES = (
                 "take memory by sockets that wait to be accepted",
                 "keep shared zeros of which hardly any are mapped",
                 "take memory by links between mappings of processes",
+                "take memory by reports of errors that wait in sockets",
+                "take memory by reports of times that wait in sockets",
             ),
         },
     ),

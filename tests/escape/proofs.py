@@ -451,6 +451,8 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "take memory in many processes",
             "take memory that processes share",
             "take memory by files in /tmp",
+            "take memory by reports of errors that wait in sockets",
+            "take memory by reports of times that wait in sockets",
             "have more processes than it may",
             "have more threads than it may",
             "leave processes behind that reap nobody",

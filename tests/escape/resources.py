@@ -121,6 +121,28 @@ _exhausts(
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )
+_exhausts(
+    "take memory by reports of errors that wait in sockets",
+    "held = []\nfor _ in range(240):\n    held.append(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))\n"
+    "    held[-1].setsockopt(1, 8, 1 << 20)\n    held[-1].setsockopt(41, 25, 1)\n    for _ in range(2000):\n"
+    "        try: held[-1].sendto(bytes(70_000), ('::1', 9))\n        except OSError: pass\n"
+    "wait_to_be_ended()\nverdict(True, 'as many as there is room for')",
+    ErrorKind.MEMORY,
+    memory_mib=64,
+)
+_exhausts(
+    "take memory by reports of times that wait in sockets",
+    # A control message asks for them, and no filter can read that. Without a port the kernel tells of no socket.
+    "other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nother.bind(('127.0.0.1', 0))\nheld = []\n"
+    "gone = library()[0].create_string_buffer(16)\n"
+    "for _ in range(240):\n    held.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))\n"
+    "    held[-1].setsockopt(1, 8, 1 << 20)\n    for _ in range(12):\n"
+    "        held[-1].sendmsg([bytes(60_000)], [(1, 37, struct.pack('I', 2))], 0, other.getsockname())\n"
+    "        other.recv(70_000)\n    library()[1].connect(held[-1].fileno(), gone, 16)\n"
+    "wait_to_be_ended()\nverdict(True, 'as many as there is room for')",
+    ErrorKind.MEMORY,
+    memory_mib=64,
+)
 _SHARED_HOLES = (
     "import time\nctypes, libc = library()\nlibc.mmap.restype = ctypes.c_ssize_t\n"
     "libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]\n"
@@ -195,6 +217,26 @@ _exhausts(
 )
 GROUP.programs(
     {
+        "interrupt all processors of the machine by options of sockets": (
+            # With the first socket that has one of these the kernel rewrites its own code.
+            "done = []\nfor level, option, value in ((1, 29, 1), (1, 37, 8), (1, 63, 1), (17, 100, 3), (17, 104, 1)):\n"
+            "    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:\n"
+            "        try: one.setsockopt(level, option, value)\n        except OSError as error: print(error)\n"
+            "        else: done.append((level, option))\nverdict(bool(done), done)"
+        ),
+        "take memory by groups that sockets join": (
+            "done = []\nloopback = socket.inet_aton('127.0.0.1')\n"
+            "joins = [(2, 0, 35, socket.inet_aton('239.1.2.3') + loopback)]\n"
+            "joins += [(2, 0, 39, socket.inet_aton('232.1.2.3') + loopback + loopback)]\n"
+            "joins += [(10, 41, 20, socket.inet_pton(10, 'ff01::1234') + struct.pack('I', 1))]\n"
+            "for family, level, option, value in joins:\n    with socket.socket(family, socket.SOCK_DGRAM) as one:\n"
+            "        try: one.setsockopt(level, option, value)\n        except OSError as error: print(error)\n"
+            "        else: done.append((level, option))\nverdict(bool(done), done)"
+        ),
+        "take labels of flows, of which the machine has few": (
+            "wanted = struct.pack('=16s4sBBHHHI', bytes(15) + b'\\x01', b'\\0\\1\\2\\3', 0, 3, 1, 0, 6, 0)\n"
+            "refused(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).setsockopt(41, 32, wanted))"
+        ),
         "queue more signals than programs need": (
             "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [40])\nctypes, libc = library()\nmade = 0\n"
             "while made < 3000 and libc.sigqueue(os.getpid(), 40, None) == 0: made += 1\nverdict(made > 256, made)"
@@ -209,6 +251,9 @@ GROUP.programs(
             "program = buffer(struct.pack('HBBI', 6, 0, 0, 0xffff))\nctypes = library()[0]\n"
             "option = struct.pack('HL', 1, ctypes.addressof(program))\n"
             "refused(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).setsockopt(1, 26, option))"
+        ),
+        "take huge pages that the machine's administrator has reserved": (
+            "import mmap\nrefused(lambda: mmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000))"
         ),
         "take memory by rules of Landlock": "denied(syscall('landlock_create_ruleset', (1).to_bytes(8, 'little'), 8, 0))",
         "enlarge a pipe, of which all sandboxes share what there may be": "import fcntl\nrefused(lambda: fcntl.fcntl(os.pipe()[1], 1031, 1 << 20))",

@@ -315,6 +315,50 @@ def test_a_kernel_that_tells_nothing_of_sockets_is_no_error(monkeypatch: pytest.
         assert asking.held() >= 50_000
 
 
+def test_internet_sockets_of_which_the_kernel_does_not_tell_count_with_the_most_that_they_could_hold() -> None:
+    of_one = 2 * 212_992
+    proc = {"self/net/sockstat": b"sockets: used 12\nTCP: inuse 0 orphan 0\nUDP: inuse 0 mem 0\n"}
+    proc["self/net/protocols"] = b"protocol  size sockets\nUNIX 1152 4 -1\nUNIX-STREAM 1152 3 -1\nTCP 2304 0 0\n"
+    asking = held_by_sockets.HeldBySockets(proc.get)
+    assert asking.worst() == 12 * of_one
+    assert asking.held_by_internet() == 5 * of_one
+
+
+_ERRORS_THAT_WAIT = """
+import socket, time
+held = []
+for _ in range(240):
+    held.append(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+    held[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    held[-1].setsockopt(socket.IPPROTO_IPV6, 25, 1)  # IPV6_RECVERR
+    for _ in range(2000):
+        try: held[-1].sendto(bytes(70_000), ("::1", 9))
+        except OSError: pass
+time.sleep(20)
+"""
+
+
+@pytest.mark.skipif(not engine_check("linux").works, reason="the linux engine does not work here")
+@pytest.mark.parametrize("fixtures", [(), ("without_groups",)])
+async def test_reports_of_errors_that_wait_in_sockets_count_as_memory_with_a_control_group_and_without(
+    fixtures: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    for name in fixtures:
+        request.getfixturevalue(name)
+    limits = actbox.Limits(memory_mib=64, workspace_mib=8)
+    async with actbox.open_sandbox("linux", policy=Policy(limits=limits)) as box:
+        result = await box.run(_ERRORS_THAT_WAIT)
+        assert result.error is not None
+        assert result.error.kind is ErrorKind.MEMORY
+        many = (
+            "import socket\nheld = [socket.socketpair() for _ in range(100)]\nserver = socket.create_server(('', 0))\n"
+        )
+        many += (
+            "held += [socket.create_connection(server.getsockname()) for _ in range(40)]\nimport time\ntime.sleep(0.3)"
+        )
+        assert (await box.run(many)).error is None
+
+
 @pytest.mark.skipif(not engine_check("linux").works, reason="the linux engine does not work here")
 async def test_a_command_cannot_fill_the_file_that_is_its_standard_input() -> None:
     # Nothing would count that, since it is no process's memory and lies in no directory.

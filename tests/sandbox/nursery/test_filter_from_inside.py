@@ -24,6 +24,7 @@ from actbox.sandbox.nursery.syscall_table import (
     ALLOWED,
     CHROOT,
     CONDITIONAL,
+    CONDITIONAL_COUNTED,
     COUNTED,
     KILLED,
     REFUSED,
@@ -89,7 +90,7 @@ def by_the_table(call: Call, *, chroot: bool = False, counted: bool = False) -> 
     groups = [*ALLOWED, *(COUNTED if counted else ()), *((CHROOT,) if chroot else ())]
     if any(name in group.split() for _, group in groups):
         return None
-    for _, group, conditions in CONDITIONAL:
+    for _, group, conditions in (*(CONDITIONAL_COUNTED if counted else ()), *CONDITIONAL):
         if name in group.split():
             return next((condition.refusal for condition in conditions if not holds(condition, call)), None)
     if any(name in group.split() for _, group in KILLED):

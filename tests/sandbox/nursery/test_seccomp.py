@@ -144,12 +144,16 @@ def test_chroot_is_allowed_only_to_sessions_that_may_be_forked(arch: str) -> Non
 @pytest.mark.parametrize("high", [0, GARBAGE])
 def test_anonymous_memory_is_shared_only_where_a_control_group_counts_it(arch: str, high: int) -> None:
     shared, private, validated, anonymous, fixed, huge = 1, 2, 3, 0x20, 0x10, 0x40000
-    for more in (0, fixed, huge):
+    for more in (0, fixed):
         flags = high | shared | anonymous | more
         assert answer(arch, "mmap", 0, 4096, 3, flags) == NOT_PERMITTED
         assert answer(arch, "mmap", 0, 4096, 3, flags, counted=True) == ALLOW
         for kind in (shared, validated, private, private | anonymous):
             assert answer(arch, "mmap", 0, 4096, 3, high | kind | more) == ALLOW
+    for kind in (shared, validated, private):
+        for counted in (False, True):
+            flags = high | kind | anonymous | huge
+            assert answer(arch, "mmap", 0, 4096, 3, flags, counted=counted) == refuse(errno.ENOMEM)
 
 
 @in_both_tables
@@ -167,7 +171,16 @@ def test_sockets_get_options_and_no_programs_and_no_close_that_waits(arch: str, 
     attach_filter, attach_bpf, reuseport_cbpf, reuseport_ebpf = 26, 50, 51, 52
     for option in (socket.SO_LINGER, attach_filter, attach_bpf, reuseport_cbpf, reuseport_ebpf):
         assert answer(arch, "setsockopt", 3, high | socket.SOL_SOCKET, high | option) == NOT_PERMITTED
+    timestamps, encapsulation, coalescing = (29, 35, 37, 63, 64, 65), 100, 104
+    for level, options in ((socket.SOL_SOCKET, timestamps), (socket.IPPROTO_UDP, (encapsulation, coalescing))):
+        for option in options:
+            assert answer(arch, "setsockopt", 3, high | level, high | option) == NOT_PERMITTED
+    flow_labels, joins = 32, ((socket.IPPROTO_IP, (35, 39, 42, 46)), (socket.IPPROTO_IPV6, (20, 42, 46)))
+    for level, options in (*joins, (socket.IPPROTO_IPV6, (flow_labels,))):
+        for option in options:
+            assert answer(arch, "setsockopt", 3, high | level, high | option) == refuse(errno.ENODEV)
     for option in (socket.SO_REUSEADDR, socket.SO_SNDBUF, 0, 0xFFFFFFFF):
+        assert answer(arch, "setsockopt", 3, high | socket.IPPROTO_UDP, high | option) == ALLOW
         assert answer(arch, "setsockopt", 3, high | socket.SOL_SOCKET, high | option) == ALLOW
     assert attach_filter == socket.IPV6_V6ONLY  # of another level
     assert answer(arch, "setsockopt", 3, high | socket.IPPROTO_IPV6, high | socket.IPV6_V6ONLY) == ALLOW

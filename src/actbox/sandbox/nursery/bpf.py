@@ -24,6 +24,7 @@ _IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 _IF_GREATER_OR_EQUAL = 0x35  # BPF_JMP | BPF_JGE | BPF_K
 _IF_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
 _RETURN = 0x06  # BPF_RET | BPF_K
+_TO_SHARED = -1  # a jump to code that several ranges share, until its place is known
 
 _LARGEST = 0xFFFFFFFF
 _LONGEST_BRANCH = 255
@@ -123,13 +124,30 @@ def choose(ranges: list[tuple[int, Code]]) -> Code:
     """Return code that finds the loaded value's range by binary search and runs that range's code.
 
     A range is its first value and its code, which must end with an action; it extends to the next range. The ranges are
-    sorted and begin at 0.
+    sorted and begin at 0. Code that several ranges have stands only once, at the end.
     """
-    if len(ranges) == 1:
-        return ranges[0][1]
-    middle = len(ranges) // 2
-    below, above = choose(ranges[:middle]), choose(ranges[middle:])
-    first = ranges[middle][0]
+    long = [code for _, code in ranges if len(code) > 2]
+    shared: list[Code] = []
+    for code in long:
+        if long.count(code) > 1 and code not in shared:
+            shared.append(code)
+    ends = [[(_TO_SHARED, 0, 0, shared.index(code))] if code in shared else code for _, code in ranges]
+    program = _halve([first for first, _ in ranges], ends)
+    starts = []
+    for code in shared:
+        starts.append(len(program))
+        program += code
+    return [
+        (_JUMP, 0, 0, starts[one[3]] - place - 1) if one[0] == _TO_SHARED else one for place, one in enumerate(program)
+    ]
+
+
+def _halve(firsts: list[int], codes: list[Code]) -> Code:
+    if len(codes) == 1:
+        return codes[0]
+    middle = len(codes) // 2
+    below, above = _halve(firsts[:middle], codes[:middle]), _halve(firsts[middle:], codes[middle:])
+    first = firsts[middle]
     if len(below) <= _LONGEST_BRANCH:
         return [(_IF_GREATER_OR_EQUAL, len(below), 0, first), *below, *above]
     return [(_IF_GREATER_OR_EQUAL, 0, 1, first), (_JUMP, 0, 0, len(below)), *below, *above]

@@ -21,6 +21,7 @@ from .attach import CannotAttach, attach_late, attach_run, attach_shared, mount_
 from .control import Control
 from .family import Family, mount_trees
 from .gate import listen, place_files
+from .held_by_sockets import bound_tcp
 from .identity import Identity
 from .lane import Lane, can_begin, capabilities_for
 from .machine_files import MachineFiles
@@ -112,6 +113,7 @@ def be_child(birth: Birth) -> NoReturn:
         # For counting processes; made while the host's own /proc is still visible, as the kernel demands.
         proc = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=linux.detached_mount("proc", {}))
         bound_own(proc)
+        bound_tcp(proc)
         trees, machine = _build_root(birth)
         rules = landlock.standing_rules(birth.readable, trees)
         linux.gain_no_capabilities()  # before the fork, so that the guest need not do it again

@@ -43,8 +43,24 @@ _ONE = 2048
 # left data in a datagram queue (net.unix.max_dgram_qlen, and one).
 _LEFT_BY_ONE, _SENDERS = 212_992, 11
 
+# The most that errors, times, keys and options can hold in one internet socket: twice the default of
+# net.core.rmem_max, as `SO_RCVBUF` sets it, which is more than net.core.optmem_max. See `bound_tcp`.
+_MOST_IN_ONE = 2 * 212_992
+
 # Querying thousands of sockets takes tens of milliseconds; with this rest, at most a sixth of the time.
 _REST = 5
+
+
+def bound_tcp(proc: int) -> None:
+    """Let the kernel give TCP sockets of this network no more room than others can ask for; `proc` is a full `/proc`.
+
+    What is received there may be reports that are charged to nobody. Needs `CAP_NET_ADMIN`.
+    """
+    descriptor = os.open("sys/net/ipv4/tcp_rmem", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        os.write(descriptor, b"4096 131072 %d" % _MOST_IN_ONE)
+    finally:
+        os.close(descriptor)
 
 
 class HeldBySockets:
@@ -70,6 +86,32 @@ class HeldBySockets:
             self._ask_after = ended + _REST * (ended - began)
         return self._last
 
+    def worst(self) -> int:
+        """Return the most bytes beside data that all sockets could hold, without asking for each."""
+        return self._number() * _MOST_IN_ONE
+
+    def held_by_internet(self) -> int:
+        """Return the bytes that internet sockets hold; those of which the kernel does not tell count with the most.
+
+        It tells of sockets that have a port. This process has no netlink socket afterwards.
+        """
+        began = time.monotonic()
+        if began >= self._ask_after:
+            self._last = self._untold_by_ports(self._number()) + self._internet_by_ports()
+            self.close()
+            ended = time.monotonic()
+            self._ask_after = ended + _REST * (ended - began)
+        return self._last
+
+    def _number(self) -> int:
+        words = (self._read("self/net/sockstat") or b"").split()
+        return int(words[2]) if len(words) > 2 else 0
+
+    def _untold_by_ports(self, there: int) -> int:
+        """Return the most bytes that those of all sockets could hold that are neither local nor have a port."""
+        lines = (self._read("self/net/protocols") or b"").splitlines()[1:]
+        return max(there - sum(int(line.split()[2]) for line in lines), 0) * _MOST_IN_ONE
+
     def tells_of_local(self) -> bool:
         """Return whether the kernel reports local sockets; many kernels load a module for that at the first query."""
         nothing = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, 0, 0, 0, 0, 0)  # a query that matches no socket
@@ -86,7 +128,12 @@ class HeldBySockets:
         ours = 1 if self._netlink is not None else 0
         if counts.get("sockets", 1 + ours) <= ours:
             return 0
-        held = (counts["sockets"] - ours) * _ONE + self._local()
+        there = counts["sockets"] - ours
+        return there * _ONE + self._local() + self._internet_by_ports() + self._untold_by_ports(there)
+
+    def _internet_by_ports(self) -> int:
+        counts = self._counts()
+        held = 0
         for family, suffix in ((socket.AF_INET, ""), (socket.AF_INET6, "6")):
             for name, protocol in (("tcp", socket.IPPROTO_TCP), ("udp", socket.IPPROTO_UDP)):
                 # For these the kernel walks the tables of all namespaces, which takes a while.
@@ -126,8 +173,8 @@ class HeldBySockets:
         for body in told:
             memory = dict(_attributes(body, _INET_BYTES)).get(_MEMORY)
             if memory is not None:
-                received, _, sending, _, _, queued = struct.unpack_from("=6I", memory)
-                held += received + max(sending, queued)
+                received, _, sending, _, _, queued, options = struct.unpack_from("=7I", memory)
+                held += received + max(sending, queued) + options
         return held
 
     def _listed(self, table: str) -> int:

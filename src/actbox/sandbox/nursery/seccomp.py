@@ -39,6 +39,7 @@ from .syscall_table import (
     ALLOWED,
     CHROOT,
     CONDITIONAL,
+    CONDITIONAL_COUNTED,
     COUNTED,
     KILLED,
     REFUSED,
@@ -68,7 +69,7 @@ def build(arch: str | None = None, *, chroot: bool = False, counted: bool = Fals
             *load_architecture(),
             *unless_one_of((AUDIT_ARCH[arch],), otherwise=KILL),
             *load_number(),
-            *choose(_ranges(arch, _allowed(chroot, counted))),
+            *choose(_ranges(_code_by_number(arch, chroot, counted), arch)),
         ]
     )
 
@@ -110,9 +111,8 @@ def _allowed(chroot: bool, counted: bool) -> list[tuple[str, str]]:
     return [*ALLOWED, *(COUNTED if counted else ()), *((CHROOT,) if chroot else ())]
 
 
-def _ranges(arch: str, allowed: list[tuple[str, str]]) -> list[tuple[int, Code]]:
+def _ranges(by_number: dict[int, Code], arch: str) -> list[tuple[int, Code]]:
     """Return ranges of call numbers, each as its first number and code; neighbors with the same code are merged."""
-    by_number = _code_by_number(arch, allowed)
     ranges: list[tuple[int, Code]] = []
     for number in range(HIGHEST + 1):
         code = by_number.get(number, returns(refuse(errno.EPERM)))
@@ -125,15 +125,15 @@ def _ranges(arch: str, allowed: list[tuple[str, str]]) -> list[tuple[int, Code]]
     return ranges
 
 
-def _code_by_number(arch: str, allowed: list[tuple[str, str]]) -> dict[int, Code]:
+def _code_by_number(arch: str, chroot: bool, counted: bool) -> dict[int, Code]:
     by_name: dict[str, Code] = {}
     for _, names, code in REFUSED:
         by_name.update((name, returns(refuse(code))) for name in names.split())
     for _, names in KILLED:
         by_name.update((name, returns(KILL)) for name in names.split())
-    for _, names, conditions in CONDITIONAL:
+    for _, names, conditions in (*CONDITIONAL, *(CONDITIONAL_COUNTED if counted else ())):
         by_name.update((name, _check(conditions)) for name in names.split())
-    for _, names in allowed:
+    for _, names in _allowed(chroot, counted):
         by_name.update((name, returns(ALLOW)) for name in names.split())
     numbers = NUMBERS[arch]
     return {numbers[name]: code for name, code in by_name.items() if name in numbers}

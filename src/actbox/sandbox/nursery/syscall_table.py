@@ -158,9 +158,9 @@ ALLOWED: tuple[tuple[str, str], ...] = (
     ),
 )
 
-# Calls for memory that no process and no directory shows, so only a control group can count it.
+# Calls for memory that no process and no directory shows, so only a control group can count it; and mapping, for which
+# see `CONDITIONAL_COUNTED`.
 COUNTED: tuple[tuple[str, str], ...] = (
-    ("Share anonymous memory, which stays when hardly any of it is mapped.", "mmap"),
     ("Send pages of files without copying them, which stay when the file has gone.", "sendfile splice tee"),
 )
 
@@ -207,7 +207,16 @@ _PASS_PIDFD, _PEER_PIDFD = 76, 77  # SO_PASSPIDFD SO_PEERPIDFD
 # SO_LINGER: whoever closes such a socket last waits as long as the program chose. That may be the host, to which the
 # program sent it by the channel, or the kernel's one thread that closes what was in transit, for all processes.
 _LINGER = 13
-_MAP_SHARED_ANONYMOUS, _MAP_TYPE_AND_ANONYMOUS = 0x21, 0x2F
+# SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING, each with its newer number, UDP_ENCAP and UDP_GRO: with the first
+# such socket, and with the end of the last one, the kernel rewrites its own code while it interrupts all processors.
+_TIMESTAMPS, _OF_UDP = (29, 35, 37, 63, 64, 65), (100, 104)
+# Groups (IP_ADD_MEMBERSHIP, IP_ADD_SOURCE_MEMBERSHIP, MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP and IPV6_JOIN_GROUP):
+# their memory is charged to nobody, the kernel searches all of them with a lock held that is the whole machine's, and
+# reports them when their socket has gone. Of IPV6_FLOWLABEL_MGR's labels the machine has 4,096.
+_JOINS, _JOINS_6, _FLOW_LABELS = (35, 39, 42, 46), (20, 42, 46), 32
+_MAP_SHARED_ANONYMOUS, _MAP_TYPE_AND_ANONYMOUS, _MAP_HUGETLB = 0x21, 0x2F, 0x40000
+# As where the machine has none: programs then take ordinary pages. No control group of memory counts these.
+_NO_HUGE_PAGES = Without(3, _MAP_HUGETLB, errno.ENOMEM)
 _FILTER_FLAG_NEW_LISTENER = 0x8
 _WATCHER = 1
 _OF_WATCHER = (_WATCHER, 0xFFFFFFFF)  # the process; its group, as -1
@@ -220,9 +229,13 @@ _FILES_WITHOUT_DEVICE = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
 # Each entry: the reason, the names, and conditions, all of which must hold; the first that fails sets the errno.
 CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     (
-        "Map files, and memory of one's own; anonymous memory that is shared is refused where nobody would count it.",
+        "Map files, and memory of one's own; anonymous memory that is shared is refused where nobody would count it, "
+        "and so are the huge pages that the machine's administrator has reserved.",
         "mmap",
-        (Never(3, _MAP_SHARED_ANONYMOUS, errno.EPERM, _MAP_TYPE_AND_ANONYMOUS),),
+        (
+            _NO_HUGE_PAGES,
+            Never(3, _MAP_SHARED_ANONYMOUS, errno.EPERM, _MAP_TYPE_AND_ANONYMOUS),
+        ),
     ),
     (
         "Threads and processes, but no namespaces: in one, a guest would be root over much of the kernel. A process's "
@@ -262,9 +275,17 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     ),
     (
         "Options of sockets, but no programs for the kernel to run, since it has little room for those of all "
-        "sandboxes, no descriptors of the processes that send, and no close that waits, which may be others' to do.",
+        "sandboxes, no descriptors of the processes that send, no close that waits, which may be others' to do, and "
+        "nothing that interrupts all processors. On its loopback a program joins no group, as without a network.",
         "setsockopt",
-        (NeverWith(2, (_LINGER, *_ATTACHING, _PASS_PIDFD), errno.EPERM, other=1, when=socket.SOL_SOCKET),),
+        (
+            NeverWith(
+                2, (_LINGER, *_ATTACHING, _PASS_PIDFD, *_TIMESTAMPS), errno.EPERM, other=1, when=socket.SOL_SOCKET
+            ),
+            NeverWith(2, _OF_UDP, errno.EPERM, other=1, when=socket.IPPROTO_UDP),
+            NeverWith(2, _JOINS, errno.ENODEV, other=1, when=socket.IPPROTO_IP),
+            NeverWith(2, (*_JOINS_6, _FLOW_LABELS), errno.ENODEV, other=1, when=socket.IPPROTO_IPV6),
+        ),
     ),
     (
         "Ask for them, but for no descriptor of the process at the other end: of the channel's, that is pid 1.",
@@ -347,6 +368,11 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         "seccomp",
         (Without(1, _FILTER_FLAG_NEW_LISTENER, errno.EPERM),),
     ),
+)
+
+# The same, in the place of those, for a guest whose memory a control group counts.
+CONDITIONAL_COUNTED: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
+    ("Where a control group counts memory, also share anonymous memory.", "mmap", (_NO_HUGE_PAGES,)),
 )
 
 # Each entry: the reason, the names, and the errno.

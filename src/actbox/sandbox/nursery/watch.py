@@ -143,7 +143,7 @@ class Watcher:
         self._proc = proc
         self.machine = machine
         self._killed = groups.get("memory_events")
-        self._charged = ChargedMemory(groups) if "memory_sockets" in groups else None
+        self._charged = ChargedMemory(groups, self._read) if "memory_stat" in groups else None
         self._groups = groups
         self.begin_anew()
 

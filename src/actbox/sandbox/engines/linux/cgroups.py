@@ -100,8 +100,8 @@ class RunGroup:
     def open_files(self) -> dict[str, int]:
         """Return descriptors of the group's files, by name.
 
-        The guest joins by writing 0 to each `joinN`. Pid 1 does not join: it reads `memory_events` and `memory_usage`,
-        `pids_events`, and, where sockets are counted apart, `memory_sockets` and `memory_stat`. In version 1 it reads
+        The guest joins by writing 0 to each `joinN`. Pid 1 does not join: it reads `memory_events`, `memory_usage`,
+        `memory_stat`, `pids_events`, and, where sockets are counted apart, `memory_sockets`. In version 1 it reads
         processor time from `cpuacct_usage` and pauses from `cpu_stat`, in version 2 both from `cpu_usage`. It writes
         the run's weight against other processes to `cpu_shares` (version 1, default 1024) or `cpu_weight` (version 2,
         default 100).
@@ -127,8 +127,9 @@ class RunGroup:
         if "memory" in self._folders:
             usage = "memory.current" if self._versions["memory"] == 2 else "memory.usage_in_bytes"
             files |= {"memory_events": ("memory", self._memory_events), "memory_usage": ("memory", usage)}
+            files["memory_stat"] = ("memory", "memory.stat")
             if self._counts_sockets_apart:
-                files |= {"memory_sockets": ("memory", _SOCKETS_USAGE), "memory_stat": ("memory", "memory.stat")}
+                files["memory_sockets"] = ("memory", _SOCKETS_USAGE)
         if "pids" in self._folders:
             files["pids_events"] = ("pids", "pids.events")
         if self._versions.get("cpu") == 1:

@@ -579,7 +579,7 @@ class TreeLimits:
         if groups is None or "memory" not in groups.places:
             watched["memory_mib"] = limits.memory_mib
         else:
-            watched["memory_with_sockets_mib"] = limits.memory_mib  # applies where the kernel counts sockets apart
+            watched["memory_with_sockets_mib"] = limits.memory_mib  # no group is charged for all that sockets hold
         if limits.cpus < (os.cpu_count() or 1) and (groups is None or "cpu" not in groups.places):
             watched["cpus"] = limits.cpus
         return cls(limits, watched)
