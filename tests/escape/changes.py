@@ -64,8 +64,8 @@ PID_1_SHOWN = (
 # Files: what a guest can write are copies in memory, which it owns since it is root outside; nothing of the host's.
 GUEST_IS_ROOT = Change(
     "sandbox/nursery/server.py",
-    "            request = json.loads(data)\n",
-    '            request = json.loads(data)\n            request.update(host_id=0) if "host_id" in request else None\n',
+    "        request = json.loads(data)\n",
+    '        request = json.loads(data)\n        request.update(host_id=0) if "host_id" in request else None\n',
 )
 
 NOT_SEALED = Change("sandbox/nursery/root.py", "        _seal(root)\n        return root\n", "        return root\n")
