@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from actbox import Policy, Sandbox
 from tests.escape.attempt import Verdict, escaped_if, unproven
 from tests.escape.ground import Ground, need_counted_memory
 from tests.escape.lanes import GROUP, lane_is_ready, with_a_lane, with_overlay
@@ -19,6 +20,13 @@ _GIVE_ROOT_AWAY = (
     "    one.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', held))])\n"
     "    while not os.path.exists('/workspace/given'): time.sleep(0.005)\n"
 )
+_TRY_UNTIL_ENOUGH = (
+    "got = set()\n"
+    "while not os.path.exists('/workspace/enough'):\n"
+    "    for act in acts:\n        try: got.add(str(act()))\n        except OSError: pass\n"
+    "    time.sleep(0.005)\n"
+    "verdict(bool(got), got)"
+)
 _TAKE_ROOT = (
     "import time\n"
     "with socket.socket(socket.AF_UNIX) as server:\n"
@@ -27,12 +35,7 @@ _TAKE_ROOT = (
     "os.fchdir(held[0])\nopen('/workspace/given', 'w').close()\n"
     "def talk():\n    with socket.socket(socket.AF_UNIX) as one:\n        one.connect('tmp/place/socket')\n        return 'it answered'\n"
     "acts = [talk, lambda: os.listdir('tmp/place'), lambda: open('tmp/place/word').read(),\n"
-    "        lambda: os.chmod('tmp/place', 0o777), lambda: os.listdir('dev/shm/place')]\n"
-    "got = set()\n"
-    "while not os.path.exists('/workspace/enough'):\n"
-    "    for act in acts:\n        try: got.add(str(act()))\n        except OSError: pass\n"
-    "    time.sleep(0.005)\n"
-    "verdict(bool(got), got)"
+    "        lambda: os.chmod('tmp/place', 0o777), lambda: os.listdir('dev/shm/place')]\n" + _TRY_UNTIL_ENOUGH
 )
 _WORK_IN_TMP = (
     "import os, shutil, socket\nfor place in ('/tmp/place', '/dev/shm/place'):\n"
@@ -43,12 +46,18 @@ _WORK_IN_TMP = (
 )
 
 
-@GROUP.function("reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away")
-async def _(ground: Ground) -> Verdict:
-    box = await with_a_lane(ground)
-    for _ in range(2):  # so that there are lanes for two runs at once
+async def _with_two_lanes(ground: Ground, policy: Policy | None = None) -> Sandbox:
+    """Open a sandbox that has lanes for two runs at once."""
+    box = await with_a_lane(ground, policy)
+    for _ in range(2):
         await asyncio.gather(*(box.run("import time\ntime.sleep(0.1)") for _ in range(2)))
         await lane_is_ready(box)
+    return box
+
+
+@GROUP.function("reach a later run's /tmp from a run beside it, by a descriptor that an earlier one gave away")
+async def _(ground: Ground) -> Verdict:
+    box = await _with_two_lanes(ground)
     beside = asyncio.create_task(box.run(source_of(_TAKE_ROOT, ground.things), timeout=30))
     given = await box.run(_GIVE_ROOT_AWAY, timeout=10)
     for _ in range(2):
@@ -82,10 +91,7 @@ _WORK_IN_OVERLAY = (
 
 @GROUP.function("reach a later run's overlay from a run beside it, by a descriptor that an earlier one gave away")
 async def _(ground: Ground) -> Verdict:
-    box = await with_a_lane(ground, with_overlay(ground))
-    for _ in range(2):  # so that there are lanes for two runs at once
-        await asyncio.gather(*(box.run("import time\ntime.sleep(0.1)") for _ in range(2)))
-        await lane_is_ready(box)
+    box = await _with_two_lanes(ground, with_overlay(ground))
     beside = asyncio.create_task(box.run(source_of(_TAKE_OVERLAY, ground.things), timeout=30))
     given = await box.run(_GIVE_OVERLAY_AWAY, timeout=10)
     worked = []
@@ -134,10 +140,7 @@ _USE_HANDLES = (
 
 @GROUP.function("act on a later run from a run beside it, by descriptors that an earlier one gave away")
 async def _(ground: Ground) -> Verdict:
-    box = await with_a_lane(ground)
-    for _ in range(2):  # so that there are lanes for two runs at once
-        await asyncio.gather(*(box.run("import time\ntime.sleep(0.1)") for _ in range(2)))
-        await lane_is_ready(box)
+    box = await _with_two_lanes(ground)
     beside = asyncio.create_task(box.run(source_of(_USE_HANDLES, ground.things), timeout=30))
     given = await box.run(_GIVE_HANDLES_AWAY, timeout=10)
     listen = (
@@ -164,20 +167,13 @@ _LOOK_AT_PROCESSES = (
     "acts = [lambda: [name for name in os.listdir(held[0]) if name.isdigit()] or os.open('2/nothing', os.O_PATH)]\n"
     "acts += [lambda name=name: os.open('2/' + name, os.O_RDONLY, dir_fd=held[0]) for name in names]\n"
     "acts += [lambda name=name: os.readlink('2/' + name, dir_fd=held[0]) for name in ('cwd', 'exe', 'fd/0')]\n"
-    "got = set()\n"
-    "while not os.path.exists('/workspace/enough'):\n"
-    "    for act in acts:\n        try: got.add(str(act()))\n        except OSError: pass\n"
-    "    time.sleep(0.005)\n"
-    "verdict(bool(got), got)"
+    + _TRY_UNTIL_ENOUGH
 )
 
 
 @GROUP.function("see the processes of a later run from a run beside it, by a descriptor that an earlier one gave away")
 async def _(ground: Ground) -> Verdict:
-    box = await with_a_lane(ground)
-    for _ in range(2):  # so that there are lanes for two runs at once
-        await asyncio.gather(*(box.run("import time\ntime.sleep(0.1)") for _ in range(2)))
-        await lane_is_ready(box)
+    box = await _with_two_lanes(ground)
     beside = asyncio.create_task(box.run(source_of(_LOOK_AT_PROCESSES, ground.things), timeout=30))
     place = "\nos.readlink('/proc/self/ns/pid')"
     runs = [await box.run(_GIVE_PROCESSES_AWAY + place, timeout=10)]
