@@ -202,6 +202,8 @@ _LOOK_AT_ALL = (
     "    folders[:] = [name for name in folders if name not in ('task', 'fd', 'fdinfo', 'map_files', 'cwd', 'root', 'ns')]\n"
     "    for path in (os.path.join(folder, name) for name in names):\n"
     "        if path.removeprefix('/proc/self/') not in own: seen[path] = look(path)\n"
+    "limits = seen['/proc/self/limits'].splitlines()\n"  # less that of data, in which the process's own memory counts
+    "seen['/proc/self/limits'] = [limit for limit in limits if not limit.startswith('Max data size')]\n"
     "for folder in ('/', '/dev', '/etc', '/run', '/home', '/opt', '/var/tmp'):\n"
     "    for name in ('', *os.listdir(folder)):\n"
     "        if name in ('tmp', 'proc', 'shm', 'workspace'): continue\n"

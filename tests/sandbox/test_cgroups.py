@@ -6,17 +6,23 @@ and few controllers: there its rules are tried with the controllers that it has,
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from actbox import Limits
+import actbox
+from actbox import Limits, Policy
 from actbox.sandbox.engines.linux.cgroups import RunGroup
+from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.hierarchies import Place, Support, can_make, find, own_folders, support
+from tests.waiting import wait_until
 
 V1 = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -114,6 +120,36 @@ def test_the_groups_of_this_machine_keep_what_is_written() -> None:
     finally:
         group.remove()
     assert not any(os.path.exists(folder) for folder in group.folders)
+
+
+@pytest.mark.asyncio
+async def test_a_run_gets_another_sandbox_if_its_own_ends_between_opening_and_reading_a_file_of_its_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if support() is None:
+        pytest.skip("this user can make no control groups here")
+    begin, read, ending, said = Child.begin, RunGroup.used_ms, [], []
+
+    def begin_one_that_ends(child: Child, *given: Any) -> None:
+        ending.append(child)
+        begin(child, *given)
+
+    def read_too_late(group: RunGroup) -> float:
+        if said:
+            return read(group)
+        with open(f"{min(group.folders)}/cgroup.procs") as file:
+            signal.pidfd_send_signal(ending[0]._pidfd, signal.SIGKILL)
+            wait_until(lambda: ending[0].buried)
+            with pytest.raises(OSError) as raised:
+                file.read()
+            said.append(raised.value.errno)
+            raise raised.value
+
+    monkeypatch.setattr(Child, "begin", begin_one_that_ends)
+    monkeypatch.setattr(RunGroup, "used_ms", read_too_late)
+    async with actbox.open_sandbox("linux", policy=Policy(namespaces="run")) as box:
+        assert (await box.run("6 * 7")).value == 42
+    assert said == [errno.ENODEV]
 
 
 def _version_2_root() -> Path:

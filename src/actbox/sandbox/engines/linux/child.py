@@ -115,7 +115,8 @@ class Child(ToldGuest):
         except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
             raise ChildEnded("a sandbox that waited for a run has died") from error
         except OSError as error:
-            if error.errno == errno.EBADF:  # its end has been handled already
+            # Its end has been handled already, or its group was removed after a file of it had been opened.
+            if error.errno in (errno.EBADF, errno.ENODEV):
                 raise ChildEnded("a sandbox that waited for a run has died") from error
             raise
         finally:
