@@ -32,7 +32,7 @@ from actbox.core.labels import PUBLIC
 from actbox.sandbox.egress.upstream import Upstream
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
-from tests.escape.lanes import one_by_one
+from tests.escape.lanes import one_by_one, with_a_lane
 
 GROUP = Group("labels", Bare.NOTHING_THERE)
 _VALUE = "canary-of-ann"
@@ -123,9 +123,7 @@ _COUNTED = (
 
 @GROUP.function("give a tool what an earlier program of a call of map has read, as the network's count")
 async def _(ground: Ground) -> Verdict:
-    if not ground.traits.lanes:
-        raise NotApplicable("the engine has no lanes")
-    world, box, word = _World(), await ground.open(_policy()), _VALUE[:3]
+    world, box, word = _World(), await with_a_lane(ground, _policy()), _VALUE[:3]
     programs = ["1"]
     for place in range(len(word)):
         programs.append(_COUNT.format(place=place))

@@ -407,11 +407,17 @@ async def _(ground: Ground) -> Verdict:
 
 
 async def one_by_one(box: Sandbox, codes: Sequence[str]) -> AsyncIterator[str]:
-    """Yield programs for one call of `map`, each once the sandboxes of those before are ready."""
+    """Yield programs for one call of `map`, each once those before are over and their sandboxes are ready."""
     siblings = box._siblings if isinstance(box, LinuxSandbox) else None
+
+    def are_ready() -> bool:
+        if siblings is None:
+            return True
+        ready = {idle.sibling for idle in siblings._untouched if idle.sibling.is_quiet}
+        return ready == siblings._all
+
     for code in codes:
-        if siblings is not None:
-            await until(lambda: all(idle.sibling.is_quiet for idle in siblings._untouched))
+        await until(are_ready)
         yield code
 
 
