@@ -26,7 +26,6 @@ from actbox.sandbox.nursery.syscall_table import (
     CHROOT,
     CONDITIONAL,
     CONDITIONAL_COUNTED,
-    COUNTED,
     KILLED,
     REFUSED,
     Condition,
@@ -143,8 +142,6 @@ def _groups() -> Iterator[str]:
     yield from ("## Allowed", "")
     for reason, names in ALLOWED:
         yield from (f"**{reason}** {_named(names)}", "")
-    for reason, names in COUNTED:
-        yield from (f"**Only where a control group counts memory: {_lower(reason)}** {_named(names)}", "")
     yield from (f"**Only to sessions that may be forked: {_lower(CHROOT[0])}** {_named(CHROOT[1])}", "")
     yield from ("## Allowed with some arguments", "", "Arguments are counted from 0; all conditions must hold.", "")
     yield from ("| calls | conditions | why |", "|---|---|---|")

@@ -73,6 +73,11 @@ GROUP.programs(
             "ctypes, libc = library()\nends, page = os.pipe(), buffer(64)\n"
             "vector = struct.pack('QQ', ctypes.addressof(page), 64)\ndenied(syscall('vmsplice', ends[1], vector, 1, 0))"
         ),
+        "keep pages of a device in a pipe": "refused(lambda: os.splice(os.open('/dev/zero', 0), os.pipe()[1], 1))",
+        "have pages of what it receives, which nobody counts then": (
+            "one, length = socket.socket(), buffer(struct.pack('I', 24))\n"
+            "denied(call('getsockopt', one.fileno(), 6, 35, buffer(64), length), ('EPERM', 'ENOPROTOOPT'))"
+        ),
         "set up io_uring": _BUFFER + "denied(syscall('io_uring_setup', 8, at))",
         "enter io_uring": "denied(syscall('io_uring_enter', 0, 0, 0, 0, None, 0))",
         "emulate another kernel": "denied(call('personality', 0x0400000))",

@@ -66,6 +66,7 @@ PROMISES = (
                 "take memory by mappings",
                 "take memory by names of links",
                 "take memory by sockets that wait to be accepted",
+                "take memory by connections that wait to be accepted",
                 "keep shared zeros of which hardly any are mapped",
                 "take memory by links between mappings of processes",
                 "take memory by reports of errors that wait in sockets",

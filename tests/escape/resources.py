@@ -23,6 +23,7 @@ GROUP = Group(
             "take memory by mappings",
             "take memory by links between mappings of processes",
             "take memory by sockets that wait to be accepted",
+            "take memory by connections that wait to be accepted",
             "ignore that its processor time is up",
             "have more locks of files than programs need",
             "use more of the processor than it may",
@@ -122,6 +123,14 @@ _exhausts(
     memory_mib=128,
 )
 _exhausts(
+    "take memory by connections that wait to be accepted",
+    "held = []\nfor _ in range(80):\n    held.append(socket.create_server(('127.0.0.1', 0), backlog=800))\n"
+    "    for _ in range(800): socket.create_connection(held[-1].getsockname()).close()\n"
+    "wait_to_be_ended()\nverdict(True, '64,000 connections')",
+    ErrorKind.MEMORY,
+    memory_mib=64,
+)
+_exhausts(
     "take memory by reports of errors that wait in sockets",
     "held = []\nfor _ in range(240):\n    held.append(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))\n"
     "    held[-1].setsockopt(1, 8, 1 << 20)\n    held[-1].setsockopt(41, 25, 1)\n    for _ in range(2000):\n"
@@ -218,8 +227,8 @@ _exhausts(
 GROUP.programs(
     {
         "interrupt all processors of the machine by options of sockets": (
-            # With the first socket that has one of these the kernel rewrites its own code.
-            "done = []\nfor level, option, value in ((1, 29, 1), (1, 37, 8), (1, 63, 1), (17, 100, 3), (17, 104, 1)):\n"
+            # With the first socket that has one of these the kernel rewrites its own code. It takes 136 for 17 too.
+            "done = []\nfor level, option, value in ((1, 29, 1), (1, 37, 8), (1, 63, 1), (17, 100, 3), (17, 104, 1), (136, 104, 1)):\n"
             "    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:\n"
             "        try: one.setsockopt(level, option, value)\n        except OSError as error: print(error)\n"
             "        else: done.append((level, option))\nverdict(bool(done), done)"

@@ -25,7 +25,6 @@ from actbox.sandbox.nursery.syscall_table import (
     CHROOT,
     CONDITIONAL,
     CONDITIONAL_COUNTED,
-    COUNTED,
     KILLED,
     REFUSED,
     Condition,
@@ -87,7 +86,7 @@ def by_the_table(call: Call, *, chroot: bool = False, counted: bool = False) -> 
     if not names:
         return errno.EPERM
     (name,) = names
-    groups = [*ALLOWED, *(COUNTED if counted else ()), *((CHROOT,) if chroot else ())]
+    groups = [*ALLOWED, *((CHROOT,) if chroot else ())]
     if any(name in group.split() for _, group in groups):
         return None
     for _, group, conditions in (*(CONDITIONAL_COUNTED if counted else ()), *CONDITIONAL):

@@ -157,12 +157,14 @@ def test_anonymous_memory_is_shared_only_where_a_control_group_counts_it(arch: s
 
 
 @in_both_tables
-def test_pages_are_sent_without_a_copy_only_where_a_control_group_counts_them(arch: str) -> None:
-    gained = {"sendfile", "splice", "tee"}
-    assert seccomp.allowed_names(arch, counted=True) - seccomp.allowed_names(arch) == gained
-    for name in gained:
-        assert answer(arch, name) == refuse(errno.EINVAL)
-        assert answer(arch, name, counted=True) == ALLOW
+def test_no_pages_are_sent_or_received_without_a_copy(arch: str) -> None:
+    for counted in (False, True):
+        for name in ("sendfile", "splice", "tee"):
+            assert answer(arch, name, counted=counted) == refuse(errno.EINVAL)
+    zerocopy_receive, tcp = 35, socket.IPPROTO_TCP
+    for high in (0, GARBAGE):
+        assert answer(arch, "getsockopt", 3, high | tcp, high | zerocopy_receive) == refuse(errno.ENOPROTOOPT)
+    assert answer(arch, "getsockopt", 3, tcp, socket.TCP_INFO) == ALLOW
 
 
 @in_both_tables
@@ -171,8 +173,8 @@ def test_sockets_get_options_and_no_programs_and_no_close_that_waits(arch: str, 
     attach_filter, attach_bpf, reuseport_cbpf, reuseport_ebpf = 26, 50, 51, 52
     for option in (socket.SO_LINGER, attach_filter, attach_bpf, reuseport_cbpf, reuseport_ebpf):
         assert answer(arch, "setsockopt", 3, high | socket.SOL_SOCKET, high | option) == NOT_PERMITTED
-    timestamps, encapsulation, coalescing = (29, 35, 37, 63, 64, 65), 100, 104
-    for level, options in ((socket.SOL_SOCKET, timestamps), (socket.IPPROTO_UDP, (encapsulation, coalescing))):
+    timestamps, of_udp, udp_lite = (29, 35, 37, 63, 64, 65), (100, 104), 136
+    for level, options in ((socket.SOL_SOCKET, timestamps), (socket.IPPROTO_UDP, of_udp), (udp_lite, of_udp)):
         for option in options:
             assert answer(arch, "setsockopt", 3, high | level, high | option) == NOT_PERMITTED
     flow_labels, joins = 32, ((socket.IPPROTO_IP, (35, 39, 42, 46)), (socket.IPPROTO_IPV6, (20, 42, 46)))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         """The facts about one process that the count needs."""
 
         key: Tuple[int, int]
+        thread: int
         virtual_bytes: int
         pages: int
 
@@ -77,7 +78,7 @@ class CountedMemory:
 
     def _tables(self, process: Process) -> int:
         """Return the bytes of a process's page tables, and of its huge pages, which its page count leaves out."""
-        text = self._read("%d/status" % process.key[0]) or b""
+        text = self._read("%d/status" % process.thread) or b""
         return (_kib(text, b"\nVmPTE:") + _kib(text, b"\nHugetlbPages:")) * 1024
 
     def _mappings(self, processes: Sequence[Process], most: int, each: int) -> Tuple[int, int]:
@@ -90,7 +91,7 @@ class CountedMemory:
         sizes: Dict[bytes, int] = {}
         for process in processes:
             try:
-                descriptor = os.open("%d/maps" % process.key[0], os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
+                descriptor = os.open("%d/maps" % process.thread, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
             except (FileNotFoundError, ProcessLookupError):  # the process has ended
                 continue
             except OSError:  # it hides its mappings: then all its memory may be shared
@@ -109,7 +110,7 @@ class CountedMemory:
 
     def _proportional(self, process: Process) -> int:
         """Return a process's bytes of memory, with shared pages counted in proportion (PSS)."""
-        text = self._read("%d/smaps_rollup" % process.key[0])
+        text = self._read("%d/smaps_rollup" % process.thread)
         return process.pages * _PAGE if text is None else _kib(text, b"\nPss:") * 1024
 
 

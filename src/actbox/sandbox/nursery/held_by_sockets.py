@@ -32,8 +32,9 @@ _NAME, _PEER, _QUEUES = 0, 2, 4
 # struct inet_diag_req_v2 and inet_diag_msg; the extension wanted is INET_DIAG_SKMEMINFO.
 _INET_REQUEST = struct.Struct("=BBBBI48s")
 _INET_BYTES = 72
+_INODE = slice(68, 72)
 _MEMORY = 7
-_LISTENING = 10
+_SYN_RECEIVED, _OVER, _LISTENING = 3, 6, 10
 
 # The largest overhead for each byte of a stream message.
 _LARGEST_OVERHEAD = 1024
@@ -42,6 +43,12 @@ _ONE = 2048
 # The default limit on a sender's unread data (net.core.wmem_default), and the number of closed senders that may have
 # left data in a datagram queue (net.unix.max_dgram_qlen, and one).
 _LEFT_BY_ONE, _SENDERS = 212_992, 11
+
+# The kernel's bytes for a TCP socket that has no descriptor, and for a connection that is not made yet or is over. The
+# kernel makes these while it handles a packet, when it charges nobody.
+_UNCHARGED, _BESIDE = 3072, 384
+# The longest queue of connections that are not made yet (net.core.somaxconn of a new network).
+_LONGEST_QUEUE = 4096
 
 # The most that errors, times, keys and options can hold in one internet socket: twice the default of
 # net.core.rmem_max, as `SO_RCVBUF` sets it, which is more than net.core.optmem_max. See `bound_tcp`.
@@ -71,7 +78,7 @@ class HeldBySockets:
         self._read = read
         self._netlink: socket.socket | None = None
         self._untold: Set[bytes] = set()
-        self._last = 0
+        self._last = self._number = 0
         self._ask_after = 0.0
 
     def held(self) -> int:
@@ -88,24 +95,29 @@ class HeldBySockets:
 
     def worst(self) -> int:
         """Return the most bytes beside data that all sockets could hold, without asking for each."""
-        return self._number() * _MOST_IN_ONE
+        there, over = self._numbers()
+        return there * max(_MOST_IN_ONE, _LONGEST_QUEUE * _BESIDE) + over * _BESIDE
 
     def held_by_internet(self) -> int:
         """Return the bytes that internet sockets hold; those of which the kernel does not tell count with the most.
 
-        It tells of sockets that have a port. This process has no netlink socket afterwards.
+        It tells of sockets that have a port. Those that came after the last answer count as ones without a descriptor.
+        This process has no netlink socket afterwards.
         """
         began = time.monotonic()
+        there, over = self._numbers()
         if began >= self._ask_after:
-            self._last = self._untold_by_ports(self._number()) + self._internet_by_ports()
+            self._last, self._number = self._by_internet(there), there
             self.close()
             ended = time.monotonic()
             self._ask_after = ended + _REST * (ended - began)
-        return self._last
+        return self._last + max(there - self._number, 0) * _UNCHARGED + over * _BESIDE
 
-    def _number(self) -> int:
+    def _numbers(self) -> Tuple[int, int]:
+        """Return the number of sockets, and of connections that are over, which the kernel keeps for a minute."""
         words = (self._read("self/net/sockstat") or b"").split()
-        return int(words[2]) if len(words) > 2 else 0
+        used, over = (int(words[words.index(name) + 1]) if name in words else 0 for name in (b"used", b"tw"))
+        return used, over
 
     def _untold_by_ports(self, there: int) -> int:
         """Return the most bytes that those of all sockets could hold that are neither local nor have a port."""
@@ -124,20 +136,20 @@ class HeldBySockets:
             self._netlink = None
 
     def _ask(self) -> int:
-        counts = self._counts()
-        ours = 1 if self._netlink is not None else 0
-        if counts.get("sockets", 1 + ours) <= ours:
-            return 0
-        there = counts["sockets"] - ours
-        return there * _ONE + self._local() + self._internet_by_ports() + self._untold_by_ports(there)
+        there, over = self._numbers()
+        if self._netlink is not None:
+            there -= 1
+        if there <= 0:
+            return over * _BESIDE
+        return there * _ONE + self._local() + self._by_internet(there) + over * _BESIDE
 
-    def _internet_by_ports(self) -> int:
+    def _by_internet(self, there: int) -> int:
         counts = self._counts()
-        held = 0
+        untold = held = self._untold_by_ports(there)
         for family, suffix in ((socket.AF_INET, ""), (socket.AF_INET6, "6")):
             for name, protocol in (("tcp", socket.IPPROTO_TCP), ("udp", socket.IPPROTO_UDP)):
                 # For these the kernel walks the tables of all namespaces, which takes a while.
-                if counts.get(name.upper() + suffix, 0):
+                if counts.get(name.upper() + suffix, 0) or (untold and name == "tcp"):  # its queue outlives a listener
                     held += self._internet(family, protocol, name + suffix)
         return held
 
@@ -174,15 +186,19 @@ class HeldBySockets:
             memory = dict(_attributes(body, _INET_BYTES)).get(_MEMORY)
             if memory is not None:
                 received, _, sending, _, _, queued, options = struct.unpack_from("=7I", memory)
-                held += received + max(sending, queued) + options
+                held += received + max(sending, queued) + options + (0 if any(body[_INODE]) else _UNCHARGED)
+            elif body[1] == _SYN_RECEIVED:
+                held += _BESIDE
         return held
 
     def _listed(self, table: str) -> int:
         """Return the bytes held according to the tables of `/proc`, which for TCP leave out the kernel's overhead."""
         held = 0
         for line in (self._read("self/net/" + table) or b"").splitlines()[1:]:
-            queues = line.split()[4].split(b":")
-            held += sum(int(queue, 16) for queue in queues)
+            words = line.split()
+            held += sum(int(queue, 16) for queue in words[4].split(b":"))
+            if words[9] == b"0":  # it has no descriptor
+                held += {_SYN_RECEIVED: _BESIDE, _OVER: 0}.get(int(words[3], 16), _UNCHARGED)
         return held
 
     def _told(self, request: bytes) -> List[bytes] | None:

@@ -18,12 +18,18 @@ def list_descriptors(proc: int, pid: int) -> Tuple[int, List[str] | None]:
     have neither. The other threads keep a process's descriptors open after its first thread has ended.
     """
     hides = False
-    for thread in _threads(proc, pid):
+    for thread in threads_of(proc, pid):
         names = _shown(proc, thread)
         if names:
             return thread, names
         hides = hides or (names is None and _has_memory(proc, thread))
     return pid, None if hides else []
+
+
+def threads_of(proc: int, pid: int) -> Iterator[int]:
+    """Yield the threads of a process; those after the first are listed only when asked for."""
+    yield pid
+    yield from (int(name) for name in _listed(proc, "%d/task" % pid) if name != str(pid))
 
 
 def target_of(proc: int, pid: int, name: str) -> str:
@@ -40,12 +46,6 @@ def _shown(proc: int, thread: int) -> List[str] | None:
         return _listed(proc, "%d/fd" % thread)
     except PermissionError:
         return None
-
-
-def _threads(proc: int, pid: int) -> Iterator[int]:
-    """Yield the threads of a process; those after the first are listed only when asked for."""
-    yield pid
-    yield from (int(name) for name in _listed(proc, "%d/task" % pid) if name != str(pid))
 
 
 def _listed(proc: int, path: str) -> List[str]:

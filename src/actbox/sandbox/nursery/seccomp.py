@@ -40,7 +40,6 @@ from .syscall_table import (
     CHROOT,
     CONDITIONAL,
     CONDITIONAL_COUNTED,
-    COUNTED,
     KILLED,
     REFUSED,
     Condition,
@@ -85,10 +84,10 @@ def install(program: bytes) -> None:
     linux.prctl(linux.PR_SET_SECCOMP, linux.SECCOMP_MODE_FILTER, ctypes.addressof(described))
 
 
-def allowed_names(arch: str | None = None, *, chroot: bool = False, counted: bool = False) -> frozenset[str]:
+def allowed_names(arch: str | None = None, *, chroot: bool = False) -> frozenset[str]:
     """Return the names of the calls that a guest may make, including those allowed only with certain arguments."""
     numbers = NUMBERS[_check_known(arch or native_architecture())]
-    groups = [names for _, names in _allowed(chroot, counted)] + [names for _, names, _ in CONDITIONAL]
+    groups = [names for _, names in _allowed(chroot)] + [names for _, names, _ in CONDITIONAL]
     return frozenset(name for names in groups for name in names.split() if name in numbers)
 
 
@@ -106,9 +105,9 @@ def _check_known(arch: str) -> str:
     return arch
 
 
-def _allowed(chroot: bool, counted: bool) -> list[tuple[str, str]]:
+def _allowed(chroot: bool) -> list[tuple[str, str]]:
     """Return the groups of calls that are allowed with any arguments."""
-    return [*ALLOWED, *(COUNTED if counted else ()), *((CHROOT,) if chroot else ())]
+    return [*ALLOWED, *((CHROOT,) if chroot else ())]
 
 
 def _ranges(by_number: dict[int, Code], arch: str) -> list[tuple[int, Code]]:
@@ -133,7 +132,7 @@ def _code_by_number(arch: str, chroot: bool, counted: bool) -> dict[int, Code]:
         by_name.update((name, returns(KILL)) for name in names.split())
     for _, names, conditions in (*CONDITIONAL, *(CONDITIONAL_COUNTED if counted else ())):
         by_name.update((name, _check(conditions)) for name in names.split())
-    for _, names in _allowed(chroot, counted):
+    for _, names in _allowed(chroot):
         by_name.update((name, returns(ALLOW)) for name in names.split())
     numbers = NUMBERS[arch]
     return {numbers[name]: code for name, code in by_name.items() if name in numbers}

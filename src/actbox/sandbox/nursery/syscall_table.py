@@ -158,12 +158,6 @@ ALLOWED: tuple[tuple[str, str], ...] = (
     ),
 )
 
-# Calls for memory that no process and no directory shows, so only a control group can count it; and mapping, for which
-# see `CONDITIONAL_COUNTED`.
-COUNTED: tuple[tuple[str, str], ...] = (
-    ("Send pages of files without copying them, which stay when the file has gone.", "sendfile splice tee"),
-)
-
 # A session that can be forked keeps CAP_SYS_CHROOT, to enter a branch's own tree.
 CHROOT = ("Enter a branch's tree; out of it there is only the sandbox's own root.", "chroot")
 
@@ -204,12 +198,16 @@ _PRCTLS = (
 _SOCKET_TYPE_MASK = 0xF
 _ATTACHING = (26, 50, 51, 52)  # SO_ATTACH_FILTER SO_ATTACH_BPF SO_ATTACH_REUSEPORT_CBPF SO_ATTACH_REUSEPORT_EBPF
 _PASS_PIDFD, _PEER_PIDFD = 76, 77  # SO_PASSPIDFD SO_PEERPIDFD
+# TCP_ZEROCOPY_RECEIVE: the kernel's pages become part of the process, where they are charged to nobody any more. No
+# other level has an option of this number that programs would ask for.
+_ZEROCOPY_RECEIVE = 35
 # SO_LINGER: whoever closes such a socket last waits as long as the program chose. That may be the host, to which the
 # program sent it by the channel, or the kernel's one thread that closes what was in transit, for all processes.
 _LINGER = 13
 # SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING, each with its newer number, UDP_ENCAP and UDP_GRO: with the first
 # such socket, and with the end of the last one, the kernel rewrites its own code while it interrupts all processors.
-_TIMESTAMPS, _OF_UDP = (29, 35, 37, 63, 64, 65), (100, 104)
+# Sockets of UDP take their options at the level of UDP-Lite as well. No other level has options of these numbers.
+_TIMESTAMPS, _UDP_ENCAP, _UDP_GRO = (29, 35, 37, 63, 64, 65), 100, 104
 # Groups (IP_ADD_MEMBERSHIP, IP_ADD_SOURCE_MEMBERSHIP, MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP and IPV6_JOIN_GROUP):
 # their memory is charged to nobody, the kernel searches all of them with a lock held that is the whole machine's, and
 # reports them when their socket has gone. Of IPV6_FLOWLABEL_MGR's labels the machine has 4,096.
@@ -279,18 +277,23 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         "nothing that interrupts all processors. On its loopback a program joins no group, as without a network.",
         "setsockopt",
         (
+            Never(2, _UDP_ENCAP, errno.EPERM),
+            Never(2, _UDP_GRO, errno.EPERM),
             NeverWith(
                 2, (_LINGER, *_ATTACHING, _PASS_PIDFD, *_TIMESTAMPS), errno.EPERM, other=1, when=socket.SOL_SOCKET
             ),
-            NeverWith(2, _OF_UDP, errno.EPERM, other=1, when=socket.IPPROTO_UDP),
             NeverWith(2, _JOINS, errno.ENODEV, other=1, when=socket.IPPROTO_IP),
             NeverWith(2, (*_JOINS_6, _FLOW_LABELS), errno.ENODEV, other=1, when=socket.IPPROTO_IPV6),
         ),
     ),
     (
-        "Ask for them, but for no descriptor of the process at the other end: of the channel's, that is pid 1.",
+        "Ask for them, but for no descriptor of the process at the other end: of the channel's, that is pid 1; and for "
+        "no pages of what was received, which no control group would count any more.",
         "getsockopt",
-        (NeverWith(2, (_PEER_PIDFD,), errno.EPERM, other=1, when=socket.SOL_SOCKET),),
+        (
+            Never(2, _ZEROCOPY_RECEIVE, errno.ENOPROTOOPT),
+            NeverWith(1, (socket.SOL_SOCKET,), errno.EPERM, other=2, when=_PEER_PIDFD),
+        ),
     ),
     (
         "Requests that only ask or concern one's own descriptor; never TIOCSTI or TIOCLINUX, which type for others.",
@@ -410,7 +413,8 @@ REFUSED: tuple[tuple[str, str, int], ...] = (
         errno.ENOSYS,
     ),
     (
-        "Where no control group counts memory, nobody would see pages that are underway; programs then read and write.",
+        "Nobody would see all pages that are underway: the kernel charges those of a connection, and of a device, to "
+        "no control group. Programs then read and write.",
         "sendfile splice tee",
         errno.EINVAL,
     ),

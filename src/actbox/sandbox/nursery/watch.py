@@ -21,6 +21,7 @@ from .control import Control
 from .counted_memory import CountedMemory
 from .counted_objects import CountedObjects
 from .counted_time import CountedTime
+from .open_descriptors import threads_of
 from .share_of_time import Share, Weight
 from .wiped_text import without_name
 
@@ -92,6 +93,7 @@ class _Process:
     def __init__(
         self,
         key: tuple[int, int],
+        thread: int,
         virtual_bytes: int,
         pages: int,
         user_ticks: int,
@@ -103,6 +105,8 @@ class _Process:
     ) -> None:
         self.key = key
         """The process's id and start time; the id alone may be reused."""
+        self.thread = thread
+        """The id of a thread that shows the process's memory."""
         self.virtual_bytes = virtual_bytes
         self.pages = pages
         self.user_ticks = user_ticks
@@ -374,9 +378,13 @@ class Watcher:
             fields = text.rpartition(b")")[2].split()
             user, system, children_user, children_system = (int(field) / _TICK for field in fields[11:15])
             key = (pid, int(fields[19]))
+            thread = pid
+            if fields[0] == b"Z" and int(fields[17]) > 1:  # its first thread has ended, and shows no memory
+                thread, fields[20:22] = self._memory_of_others(pid)
             found.append(
                 _Process(
                     key,
+                    thread,
                     int(fields[20]),
                     int(fields[21]),
                     int(fields[11]),
@@ -389,6 +397,14 @@ class Watcher:
             )
         return found
 
+    def _memory_of_others(self, pid: int) -> tuple[int, list[bytes]]:
+        """Return a thread that shows the memory of its process, and the bytes and pages, as in its `stat`."""
+        for thread in threads_of(self._proc, pid):
+            shown = (self._read("%d/stat" % thread) or b"").rpartition(b")")[2].split()[20:22]
+            if shown and shown[0] != b"0":
+                return thread, shown
+        return pid, [b"0", b"0"]
+
     def _wants_processor(self, process: _Process) -> bool:
         """Return whether any thread of a process runs or is ready to run."""
         return process.wants_processor or any(state in _WANTS_PROCESSOR for state in self._thread_states(process))
@@ -397,17 +413,8 @@ class Watcher:
         """Return the state letters of a process's threads; none once it has ended."""
         if process.threads == 1:
             return [process.state]
-        tasks = "%d/task" % process.key[0]
-        try:
-            folder = os.open(tasks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
-        except OSError:  # the process has ended
-            return []
-        try:
-            texts = [self._read("%s/%s/stat" % (tasks, name)) for name in os.listdir(folder)]
-        except OSError:
-            return []
-        finally:
-            os.close(folder)
+        pid = process.key[0]
+        texts = [self._read("%d/task/%d/stat" % (pid, thread)) for thread in threads_of(self._proc, pid)]
         return [_state(text) for text in texts if text is not None]
 
     def _read(self, path: str) -> bytes | None:
