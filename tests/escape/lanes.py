@@ -97,8 +97,8 @@ RESIDUE: dict[str, tuple[str, str]] = {
         "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
     ),
     "leave a thread and a session leader": (
-        _LIE
-        + "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    time.sleep(60)",
+        _LIE + "import os, time\nleader = os.fork()\nif leader: os.waitpid(leader, 0)\n"
+        "elif os.setsid() or os.fork(): os._exit(0)\nelse: time.sleep(60)",
         "verdict(any(n.isdigit() and int(n) not in (1, os.getpid()) for n in os.listdir('/proc')), os.listdir('/proc'))",
     ),
     "leave a process beside its own, of which pid 1 is the parent": (
@@ -509,7 +509,7 @@ async def _(ground: Ground) -> Verdict:
 @GROUP.function("come to its end at each instant of the handover")
 async def _(ground: Ground) -> Verdict:
     box = await with_a_lane(ground)
-    wrong: list[Any] = []
+    wrong, missed = list[Any](), list[Any]()
     for instant in range(24):
         code = (
             "import os, signal, sys, threading, time\n"
@@ -527,12 +527,13 @@ async def _(ground: Ground) -> Verdict:
         )
         ended = await box.run(code, timeout=5)
         if ended.exit_code != 0:  # it has not ended where it was meant to
-            return unproven([instant, ended])
+            missed.append([instant, ended])
+            continue
         await lane_is_ready(box)
         after = await box.run("import os\n[os.getpid(), sorted(n for n in os.listdir('/proc') if n.isdigit())]")
         if after.value != [2, ["2"]]:
             wrong.append([instant, after.value, after.error])
-    return escaped_if(bool(wrong), wrong)
+    return unproven(missed) if missed and not wrong else escaped_if(bool(wrong), wrong)
 
 
 @GROUP.function("attack what pid 1 makes between runs")

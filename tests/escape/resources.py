@@ -268,9 +268,11 @@ GROUP.programs(
         "enlarge a pipe, of which all sandboxes share what there may be": "import fcntl\nrefused(lambda: fcntl.fcntl(os.pipe()[1], 1031, 1 << 20))",
         "have the kernel wait before it closes what anybody had in transit": (
             f"try:\n{indent(A_CLOSE_THAT_WAITS, '    ')}except PermissionError as error: verdict(False, error)\nelse:\n"
-            "    import select\n    read, write = os.pipe()\n    pair = socket.socketpair()\n"
-            "    held = array.array('i', [*(end.fileno() for end in (*pair, one, other)), write])\n"
-            "    for end in pair: end.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, held)])\n"
+            "    import errno, select, time\n    read, write = os.pipe()\n    pair = socket.socketpair()\n    rest = list(pair)\n"
+            "    held = array.array('i', [*(end.fileno() for end in (*pair, one, other)), write])\n    while rest:\n"
+            "        try: rest[-1].sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, held)])\n"
+            "        except OSError as error:\n            if error.errno != errno.ETOOMANYREFS: raise\n"  # other sandboxes' too
+            "            time.sleep(0.05)\n        else: rest.pop()\n"
             "    for end in (*pair, one, other): end.close()\n    os.close(write)\n    socket.socketpair()\n"
             "    verdict(not select.select([read], [], [], 2)[0])"
         ),
