@@ -10,18 +10,15 @@ before its end, is closed soon too.
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
-from .core.after_fork import in_a_forked_child
+from .background_loop import call, close, close_soon
 from .core.errors import InvalidValue
 from .sandbox.opening import begin, with_environment
 from .sandbox.opening import open_sandbox as _open_sandbox
 
 if TYPE_CHECKING:
-    import asyncio
     from types import TracebackType
 
     from .core.events import Event
@@ -164,7 +161,7 @@ class SyncSandbox(SyncFiles):
 
     def stop(self) -> None:
         """See `Sandbox.stop`."""
-        _close(self._sandbox.stop())
+        close(self._sandbox.stop())
 
     def run(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> ExecutionResult:
         """See `Sandbox.run`."""
@@ -285,7 +282,7 @@ class SyncSession(SyncFiles):
 
     def close(self) -> None:
         """See `Session.close`."""
-        _close(self._session.close())
+        close(self._session.close())
 
     def run(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> ExecutionResult:
         """See `Session.run`."""
@@ -312,7 +309,7 @@ class SyncSession(SyncFiles):
         try:
             yield SyncBranches(branches)
         finally:
-            _close(branches.close())
+            close(branches.close())
 
     def __enter__(self) -> Self:
         self.start()
@@ -349,7 +346,7 @@ class SyncSnapshot:
 
     def close(self) -> None:
         """See `Snapshot.close`."""
-        _close(self._snapshot.close())
+        close(self._snapshot.close())
 
     def __enter__(self) -> Self:
         return self
@@ -397,127 +394,6 @@ class SyncBranches(Sequence[SyncSession]):
         return len(self._sessions)
 
 
-class _Portal:
-    """A daemon thread with an event loop; a forked process makes a new one."""
-
-    def __init__(self) -> None:
-        import asyncio
-
-        self.owner = os.getpid()
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self._run, name="actbox-sync", daemon=True).start()
-
-    def _run(self) -> None:
-        while not self._serves_to_the_end():
-            pass
-        self.loop.close()
-
-    def _serves_to_the_end(self) -> bool:
-        """Run the event loop and return True once it was stopped, False if a `KeyboardInterrupt` or `SystemExit`
-        interrupted it.
-        """
-        try:
-            self.loop.run_forever()
-        except (KeyboardInterrupt, SystemExit):
-            return False
-        return True
-
-
-_portal: _Portal | None = None
-# Reentrant: garbage collection may run in this thread while a loop is being made, and a finalizer that needs the loop
-# then makes it.
-_making = threading.RLock()
-
-
-def background_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of the background thread, which lives as long as the process."""
-    global _portal
-    with _making:
-        if _portal is None or _portal.owner != os.getpid():
-            made = _Portal()
-            if _portal is None or _portal.owner != made.owner:
-                _portal = made
-            else:
-                made.loop.call_soon_threadsafe(made.loop.stop)
-        return _portal.loop
-
-
-def _forget_lock() -> None:
-    global _making
-    _making = threading.RLock()
-
-
-in_a_forked_child(_forget_lock)  # another thread of the parent may have held it
-
-
-def _is_background() -> bool:
-    """Return True in the background thread, which would deadlock if it waited for its own event loop."""
-    import asyncio
-
-    try:
-        return asyncio.get_running_loop() is background_loop()
-    except RuntimeError:  # no event loop runs in this thread
-        return False
-
-
-def call(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns, run in the background event loop. Blocks; Ctrl-C cancels it."""
-    import asyncio
-
-    if _is_background():
-        coroutine.close()
-        raise InvalidValue(
-            "an asynchronous tool or callback called the synchronous API in the event loop that this API waits for. "
-            "Await `actbox.open_sandbox(…)` there, or write the tool as a plain function, which gets a thread"
-        )
-    future = asyncio.run_coroutine_threadsafe(coroutine, background_loop())
-    try:
-        return future.result()
-    except BaseException:
-        if not future.done():  # Ctrl-C: the run ends before we do
-            finished = threading.Event()
-            future.add_done_callback(lambda _: finished.set())
-            future.cancel()
-            finished.wait(5)
-        raise
-
-
-_closing: set[asyncio.Task[None]] = set()
-
-
-def _close(closing: Coroutine[Any, Any, None]) -> None:
-    """Run a closing coroutine and wait for it; in a thread that must not wait, only start it.
-
-    Such are the background thread and the library's others but those of tools: the closing waits for what they do, and
-    anybody's garbage may be collected there.
-    """
-    name = threading.current_thread().name
-    if _is_background() or (name.startswith("actbox-") and name != "actbox-tool"):
-        _close_soon(lambda: closing)
-    else:
-        call(closing)
-
-
-def _close_soon(close: Callable[[], Awaitable[None]]) -> None:
-    loop = background_loop()
-
-    def begin() -> None:
-        task = loop.create_task(_closed(close()))
-        _closing.add(task)  # an event loop holds its tasks weakly
-        task.add_done_callback(_closing.discard)
-
-    loop.call_soon_threadsafe(begin)
-
-
-async def _closed(closing: Awaitable[None]) -> None:
-    try:
-        await closing
-    except Exception:
-        import logging
-
-        logging.getLogger("actbox").exception("what a finalizer, a tool or a callback closed could not be closed")
-
-
 _iterated: set[object] = set()
 """Asynchronous iterators that a synchronous iterator reads. These references keep the garbage collector from closing
 the two in an arbitrary order.
@@ -545,7 +421,8 @@ class _Iterated(Iterator[T]):
         try:
             item = call(self._next_item())
         except BaseException:
-            self.close()
+            with contextlib.suppress(RuntimeError):  # another thread waits for an item, or this one was interrupted
+                self.close()
             raise
         if item is None:
             self.close()
@@ -556,15 +433,15 @@ class _Iterated(Iterator[T]):
         return await anext(self._items, None)
 
     def close(self) -> None:
-        """End what yields the items, and wait for that."""
-        if self._is_left():
-            with contextlib.suppress(RuntimeError):
-                _close(self._items.aclose())  # type: ignore[attr-defined]
+        """End what yields the items, and wait for that. Raises `RuntimeError` if another thread waits for an item."""
+        if self._is_open:
+            close(self._items.aclose())  # type: ignore[attr-defined]
+        self._is_left()
 
     def __del__(self) -> None:
         if self._is_left():
             with contextlib.suppress(RuntimeError):
-                _close_soon(self._items.aclose)  # type: ignore[attr-defined]
+                close_soon(self._items.aclose)  # type: ignore[attr-defined]
 
     def _is_left(self) -> bool:
         """Return True, once, if the generator has begun."""
@@ -587,8 +464,8 @@ class _End:
 
 
 async def _read_in_thread(programs: Iterable[Program | str]) -> AsyncIterator[Program | str]:
-    from .sandbox.blocking import run_blocking
+    from .sandbox.blocking import run_given
 
     iterator = iter(programs)
-    while not isinstance(program := await run_blocking(next, iterator, _End()), _End):
+    while not isinstance(program := await run_given(next, iterator, _End()), _End):
         yield program

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import actbox
-from actbox.sandbox.channel.calls import MOST_SUGGESTIONS
+from actbox.sandbox.channel.calls import FEW_TOOLS, MOST_SUGGESTIONS
 from actbox.sandbox.channel.link import Link
 from actbox.sandbox.guest import channel as guest
 from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.channel import HostChannel
+from actbox.tools import Tool, Toolset
 
 _CALLS = 300
 
@@ -67,6 +68,23 @@ async def test_only_the_first_calls_of_unknown_tools_are_told_what_was_meant() -
     async with actbox.open_sandbox("process", allow_unisolated=True) as box:
         result = await box.run(code, tools=[search])
     assert result.value == [True] * MOST_SUGGESTIONS + [False] * 2
+
+
+async def test_which_of_many_tools_was_meant_is_found_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    suggest = Toolset.suggest
+
+    def noted(self: Toolset, name: str) -> str | None:
+        threads.append(threading.current_thread())
+        return suggest(self, name)
+
+    monkeypatch.setattr(Toolset, "suggest", noted)
+    tools = [Tool.from_function(lambda: 1, name=f"search_{number}") for number in range(FEW_TOOLS + 1)]
+    async with actbox.open_sandbox("process", allow_unisolated=True) as box:
+        for some in (tools[:FEW_TOOLS], tools):
+            result = await box.run("call_tool('saerch_7')", tools=some)
+            assert result.error is not None and "did you mean 'search_7'" in result.error.message
+    assert [thread is threading.current_thread() for thread in threads] == [True, False]
 
 
 class _Counting:

@@ -21,6 +21,7 @@ from actbox import CannotFork, Completed, ErrorKind, FileMount, Policy, Sandbox,
 from actbox.core.domains import AllowedDomain
 from actbox.sandbox.engines.linux import reaper as reapers
 from actbox.sandbox.engines.linux import stock as stocks
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.interpreter import Base
 from actbox.sandbox.engines.linux.reaper import Reaper
 from actbox.sandbox.engines.linux.stored import StoredWorkspace
@@ -317,6 +318,21 @@ async def test_a_first_run_that_gets_no_mounts_leaves_nothing() -> None:
         assert result.error is not None
         assert (result.error.kind, "no mounts" in result.error.message) == (ErrorKind.SANDBOX, True)
     assert not more(await settled(before), before)
+
+
+async def test_what_cannot_begin_says_why_without_a_path_of_the_host() -> None:
+    error = OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/of/the/host")
+    async with actbox.open_sandbox("linux") as box:
+        with (
+            mock.patch.object(LinuxSandbox, "_guest_at_hand", return_value=None),
+            mock.patch.object(LinuxSandbox, "_start_guest", side_effect=error),
+        ):
+            result = await box.run("1")
+            with pytest.raises(SandboxUnavailable) as raised:
+                await box.session().start()
+    assert result.error is not None
+    for said in (result.error.message, str(raised.value)):
+        assert (os.strerror(errno.EMFILE) in said, "/of/the/host" in said) == (True, False), said
 
 
 @pytest.mark.slow

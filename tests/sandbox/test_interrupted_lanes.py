@@ -14,6 +14,8 @@ from actbox import ExecutionResult
 from actbox.sandbox.engines.linux import child as child_module
 from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
+from actbox.sandbox.engines.linux.lanes import Lane, Lanes
+from actbox.sandbox.nursery.passing import send
 from actbox.sandbox.run_end import Ending
 from actbox.sandbox.run_slots import slots
 from tests.sandbox.in_lanes import lane_of, linux_works, ready  # noqa: F401 (a fixture for all here)
@@ -94,4 +96,43 @@ async def test_a_lane_of_which_pid_1_could_not_be_told_for_lack_of_memory_ends(w
         with mock.patch.object(child_module, "send", fail):
             assert (await box.run("2")).value == 2
         await until(lambda: lane.child.buried)
+        assert (await box.run("3")).value == 3
+
+
+class Interrupted(Exception):
+    """An exception of a signal's handler."""
+
+
+def interrupted(sock: Any, message: dict[str, Any], descriptors: list[int]) -> None:
+    if message["op"] == "clear":
+        raise Interrupted
+    send(sock, message, descriptors)
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "instead"),
+    [(child_module, "send", interrupted), (Lane, "end_run", mock.Mock(side_effect=Interrupted))],
+)
+async def test_a_run_whose_dismissal_is_interrupted_hears_of_its_end(where: Any, what: str, instead: Any) -> None:
+    raised: list[object] = []
+    async with actbox.open_sandbox("linux") as box:
+        await box.run("1")
+        await ready(box)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: raised.append(type(context["exception"])))
+        with mock.patch.object(where, what, instead):
+            assert (await box.run("2")).value == 2
+        loop.set_exception_handler(None)
+        assert raised == [Interrupted]
+        assert (await box.run("3")).value == 3
+
+
+async def test_a_run_that_is_interrupted_as_its_guest_begins_leaves_no_guest() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        assert isinstance(box, LinuxSandbox)
+        await box.run("1")
+        await ready(box)
+        with mock.patch.object(Lanes, "note_company", side_effect=Interrupted), pytest.raises(Interrupted):
+            await box.run("2")
+        assert all(guest.ended for guest in box._guests)
         assert (await box.run("3")).value == 3

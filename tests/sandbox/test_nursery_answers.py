@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -12,7 +15,9 @@ from actbox import SandboxUnavailable
 from actbox.sandbox.engines.linux.descriptors import close_all
 from actbox.sandbox.engines.linux.interpreter import Base
 from actbox.sandbox.engines.linux.nursery import Nursery
+from actbox.sandbox.nursery.passing import receive, send
 from tests.conftest import engine_check
+from tests.contract.left_behind import descriptors
 
 
 class Interrupted(BaseException):
@@ -60,3 +65,26 @@ def test_what_a_nursery_says_when_nobody_waits_for_its_start_is_no_answer(
     with mock.patch.object(Nursery, "_await_start", side_effect=error), pytest.raises(type(error)):
         opened_mib(nursery, 1)
     assert [opened_mib(nursery, size) for size in (2, 3)] == [2, 3]
+
+
+def test_an_answer_that_cannot_be_read_leaves_no_descriptors(nursery: Nursery) -> None:
+    opened_mib(nursery, 1)
+    before = descriptors()
+    with mock.patch.object(json, "loads", side_effect=MemoryError), pytest.raises(MemoryError):
+        opened_mib(nursery, 1)
+    assert descriptors() == before
+    assert opened_mib(nursery, 2) == 2
+
+
+def test_a_message_for_which_there_is_no_memory_leaves_no_descriptors() -> None:
+    class Full(bytearray):
+        def __getitem__(self, key: Any) -> Any:
+            raise MemoryError
+
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with here, there:
+        before = descriptors()
+        send(there, {}, [0, 0])
+        with pytest.raises(MemoryError):
+            receive(here, room=Full(1024))  # type: ignore[arg-type]
+        assert descriptors() == before

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from actbox.background_loop import call
 from actbox.core.errors import InvalidValue
 from actbox.core.labels import PUBLIC, Label
-from actbox.sync import call
 from actbox.tools import Approver
 
 from .approvals import Approvals

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from actbox.background_loop import call
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.labels import Label
@@ -15,7 +16,6 @@ from actbox.core.policy import Policy
 from actbox.core.secrets import Secret
 from actbox.review import Rules
 from actbox.sandbox.registry import TABLE
-from actbox.sync import call
 from actbox.tools import Approver
 
 from .approvals import Approvals

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from actbox.tools.threads import ThreadPool
 
-_pool = ThreadPool()
+run_blocking = ThreadPool(name="actbox-blocking").run
+"""Call a function in a thread and return its result; if the caller is cancelled, the call goes on without it.
 
-run_blocking = _pool.run
-"""Call a function in a thread and return its result; if the caller is cancelled, the call goes on without it."""
+A finalizer in such a thread waits for nothing: see `sync`.
+"""
+run_given = ThreadPool().run
+"""Do the same with a function that a caller gave, in a thread like those of tools, where it may wait for sandboxes."""

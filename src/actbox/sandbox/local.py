@@ -527,9 +527,13 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                     elif output is None:  # the mark failed, such as for too many open files
                         yield failed_result(request.engine, f"the run cannot begin: {reason_of(error)}")
                     else:
-                        yield failed_result(request.engine, str(error), "`actbox doctor` says what works here")
+                        yield failed_result(request.engine, reason_of(error), "`actbox doctor` says what works here")
                     return
-                self._add_guest(guest)  # first: either a `stop()` in another thread ends it, or it is seen here
+                try:
+                    self._add_guest(guest)  # first: either a `stop()` in another thread ends it, or it is seen here
+                except BaseException:  # such as of a signal's handler
+                    await guest.abandon()
+                    raise
                 if self._workspace is not workspace:
                     await guest.abandon()
                     yield self._cancelled()
@@ -551,7 +555,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         try:
             guest = self._guest_at_hand(start) or await self._start_whole(start)
         except (SandboxUnavailable, SandboxStopped, OSError, RuntimeError) as error:
-            return _STOPPED if self._workspace is not workspace else Stop(ErrorKind.SANDBOX, str(error))
+            return _STOPPED if self._workspace is not workspace else Stop(ErrorKind.SANDBOX, reason_of(error))
         self._add_guest(guest)
         if self._workspace is not workspace:
             await guest.abandon()

@@ -70,10 +70,11 @@ class End:
                 return
         _tell((call, loop), self.ending)
 
-    def forget(self) -> None:
-        """Drop the waiting functions: nobody needs the ending of a process whose run is over."""
+    def forget(self) -> list[_Waiting]:
+        """Drop the waiting functions, and return them: nobody needs the ending of a process whose run is over."""
         with self._lock:
-            self._waiting.clear()
+            waiting, self._waiting = self._waiting, []
+        return waiting
 
     def tell(self, ending: Ending) -> None:
         """Set the ending and call the waiting functions; only the first call counts."""

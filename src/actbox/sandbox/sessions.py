@@ -220,7 +220,7 @@ class LocalSession(WorkspaceFiles, Session):
                 try:
                     await guest.process.see_inputs_anew()
                 except (SandboxUnavailable, OSError, RuntimeError) as error:
-                    yield self._not_begun(guest, str(error))
+                    yield self._not_begun(guest, reason_of(error))
                     return
                 request = Request(
                     engine=place.traits.engine,
@@ -350,10 +350,12 @@ class LocalSession(WorkspaceFiles, Session):
                 await process.abandon()
                 raise
         except (OSError, RuntimeError) as error:  # such as too many open files in this process
-            raise SandboxUnavailable(f"the session could not begin: {error}") from error
-        if self._closed:  # `close()` was called meanwhile, and found no guest to end
-            await guest.close()
+            raise SandboxUnavailable(f"the session could not begin: {reason_of(error)}") from error
+        try:
             self._check_open()
+        except SandboxStopped:  # by a `close()`, or a `stop()` in another thread, that found no guest to end
+            await guest.close()
+            raise
         # No program takes part in this step, so the policy's limit on program time does not apply.
         result = await self._ask(guest, self._place.first_message(), (), seconds=_STEP_SECONDS)
         if result.error is not None:

@@ -60,7 +60,11 @@ class ThreadPool:
         limit: int = MAX_THREADS,
         idle_seconds: float = IDLE_SECONDS,
         dropped_limit: int = MAX_DROPPED_THREADS,
+        *,
+        name: str = "actbox-tool",
     ) -> None:
+        """`name` is the name of each thread."""
+        self._name = name
         self._limit = limit
         self._idle_seconds = idle_seconds
         self._dropped_limit = dropped_limit
@@ -118,7 +122,7 @@ class ThreadPool:
 
     def _start_if_needed(self) -> None:
         if self._free < 0 and self._threads < self._limit:
-            threading.Thread(target=self._work, args=(self._jobs,), name="actbox-tool", daemon=True).start()
+            threading.Thread(target=self._work, args=(self._jobs,), name=self._name, daemon=True).start()
             self._threads += 1
             self._free += 1
 

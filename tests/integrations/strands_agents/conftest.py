@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from actbox.sync import background_loop
+from actbox.background_loop import background_loop
 from tests.clock import Clock
 from tests.conftest import with_marks
 

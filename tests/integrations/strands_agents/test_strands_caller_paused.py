@@ -19,11 +19,11 @@ from strands.middleware.stages import ExecuteToolContext, ExecuteToolStage
 from strands.session.file_session_manager import FileSessionManager
 from strands.tools.executors import SequentialToolExecutor
 
+from actbox.background_loop import background_loop
 from actbox.integrations.strands import StrandsSandbox, make_programmatic_tool_caller, programmatic_tool_caller
 from actbox.integrations.strands.paused_runs import paused_runs
 from actbox.integrations.strands.program_run import Ended, ProgramRun
 from actbox.integrations.strands.tool_conversion import nested_id
-from actbox.sync import background_loop
 from tests.integrations.strands_agents.programs import CALLER, agent_with, answers, run, status_of, text_of
 from tests.integrations.strands_agents.scripted import ScriptedModel
 

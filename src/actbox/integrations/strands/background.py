@@ -12,10 +12,10 @@ import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from actbox.background_loop import background_loop
 from actbox.core.events import Completed, Event
 from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox, Session, Tools, closing
-from actbox.sync import background_loop
 from actbox.tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset
 
 T = TypeVar("T")

@@ -16,10 +16,10 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
+from actbox.background_loop import background_loop
 from actbox.core.errors import Unsupported
 from actbox.core.events import Completed, Event
 from actbox.core.program import Program
-from actbox.sync import background_loop
 from actbox.tools import Toolset
 
 from .sandbox import StrandsSandbox

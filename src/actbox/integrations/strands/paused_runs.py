@@ -19,6 +19,7 @@ from strands import Agent
 from strands.hooks import AfterToolsEvent
 from strands.types.tools import ToolResultContent
 
+from actbox.background_loop import background_loop
 from actbox.codeact.approvals import Approvals, Waits
 from actbox.codeact.outcome import run_gone
 from actbox.content.render import cut
@@ -27,7 +28,6 @@ from actbox.core.after_fork import in_a_forked_child
 from actbox.core.call_log import CallLog
 from actbox.core.events import ToolFinished, ToolStarted
 from actbox.core.result import ExecutionResult
-from actbox.sync import background_loop
 
 from .executor import is_persisted, note, noted
 from .program_run import ProgramRun, digest_of

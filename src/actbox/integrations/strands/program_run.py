@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from strands.interrupt import Interrupt
 
+from actbox.background_loop import background_loop
 from actbox.codeact.outcome import could_not_run
 from actbox.core.call_log import CallLog
 from actbox.core.errors import ErrorInfo, ErrorKind, ToolError
@@ -26,7 +27,6 @@ from actbox.core.events import Completed, Event, Output, ToolFinished, ToolStart
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import closing
 from actbox.sandbox.wall_clock import WallClock, call_clock
-from actbox.sync import background_loop
 from actbox.tools.toolset import alias_of
 
 from .sandbox import StrandsSandbox

@@ -16,9 +16,9 @@ from strands.tools.decorator import DecoratedFunctionTool
 from strands.types.tools import ToolContext
 
 import actbox
+from actbox.background_loop import background_loop
 from actbox.content.render import MAX_CHARS
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, Unsupported
-from actbox.sync import background_loop
 
 from .agent_sandbox import AgentSandbox
 from .background import BackgroundSession

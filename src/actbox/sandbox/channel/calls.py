@@ -19,7 +19,7 @@ from actbox.sandbox.guest.tagged import Packed, unpack
 from actbox.sandbox.run_slots import in_a_run
 from actbox.sandbox.taint import Taint, call_taint
 from actbox.sandbox.wall_clock import WallClock, call_clock
-from actbox.tools.large_values import SMALL_WEIGHT, aside, is_large
+from actbox.tools.large_values import SMALL_WEIGHT, aside, in_thread, is_large
 
 from .encoding import answer_aside, encode_answer
 from .label_calls import LABEL_CALLS, label_answer, why_not_called
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 MAX_CALLS_AT_ONCE = 1024
 # The most bytes of arguments and untaken answers held here, in messages of the greatest length.
 MESSAGES_HELD = 4
-# To find out which tool was meant by a name that there is not takes long where there are many tools.
+# To find out which tool was meant by a name that there is not takes long where there are many tools: up to half a
+# millisecond for each. It is done for the first calls only, and in a thread where there are more tools than this.
 MOST_SUGGESTIONS = 20
+FEW_TOOLS = 16
 # While more calls than this are under way, answers of one turn of the event loop are sent together.
 _ANSWERED_SINGLY = 8
 
@@ -204,7 +206,10 @@ class ToolCalls:
                 self._send(call, label_answer(call, self._taint, self.claims))
                 return
             self._unknown += 1
-            error = self._toolset.unknown(call.tool, suggests=self._unknown <= MOST_SUGGESTIONS)
+            suggests = self._unknown <= MOST_SUGGESTIONS
+            say = functools.partial(self._toolset.unknown, suggests=suggests)
+            takes_long = suggests and len(self._toolset) > FEW_TOOLS
+            error = await in_thread(say, call.tool) if takes_long else say(call.tool)
         elif self._taint is not None and (refusal := why_not_called(tool, self._taint)):
             error, tool = refusal, None
         elif self._questions is not None and self._toolset.requires(tool):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ _WINDOW_SECONDS = 60.0
 
 
 class Rules:
-    """Decides about the requests of one sandbox, and counts them."""
+    """Decides about the requests of one sandbox, and counts them, also of several event loops at once."""
 
     def __init__(self, domains: Sequence[AllowedDomain], secrets: Sequence[Secret]) -> None:
         # sorted() is stable: of equally specific entries the first stays first
@@ -36,6 +37,7 @@ class Rules:
         self.spellings = Spellings(sent) if sent else None
         """The spellings that no response may contain, from any host whose responses are read."""
         self._begun: dict[AllowedDomain, deque[float]] = {entry: deque() for entry in self._entries}
+        self._lock = threading.Lock()
 
     @property
     def terminated(self) -> list[AllowedDomain]:
@@ -69,17 +71,19 @@ class Rules:
 
     def count(self, entry: AllowedDomain) -> None:
         """Count a request that begins, or raise `Denied` if too many began within the last minute."""
-        begun = self._begun[entry]
-        now = time.monotonic()
-        while begun and begun[0] <= now - _WINDOW_SECONDS:
-            begun.popleft()
-        if len(begun) >= entry.requests_per_minute:
-            raise Denied(
-                429,
-                f"Refused by the network policy: {entry} allows {counted(entry.requests_per_minute, 'request')} a "
-                "minute, and as many have been made.",
-            )
-        begun.append(now)
+        with self._lock:
+            begun = self._begun[entry]
+            now = time.monotonic()
+            while begun and begun[0] <= now - _WINDOW_SECONDS:
+                begun.popleft()
+            if len(begun) < entry.requests_per_minute:
+                begun.append(now)
+                return
+        raise Denied(
+            429,
+            f"Refused by the network policy: {entry} allows {counted(entry.requests_per_minute, 'request')} a "
+            "minute, and as many have been made.",
+        )
 
     def secrets(self, scheme: Scheme, host: str, port: int) -> list[Secret]:
         """Return the secrets that requests to a place carry."""

@@ -93,14 +93,20 @@ def receive(sock: socket.socket, flags: int = 0, room: Optional[mmap.mmap] = Non
     """
     descriptors = array.array("i")
     space, flags = socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), _CLOSE_ON_EXEC | int(flags)
-    if room is None:
-        data, ancillary, flags, _ = sock.recvmsg(MAX_BYTES, space, flags)
-    else:
-        size, ancillary, flags, _ = sock.recvmsg_into((room,), space, flags)
-        data = room[:size]
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    try:
+        if room is None:
+            data, ancillary, flags, _ = sock.recvmsg(MAX_BYTES, space, flags)
+        else:
+            size, ancillary, flags, _ = sock.recvmsg_into((room,), space, flags)
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+        if room is not None:
+            data = room[:size]
+    except BaseException:  # such as for lack of memory, or of a signal's handler
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
     if flags & _LOST:
         for descriptor in descriptors:
             os.close(descriptor)

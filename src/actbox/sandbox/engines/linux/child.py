@@ -289,7 +289,8 @@ class Child(ToldGuest):
             self.counted_ms = self._count_ms()
         if self.remove_left is not None and self._has_left_files():
             try:  # so that the ends of other sandboxes do not wait for it
-                threading.Thread(target=self._remove_and_tell_end, args=(ending,), daemon=True).start()
+                args, name = (ending,), "actbox-reaper-of-files"
+                threading.Thread(target=self._remove_and_tell_end, args=args, name=name, daemon=True).start()
             except RuntimeError:  # this process may have no more threads
                 self._remove_and_tell_end(ending)
         else:

@@ -84,10 +84,14 @@ class LaneGuest(ToldGuest):
         self._lane.kill(self)
 
     def dismiss(self, used_ms: float) -> bool:
-        if self._lane.end_run(self, used_ms, is_told=True):
-            return True
-        # A program that moves the place of a mount may do so in each run, and pid 1 then tells no figure of its own.
-        return self._lane.child.dismiss(used_ms if self._lane.points is not None else math.inf)
+        try:
+            if self._lane.end_run(self, used_ms, is_told=True):
+                return True
+            # A program that moves the place of a mount may do so each time, and pid 1 then tells no figure of its own.
+            return self._lane.child.dismiss(used_ms if self._lane.points is not None else math.inf)
+        except BaseException:  # such as of a signal's handler: the run, which has no limit of time any more, ends so
+            self._lane.child.kill()
+            raise
 
     def open_gate(self, gate: Gate) -> None:
         """Connect the guest to the network's proxy for its run, whose event loop calls this."""
@@ -162,15 +166,17 @@ class Lane:
             if guest.stopped is not None:  # `stop()` has killed it, and waits for its end
                 return False
             guest.is_over = True
-            if is_told:  # under the lock: a `stop()` that comes later waits for the guest's end
-                guest.end.forget()  # the run itself, which may hold much
+            # The run, which may hold much. Under the lock: a `stop()` that comes later waits for the guest's end.
+            forgotten = guest.end.forget() if is_told else []
             self._reported_ms = used_ms
-        self.debt.end(Ending(), used_ms)
         try:
+            self.debt.end(Ending(), used_ms)
             self.child.tell("clear")
         except SandboxUnavailable:
             self.child.kill()
-        except BaseException:  # such as of a signal's handler
+        except BaseException:  # the run has to hear of its end
+            for call, loop in forgotten:
+                guest.end.when(call, loop)
             self.child.kill()
             raise
         return True

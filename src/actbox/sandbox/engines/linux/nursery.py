@@ -316,7 +316,11 @@ class Nursery:
                 raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
             if not data:
                 raise NurseryDied(f"the nursery process has ended: {self._last_words()}")
-            answer = json.loads(data)
+            try:
+                answer = json.loads(data)
+            except BaseException:  # such as for lack of memory
+                close_all(received)
+                raise
             if answer.pop("number", self._asked) == self._asked:
                 break
             close_all(received)

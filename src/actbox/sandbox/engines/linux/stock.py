@@ -388,7 +388,8 @@ class Stock:
                     for lanes in list(self.lanes):
                         lanes.relax(1 if len(self.lanes) < _FEW_POOLS else 0)
                     if not self.users and time.monotonic() - self._idle_since > IDLE_SECONDS:
-                        threading.Thread(target=_close_if_idle, args=(self,), daemon=True).start()
+                        name = "actbox-stock-end"
+                        threading.Thread(target=_close_if_idle, args=(self,), name=name, daemon=True).start()
             self._poked = False
             return not self._closed
 
